@@ -3,6 +3,6 @@
 The folders are the architecture. Imports point one way, which import-linter enforces
 (pyproject.toml)::
 
-    wire <- telemetry <- session <- metrics <- {gateway, host, store} <- api <- app <- cli
+    wire <- telemetry <- session <- metrics <- {core, host, store} <- gateway <- api <- app <- cli
     plugin: the public contract of plugins; it imports nothing else of the receiver
 """

@@ -16,7 +16,6 @@ import random
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
@@ -26,12 +25,15 @@ from typing import Final
 import structlog
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
+from receiver.clock import SystemClock
+from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
 from receiver.gateway.listener import Listener, ListenerError
 from receiver.gateway.registry import ConnectionRegistry
+from receiver.gateway.relay import RelayServices
 from receiver.gateway.request_memory import RequestMemory
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
@@ -39,6 +41,7 @@ from receiver.host.plugin_metrics import PluginMetrics
 from receiver.log import configure as configure_log
 from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.plugin import Push
+from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
@@ -82,14 +85,6 @@ _FIXED_TELEMETRY_KEYS: Final = ("max_bytes", "max_instances")
 _log = structlog.get_logger("receiver")
 
 
-class SystemClock:
-    """The system's clocks: monotonic, CPU time of the thread, wall clock."""
-
-    monotonic = staticmethod(time.monotonic)
-    cpu = staticmethod(time.thread_time)
-    wall_ns = staticmethod(time.time_ns)
-
-
 class Application:
     """The whole receiver.
 
@@ -128,8 +123,22 @@ class Application:
             limits=self._limits,
             random_bytes=os.urandom,
         )
-        self._events = GatewayEvents(
-            metrics=self._metrics, deliver=self._deliver, log_requests=settings.log.requests
+        self._request_log = RequestLog(self._metrics, log_requests=settings.log.requests)
+        self._calls = TelemetryCalls(
+            telemetry=self._telemetry,
+            limits=self._limits,
+            metrics=self._metrics,
+            log=self._request_log,
+            clock=self._clock,
+            deliver=self._deliver,
+        )
+        self._services = RelayServices(
+            call=self._calls.call,
+            limits=self._limits,
+            memory=self._memory,
+            events=GatewayEvents(self._metrics, self._request_log),
+            log=self._request_log,
+            clock=self._clock,
         )
         self._store = SqliteSubscriptionStore(settings.subscriptions.path)
         self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
@@ -194,10 +203,6 @@ class Application:
                 connection=connection,
                 broker=self._broker,
                 upstream=upstream,
-                telemetry=self._telemetry,
-                limits=self._limits,
-                events=self._events,
-                clock=self._clock,
                 random_bits=self._random.getrandbits,
                 max_frame_bytes=settings.max_frame_bytes,
                 max_push_bytes=self._settings.telemetry.max_bytes,
@@ -211,8 +216,7 @@ class Application:
             upstream=Upstream(translates=self._settings.kip1313.translate_all),
             registry=self._registry,
             metrics=self._metrics,
-            limits=self._limits,
-            memory=self._memory,
+            services=self._services,
             make_session=make_session,
             on_disconnect=self._disconnected,
         )
@@ -338,7 +342,7 @@ class Application:
         self._limits.replace_settings(fresh.limits)
         self._memory.replace_settings(fresh.limits)
         configure_log(fresh.log)
-        self._events.log_requests = fresh.log.requests
+        self._request_log.log_requests = fresh.log.requests
         self._settings = old.model_copy(
             update={
                 "log": fresh.log,

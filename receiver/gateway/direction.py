@@ -48,7 +48,6 @@ class Direction:
         limit: Returns how many bytes one turn may read; None for a whole buffer.
         paused: Whether the relay wants no reads from the source.
         supervised: Whether the relay wants to hear of every chunk, not only of rewritten ones.
-        withheld: Whether to send nothing to the sink; see :meth:`release`.
     """
 
     __slots__ = (
@@ -69,7 +68,6 @@ class Direction:
         "limit",
         "paused",
         "supervised",
-        "withheld",
     )
 
     def __init__(
@@ -98,7 +96,6 @@ class Direction:
         self.limit: Callable[[], int] | None = None
         self.paused = False
         self.supervised = False
-        self.withheld = False
 
     @property
     def finished(self) -> bool:
@@ -152,21 +149,25 @@ class Direction:
         return count == room
 
     def _rewrite(self, chunk: memoryview, passed: int) -> None:
+        relay = self._relay
+        started = relay.cpu()
         try:
             out = self._rewriter.rewrite(chunk, passed)
         except BrokenStreamError as error:
-            self._relay.refuse(self, error)
+            relay.charge(started)
+            relay.refuse(self, error)
             return
         except Exception as error:  # a bug must end this connection only
-            self._relay.fail(error)
+            relay.fail(error)
             return
+        relay.charge(started)
         if out:
             self.give(out)
-        self._relay.moved()
+        relay.moved()
 
     def give(self, out: memoryview | bytes) -> None:
         """Send to the sink; pause the source while bytes are left over."""
-        if self._backlog or self.withheld:
+        if self._backlog:
             self._backlog = bytes(self._backlog) + out
             self.update()
             return
@@ -189,16 +190,7 @@ class Direction:
         self.update()
         self._relay.backed_up()
 
-    def release(self) -> None:
-        """End ``withheld``, and send what has come meanwhile."""
-        self.withheld = False
-        if self._backlog:
-            self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
-
     def _writable(self) -> bool:
-        if self.withheld:
-            self._loop.set_direct_writer(self._sink.fileno(), None)
-            return False
         try:
             sent = self._send(self._backlog)
         except BlockingIOError:

@@ -18,23 +18,21 @@ import structlog
 
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.event_loop import running_loop
-from receiver.gateway.events import connection_fields
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.registry import ConnectionRegistry
-from receiver.gateway.relay import CloseReason, Relay, close_with_reset
-from receiver.gateway.request_memory import RequestMemory
+from receiver.gateway.relay import CloseReason, Relay, RelayServices, close_with_reset
 from receiver.gateway.upstream_address import UpstreamAddress, describe_error
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin.sources import site_of
+from receiver.request_log import connection_fields
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
-from receiver.telemetry.control.limits import Limits
 from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
@@ -68,6 +66,7 @@ class Listener:
     Args:
         broker: The broker's identity; the cluster id may be set here.
         upstream: The API versions of the broker; set here.
+        services: What all relays share.
         on_disconnect: Called with each connection that is closed.
 
     Raises:
@@ -82,8 +81,7 @@ class Listener:
         upstream: Upstream,
         registry: ConnectionRegistry,
         metrics: ReceiverMetrics,
-        limits: Limits,
-        memory: RequestMemory,
+        services: RelayServices,
         make_session: SessionFactory,
         on_disconnect: Callable[[Connection], None],
     ) -> None:
@@ -91,13 +89,13 @@ class Listener:
         self._upstream = upstream
         self._registry = registry
         self._metrics = metrics
-        self._limits = limits
-        self._memory = memory
+        self._limits = services.limits
+        self._services = services
         self._make_session = make_session
         self._on_disconnect = on_disconnect
         turns = HandshakeTurns()
         try:
-            self._admission = Admission(settings, limits, turns)
+            self._admission = Admission(settings, services.limits, turns)
             self._address = UpstreamAddress(settings, turns)
         except TlsFilesError as error:
             raise ListenerError(f"listener {settings.name}: {error}") from None
@@ -275,7 +273,7 @@ class Listener:
         # If a sink takes nothing, its send buffer and the source's receive buffer fill.
         buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
-            loop, connection, client, broker, session, self._memory, share, buffer_bytes, self._closed
+            loop, connection, client, broker, session, self._services, share, buffer_bytes, self._closed
         )
         self._relays.add(relay)
         self._registry.add(connection)

@@ -15,19 +15,33 @@ import ssl
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from receiver.clock import Clock
+from receiver.core.telemetry_calls import Reply, TelemetryAnswer
 from receiver.gateway.direction import Direction
 from receiver.gateway.event_loop import DirectEventLoop, Share
+from receiver.gateway.events import GatewayEvents
+from receiver.gateway.mute import Mute
 from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.tls_direction import TlsDirection
 from receiver.gateway.tls_socket import TlsSocket
-from receiver.session.session import Session
+from receiver.request_log import RequestLog
+from receiver.session.effects import (
+    Effect,
+    Flooded,
+    LoginEnded,
+    TelemetryCall,
+)
+from receiver.session.login import LoginOutcome
+from receiver.session.session import Session, SessionEnd
 from receiver.telemetry.connection import Connection
+from receiver.telemetry.control.limits import Limits
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 
-__all__ = ["CloseReason", "Relay", "close_with_reset"]
+__all__ = ["CloseReason", "Relay", "RelayServices", "close_with_reset"]
 
 #: Seconds for which one direction may stay open after the other has ended. Kafka clients and
 #: brokers close both directions; only a peer that disappeared leaves a connection half-open.
@@ -39,10 +53,6 @@ _REFUSED_S: Final = 5.0
 #: Seconds of silence after which a draining connection no longer waits for a response that may be
 #: due. Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
 _QUIET_S: Final = 3.0
-
-#: Seconds for which the response to a push, and all later responses, wait until the push is on
-#: disk. A slower disk must not hold up the client.
-_STORED_S: Final = 1.0
 
 #: The SO_LINGER value with which close() sends a reset.
 _RESET = struct.pack("ii", 1, 0)
@@ -73,18 +83,41 @@ class CloseReason(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayServices:
+    """What all relays share.
+
+    Attributes:
+        call: Has the telemetry core answer a call.
+        limits: The limits of each peer.
+        memory: The memory that requests hold.
+        events: Counts and logs effects.
+        log: The request log.
+        clock: Source of time.
+    """
+
+    call: Callable[[Connection, TelemetryCall, Reply], None]
+    limits: Limits
+    memory: RequestMemory
+    events: GatewayEvents
+    log: RequestLog
+    clock: Clock
+
+
 class Relay:
     """Both directions of a connection, from the time that the broker is connected.
 
     Args:
         client: The client's socket, non-blocking; the relay owns it.
         broker: The broker's socket, non-blocking; the relay owns it.
+        services: What all relays share.
         share: The share of each event loop turn that the client's site may use.
         buffer_bytes: Kernel buffers, in both sockets, that fill if a sink takes nothing.
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
         connection: The connection's entry in the registry.
+        cpu: Returns the seconds of CPU time that the thread has used.
     """
 
     __slots__ = (
@@ -98,15 +131,16 @@ class Relay:
         "_half_closed",
         "_last_moved",
         "_loop",
-        "_memory",
+        "_mute",
         "_muted",
         "_on_close",
         "_refused",
+        "_services",
         "_session",
         "_share",
-        "_storing",
         "_up",
         "connection",
+        "cpu",
     )
 
     def __init__(
@@ -116,7 +150,7 @@ class Relay:
         client: socket.socket,
         broker: socket.socket,
         session: Session,
-        memory: RequestMemory,
+        services: RelayServices,
         share: Share,
         buffer_bytes: int,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
@@ -125,23 +159,23 @@ class Relay:
         self._client = client
         self._broker = broker
         self._session = session
-        self._memory = memory
+        self._services = services
         self._share = share
         self._buffer_bytes = buffer_bytes
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._muted: TimerHandle | None = None
-        self._storing: TimerHandle | None = None
+        self._mute = Mute()
         self._ended_first: CloseReason | None = None
         self._refused: BrokenStreamError | None = None
         self._closed = False
         self._draining = False
         self._last_moved = 0.0
         self.connection = connection
+        self.cpu = services.clock.cpu
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
         self._up.limit = session.bytes_in_a_turn  # until the first request has been seen
-        session.watch_storing(self._follow_storing)
 
     def start(self) -> None:
         """Begin to move bytes."""
@@ -153,10 +187,10 @@ class Relay:
         if self._closed:
             return
         self._closed = True
-        for timer in (self._half_closed, self._muted, self._storing):
+        for timer in (self._half_closed, self._muted):
             if timer is not None:
                 timer.cancel()
-        self._memory.release(self)
+        self._services.memory.release(self)
         self._up.detach()
         self._down.detach()
         for side in (self._client, self._broker):
@@ -204,10 +238,59 @@ class Relay:
         """Return the other direction."""
         return self._down if direction is self._up else self._up
 
+    def charge(self, started: float) -> None:
+        """Charge the client for CPU time since ``started``, and mute it over its limit."""
+        session, services = self._session, self._services
+        if not session.take_worked():
+            return
+        now = services.clock.monotonic()
+        services.limits.spent(self.connection, self.cpu() - started, now)
+        if self._muted is None and (exceeded := services.limits.overspent(self.connection, now)) is not None:
+            services.log.limit_exceeded(self.connection, exceeded)
+            self._mute_client(now)
+
     def moved(self) -> None:
-        """Send the session's responses and act on its state after bytes were moved."""
-        if not self._closed and (answers := self._session.take_answers()):
-            self._down.give(answers)
+        """Execute the session's effects and act on its state after bytes were moved."""
+        if not self._closed:
+            self._execute_effects()
+        if not self._closed:
+            self._follow_session()
+
+    def _execute_effects(self) -> None:
+        try:
+            for effect in self._session.take_effects():
+                self._execute(effect)
+                if self._closed:
+                    return
+        except Exception as error:  # a bug must end this connection only
+            self.fail(error)
+
+    def _execute(self, effect: Effect) -> None:
+        connection, services = self.connection, self._services
+        services.events.report(connection, effect)
+        match effect:
+            case TelemetryCall():
+                services.call(connection, effect, self._answered)
+            case LoginEnded(_, outcome) if outcome is not LoginOutcome.FAILED:
+                self._authenticated()
+            case Flooded():
+                services.limits.flooded(connection, services.clock.monotonic())
+
+    def _authenticated(self) -> None:
+        services = self._services
+        exceeded = services.limits.authenticated(self.connection, services.clock.monotonic())
+        if exceeded is not None:
+            services.log.limit_exceeded(self.connection, exceeded)
+            self._session.end(SessionEnd.LIMIT)
+
+    def _answered(self, answer: TelemetryAnswer) -> None:
+        """Send the core's answer to a call, which may come much later."""
+        if self._closed:
+            return
+        if answer.throttled:
+            self._mute_client(self._services.clock.monotonic())
+        if out := self._session.answered(answer.token, answer.frame):
+            self._down.give(out)
         if not self._closed:
             self._follow_session()
 
@@ -219,13 +302,10 @@ class Relay:
             if self._down.flushed:
                 self.close(CloseReason(session.closing))
             return
-        if seconds := session.take_mute():
-            self._mute(seconds)
         if self._draining:
             self._last_moved = self._loop.time()
         else:
             self._up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
-            self._down.limit = session.answer_bytes_in_a_turn if session.decides_later else None
         self._pause_as_needed()
         self._count_memory()
 
@@ -239,7 +319,7 @@ class Relay:
         held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
         if not (up.flushed and down.flushed):
             held_bytes += self._buffer_bytes
-        self._memory.update(self, held_bytes, requests.frames if requests.held else None)
+        self._services.memory.update(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:
         # A draining relay stops reading at the end of a request, so that it cuts none. If it had
@@ -248,32 +328,21 @@ class Relay:
         waits = not self._session.due if self._draining else not self._down.flushed
         self._up.paused = waits or self._muted is not None or self._session.congested
         self._up.update()
+        # The answer to a call comes before everything that the broker says after it.
+        session, down = self._session, self._down
+        down.limit = session.response_bytes_in_a_turn if session.may_call else None
+        if down.paused != session.calling:
+            down.paused = session.calling
+            down.update()
 
-    def _mute(self, seconds: float) -> None:
+    def _mute_client(self, now: float) -> None:
         if self._muted is not None:
             self._muted.cancel()
-        self._muted = self._loop.call_later(seconds, self._unmute)
+        self._muted = self._loop.call_later(self._mute.refused(now), self._unmute)
 
     def _unmute(self) -> None:
         self._muted = None
         self.moved()
-
-    def _follow_storing(self) -> None:
-        if self._closed:
-            return
-        if self._storing is not None:
-            self._storing.cancel()
-            self._storing = None
-        if self._session.storing:
-            self._down.withheld = True
-            self._storing = self._loop.call_later(_STORED_S, self._answer_before_stored)
-        else:
-            self._down.release()
-
-    def _answer_before_stored(self) -> None:
-        self._storing = None
-        self._session.storing_takes_too_long()
-        self._down.release()
 
     def ended(self, direction: Direction) -> None:
         """Handle the end of one direction; the other one must end soon."""
@@ -330,13 +399,14 @@ class Relay:
             self._down.give(error.before)
             self.close(CloseReason.BROKER_PROTOCOL_ERROR, error)
             return
-        self._down.give(self._session.take_answers())
+        self._execute_effects()
         if self._closed:
             return
         self._refused = error
         self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR
         self._up.give(error.before + END_OF_REQUESTS)
         if not self._closed:
+            self._pause_as_needed()
             self._up.paused = True
             self._up.update()
             self._close_within(_REFUSED_S)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from receiver.session.events import SessionEvents
+from receiver.session.effects import ApiVersionsAnswered
 from receiver.session.messages import (
     api_versions_request,
     response_header,
@@ -148,18 +148,23 @@ class ApiVersionsRequests:
         connection: The connection's entry in the registry. The client's software is set here.
         broker: The broker's identity.
         upstream: The versions that the broker speaks, which are kept up to date here.
-        events: Receives an event for every answer.
+        emit: Receives an effect for every answer.
     """
 
-    __slots__ = ("_broker", "_connection", "_events", "_upstream")
+    __slots__ = ("_broker", "_connection", "_emit", "_upstream")
 
     def __init__(
-        self, *, connection: Connection, broker: Broker, upstream: Upstream, events: SessionEvents
+        self,
+        *,
+        connection: Connection,
+        broker: Broker,
+        upstream: Upstream,
+        emit: Callable[[ApiVersionsAnswered], None],
     ) -> None:
         self._connection = connection
         self._broker = broker
         self._upstream = upstream
-        self._events = events
+        self._emit = emit
 
     def exchange(self, header: RequestHeader, reader: Reader, request: bytes) -> ApiVersionsExchange:
         """Decide about a request.
@@ -194,7 +199,7 @@ class ApiVersionsRequests:
         )
 
     def _refuse(self, header: RequestHeader, refusal: _Refuse) -> bytes:
-        self._events.api_versions_answered(self._connection, header, refusal.error_code)
+        self._emit(ApiVersionsAnswered(header, refusal.error_code))
         return frame(response_header(header), refusal.body)
 
     def _edit(
@@ -214,7 +219,7 @@ class ApiVersionsRequests:
                 self._learn_software(request)
             ranges = {**OFFERED, **self._upstream.translated, **self._upstream.capped}
             body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)
-        self._events.api_versions_answered(self._connection, header, error_code)
+        self._emit(ApiVersionsAnswered(header, error_code))
         return frame(response_header(header), body)
 
     def _learn_software(self, request: ApiVersionsRequest) -> None:

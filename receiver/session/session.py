@@ -4,8 +4,8 @@ All bytes pass unchanged, except for these requests:
 
 - ApiVersions is forwarded in a version that the broker speaks, and the response is edited
   (:mod:`receiver.session.api_versions`).
-- GetTelemetrySubscriptions and PushTelemetry are answered here
-  (:mod:`receiver.session.telemetry_requests`). The broker gets a marker in their place.
+- GetTelemetrySubscriptions and PushTelemetry are answered by the telemetry core. The broker gets a
+  marker in their place.
 - SaslHandshake and SaslAuthenticate pass. Their contents are read to learn the principal
   (:mod:`receiver.session.login`).
 - CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the
@@ -22,7 +22,7 @@ here is replaced by a *marker*: a tiny request whose response is replaced by our
 is then the broker's own.
 
 The marker of a telemetry request is Metadata for no topics. A broker answers it only on
-authenticated connections, so the broker decides who may push. A push is accepted when the marker's
+authenticated connections, so the broker decides who may push. A push is decided when the marker's
 response arrives. Between SaslHandshake and the end of authentication a broker answers any request
 with ILLEGAL_SASL_STATE before it closes. Such an error is passed on, and the push is not accepted.
 
@@ -31,17 +31,22 @@ answers it on any connection. It must not be a version that the broker has: the 
 one such request before SaslHandshake, so a client that falls back from a newer version could not
 log in.
 
-**The shortcut.** When nothing is in flight there is no order to keep, so the answer goes out at
-once. Nothing is in flight when as many responses as requests have passed. A Produce with acks=0
-makes the two counts differ for good, and the connection then always uses markers. The shortcut also
-needs a marker that the broker has answered on this connection, and it is never used with SASL,
-where a login can expire.
+**The shortcut.** When nothing is in flight there is no order to keep, so no marker is needed.
+Nothing is in flight when as many responses as requests have passed. A Produce with acks=0 makes the
+two counts differ for good, and the connection then always uses markers. The shortcut also needs a
+marker that the broker has answered on this connection, and it is never used with SASL, where a
+login can expire.
+
+**Effects.** The session does no I/O, reads no clock and calls nobody. The caller gives it bytes,
+sends the bytes that it returns, and then executes its effects (:mod:`receiver.session.effects`). A
+telemetry request becomes a :class:`~receiver.session.effects.TelemetryCall`. Until its answer comes
+(:meth:`Session.answered`), the caller must not read from the broker (:attr:`Session.calling`), so
+the answer keeps its place. At most one call is open.
 
 **Turns.** A client's requests must not delay other clients. In one turn of the event loop a
-connection decides at most one push and reads at most 43 headers; see
-:meth:`Session.bytes_in_a_turn` and :meth:`Session.answer_bytes_in_a_turn`. The CPU time is charged
-to the client's source address and principal, also before its login. A client that is over its limit
-is muted for a while.
+connection opens at most one call and reads at most 43 headers; see
+:meth:`Session.bytes_in_a_turn` and :meth:`Session.response_bytes_in_a_turn`. The caller charges the
+CPU time to the client (:meth:`Session.take_worked`), also before its login.
 """
 
 from __future__ import annotations
@@ -49,29 +54,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final
 
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.events import SessionEvents
+from receiver.session.effects import (
+    ClientInstanceRefused,
+    Effect,
+    Flooded,
+    LoginEnded,
+    TelemetryCall,
+    TelemetryRequest,
+    UnauthenticatedTelemetry,
+)
 from receiver.session.kip1313 import offset_delete
 from receiver.session.kip1313.refusals import refusal
 from receiver.session.kip1313.request_headers import RequestHeaders
 from receiver.session.login import WATCHED as WATCHED_BY_LOGIN
 from receiver.session.login import Login, LoginOutcome
 from receiver.session.messages import (
+    at_body,
+    decode_telemetry,
     marker,
+    telemetry_error,
     unknown_version_request,
     with_correlation_id,
     without_tagged_fields,
 )
 from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
-from receiver.session.telemetry_requests import Clock, TelemetryRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Broker, Connection
-from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.telemetry import ClientTelemetry
-from receiver.wire import api_keys
+from receiver.wire import api_keys, k03_metadata
+from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 from receiver.wire.headers import RequestHeader
@@ -117,9 +131,6 @@ _SASL: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
 
 _KEY = Struct(">h")
 
-#: Type of what replaces a frame or a header.
-_Replacement = TypeVar("_Replacement")
-
 
 class SessionEnd(StrEnum):
     """Reason for which a session closes its connection."""
@@ -135,10 +146,6 @@ class Session:
         connection: The connection's entry in the registry, which the session keeps up to date.
         broker: The broker's identity. The session learns its cluster id.
         upstream: The versions that the broker speaks, which the session keeps up to date.
-        telemetry: The telemetry core.
-        limits: The limits on one peer.
-        events: Receives an event for every request that is answered or edited here.
-        clock: Source of time.
         random_bits: Returns an integer of that many random bits, like
             ``random.SystemRandom.getrandbits``. A client must not be able to predict them.
         max_frame_bytes: Longest request that a client may announce.
@@ -155,21 +162,24 @@ class Session:
 
     __slots__ = (
         "_answered_here",
-        "_answers",
         "_api_versions",
+        "_broker",
+        "_call",
+        "_call_bytes",
+        "_calls",
         "_can_expire",
-        "_clock",
         "_connection",
-        "_events",
+        "_effects",
         "_headers",
-        "_limits",
         "_login",
+        "_marker_answered",
         "_max_held_bytes",
+        "_max_push_bytes",
         "_opaque",
         "_pending",
-        "_telemetry",
         "_undecided",
         "_upstream",
+        "_worked",
         "closing",
         "requests",
         "responses",
@@ -181,10 +191,6 @@ class Session:
         connection: Connection,
         broker: Broker,
         upstream: Upstream,
-        telemetry: ClientTelemetry,
-        limits: Limits,
-        events: SessionEvents,
-        clock: Clock,
         random_bits: Callable[[int], int],
         max_frame_bytes: int,
         max_push_bytes: int,
@@ -192,27 +198,28 @@ class Session:
         delegation_tokens: DelegationTokens,
     ) -> None:
         self._connection = connection
+        self._broker = broker
         self._upstream = upstream
-        self._limits = limits
-        self._events = events
-        self._clock = clock
+        self._effects: list[Effect] = []
+        self._worked = False
         self._headers = RequestHeaders(connection, upstream)
         self.requests = RequestRewriter(
-            self._charge(self._replace_request),
-            replace_head=self._charge_until_decided(self._replace_head),
+            self._replace_request,
+            replace_head=self._replace_head,
             header_version=self._headers.version,
             watched=WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS,
             max_frame_bytes=max_frame_bytes,
             max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
         )
         self.responses = ResponseRewriter(
-            self._charge(self._replace_response),
+            self._replace_response,
             replace_correlation_id=self._pass_unread,
             max_frame_bytes=_GREATEST_INT32,
             max_watched_bytes=_MAX_RESPONSE_BYTES,
         )
         self.requests.reads_all_headers = True  # until the first request has decided (KIP-1313)
         self._pending = PendingRequests(random_bits)
+        self._max_push_bytes = max_push_bytes
         self._max_held_bytes = 2 * max_push_bytes
         self._login = Login(
             connection,
@@ -222,70 +229,76 @@ class Session:
         )
         self._can_expire = self._login.required  # whether the broker may stop answering markers
         self._api_versions = ApiVersionsRequests(
-            connection=connection, broker=broker, upstream=upstream, events=events
-        )
-        self._telemetry = TelemetryRequests(
-            connection=connection,
-            broker=broker,
-            telemetry=telemetry,
-            limits=limits,
-            login=self._login,
-            events=events,
-            clock=clock,
-            max_push_bytes=max_push_bytes,
+            connection=connection, broker=broker, upstream=upstream, emit=self._effects.append
         )
         self._opaque = False
+        self._marker_answered = False  # whether the broker has answered a marker on this connection
         self._undecided = 0  # telemetry requests that wait for their marker's response
         self._answered_here = 0  # requests that were answered without a marker
-        self._answers: list[bytes] = []
+        self._calls = 0
+        self._call: int | None = None  # the token of the open call
+        self._call_bytes = 0
         self.closing: SessionEnd | None = None
 
-    def take_answers(self) -> bytes:
-        """Return the answers to send now, after everything from :attr:`responses`.
+    # -- effects -------------------------------------------------------------------------------
 
-        Call it each time :attr:`requests` has returned other bytes than it was given.
+    def take_effects(self) -> list[Effect]:
+        """Return the effects since the last call, in order.
+
+        Call it each time :attr:`requests` or :attr:`responses` has rewritten bytes, and execute the
+        effects after the bytes are sent.
         """
-        if not self._answers:
-            return b""
-        answers = b"".join(self._answers)
-        self._answers.clear()
-        return answers
+        if not self._effects:
+            return []
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
 
-    def watch_storing(self, on_storing: Callable[[], None]) -> None:
-        """Set a function to call when :attr:`storing` changes.
+    def take_worked(self) -> bool:
+        """Return and reset whether the last bytes cost work to charge the client for.
 
-        On a start it is called before the answer is returned.
+        Headers that are only translated are not charged. They are the client's own traffic, which
+        the broker limits, and the event loop's shares keep their cost from other clients.
         """
-        self._telemetry.on_storing = on_storing
+        worked, self._worked = self._worked, False
+        return worked
 
     @property
-    def storing(self) -> bool:
-        """Whether a push is being stored; its answer and all later responses wait."""
-        return self._telemetry.unstored > 0
+    def calling(self) -> bool:
+        """Whether a call is open: nothing may be read from the broker until it is answered."""
+        return self._call is not None
 
-    def storing_takes_too_long(self) -> None:
-        """Stop waiting for the disk; answers go out before pushes are stored."""
-        self._telemetry.storing_takes_too_long()
+    def answered(self, token: int, answer: bytes) -> bytes:
+        """Take the answer to a call and return the bytes to send to the client now.
 
-    def take_mute(self) -> float:
-        """Return and reset the seconds for which not to read from the client.
-
-        It is usually 0. Kafka enforces quotas the same way (KIP-219): the answer goes out, and the
-        next request waits. Call it whenever :meth:`take_answers` is called.
+        Args:
+            token: The token of the call. The answer to a call that is not open any more, perhaps
+                because it took too long, is ignored.
+            answer: The answer as a frame.
         """
-        return self._telemetry.take_mute()
+        if token != self._call:
+            return b""
+        self._call = None
+        self._call_bytes = 0
+        return answer
+
+    def end(self, end: SessionEnd) -> None:
+        """Close the connection after what has been returned so far."""
+        self.requests.stop_passing()
+        self.responses.stop_passing()
+        self.closing = end
 
     def close(self) -> None:
         """Break the reference cycles of the session, so that its memory is freed at once.
 
         The session must not be used afterwards.
         """
-        del self.requests, self.responses, self._pending, self._login, self._telemetry
+        del self.requests, self.responses, self._pending, self._login, self._api_versions
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held by incomplete requests and by pending requests."""
-        return self.requests.held + self._pending.held_bytes
+        """Bytes held by incomplete requests, by pending requests and by the open call."""
+        return self.requests.held + self._pending.held_bytes + self._call_bytes
 
     @property
     def congested(self) -> bool:
@@ -310,12 +323,15 @@ class Session:
         return self.requests.due + HEADER_BYTES_IN_A_TURN
 
     @property
-    def decides_later(self) -> bool:
-        """Whether the broker's next bytes could decide more than one telemetry request."""
-        return self._undecided > 1
+    def may_call(self) -> bool:
+        """Whether the broker's next bytes could open a call."""
+        return self._undecided > 0
 
-    def answer_bytes_in_a_turn(self) -> int:
-        """Return the limit on broker bytes in one turn: at most one response ends."""
+    def response_bytes_in_a_turn(self) -> int:
+        """Return the limit on broker bytes in one turn while :attr:`may_call` is set.
+
+        At most one response ends, so nothing is read behind one that opens a call.
+        """
         return self.responses.due or _RESPONSE_HEAD_BYTES
 
     @property
@@ -325,12 +341,13 @@ class Session:
 
     @property
     def awaiting(self) -> bool:
-        """Whether a response is pending that the session reads or replaces."""
-        return bool(self._pending)
+        """Whether an answer is pending: the broker's that the session reads, or the core's."""
+        return bool(self._pending) or self.calling
 
     # -- requests ------------------------------------------------------------------------------
 
     def _replace_request(self, request: bytes, length: int) -> bytes:
+        self._worked = True
         self._check_outstanding()
         (api_key,) = _KEY.unpack_from(request)
         if length > len(request) and api_key != api_keys.PUSH_TELEMETRY:
@@ -374,12 +391,7 @@ class Session:
         return frame(with_correlation_id(correlation_id, request))
 
     def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
-        self._events.login_ended(self._connection, mechanism, outcome)
-        if outcome is not LoginOutcome.FAILED:
-            exceeded = self._limits.authenticated(self._connection, self._clock.monotonic())
-            if exceeded is not None:
-                self._events.limit_exceeded(self._connection, exceeded)
-                self._end(SessionEnd.LIMIT)
+        self._effects.append(LoginEnded(mechanism, outcome))
 
     def _replace_api_versions(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
         exchange = self._api_versions.exchange(header, reader, request)
@@ -389,7 +401,7 @@ class Session:
         self.requests.stop_passing()
 
         def answer_and_end(response: bytes) -> bytes:
-            self._end(SessionEnd.INVALID_REQUEST)
+            self.end(SessionEnd.INVALID_REQUEST)
             return exchange.answer(response)
 
         return frame(exchange.request(self._expect(answer_and_end, len(request))))
@@ -397,29 +409,41 @@ class Session:
     def _replace_telemetry(
         self, header: RequestHeader, reader: Reader, *, cut: bool, held_bytes: int
     ) -> bytes:
-        decide = self._telemetry.decode(header, reader, cut=cut)
-        if self._may_answer_now():
+        request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
+        if self._may_call_now():
             self._answered_here += 1
-            self._answers.append(decide())
-            return b""
+            return self._open_call(header, request, held_bytes)
         version = self._upstream.metadata_version()
 
         def make_answer(response: bytes) -> bytes:
             self._undecided -= 1
-            return self._telemetry.answer(header, decide, response, version)
+            body = at_body(response, api_keys.METADATA, version)
+            if k03_metadata.is_error(body, version) or (self._login.required and not self._login.succeeded):
+                # The second case: a login is required, but the broker answers without one.
+                self._effects.append(UnauthenticatedTelemetry(header))
+                return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
+            if self._broker.cluster_id is None:
+                body = at_body(response, api_keys.METADATA, version)
+                self._broker.cluster_id = k03_metadata.decode_cluster_id(body, version)
+            self._marker_answered = True
+            return self._open_call(header, request, held_bytes)
 
         self._undecided += 1
         correlation_id = self._expect(make_answer, held_bytes)
         return marker(self._headers.client_id(header), version, correlation_id)
 
-    def _may_answer_now(self) -> bool:
-        """Whether the shortcut is open: only the current request has no response yet.
+    def _open_call(self, header: RequestHeader, request: TelemetryRequest, held_bytes: int) -> bytes:
+        self._calls += 1
+        self._call = self._calls
+        self._call_bytes = held_bytes
+        self._effects.append(TelemetryCall(self._calls, header, request))
+        return b""
 
-        It is closed while an answer waits to be sent, so one chunk decides at most one push.
-        """
+    def _may_call_now(self) -> bool:
+        """Whether the shortcut is open: only the current request has no response yet."""
         return (
-            self._telemetry.marker_answered
-            and not self._answers
+            self._marker_answered
+            and self._call is None
             and not self._can_expire
             and self._unanswered == 1
             and not self.responses.due
@@ -441,8 +465,8 @@ class Session:
         responses.max_replaced_bytes = (first and first.max_read_bytes) or _GREATEST_INT32
 
     def _check_outstanding(self) -> None:
-        if len(self._pending) + len(self._answers) >= _MAX_OUTSTANDING:
-            self._limits.flooded(self._connection, self._clock.monotonic())
+        if len(self._pending) + self.calling >= _MAX_OUTSTANDING:
+            self._effects.append(Flooded())
             raise WireError(
                 expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
                 offset=0,
@@ -455,49 +479,10 @@ class Session:
         if not self._pending:
             self.responses.stop_watching()
 
-    def _end(self, end: SessionEnd) -> None:
-        """Close the connection after the current answer."""
-        self.requests.stop_passing()
-        self.responses.stop_passing()
-        self.closing = end
-
-    # -- CPU time ------------------------------------------------------------------------------
-
-    def _charge(self, replace: Callable[[bytes, int], _Replacement]) -> Callable[[bytes, int], _Replacement]:
-        """Charge the client for a call's CPU time, and mute it over its limit."""
-        clock, limits, connection = self._clock, self._limits, self._connection
-
-        def charged(frame_bytes: bytes, length: int) -> _Replacement:
-            started = clock.cpu()
-            try:
-                return replace(frame_bytes, length)
-            finally:
-                now = clock.monotonic()
-                limits.spent(connection, clock.cpu() - started, now)
-                if not self._telemetry.mutes and (exceeded := limits.overspent(connection, now)) is not None:
-                    self._events.limit_exceeded(connection, exceeded)
-                    self._telemetry.mute()
-
-        return charged
-
-    def _charge_until_decided(
-        self, replace: Callable[[bytes, int], _Replacement]
-    ) -> Callable[[bytes, int], _Replacement]:
-        """Charge for headers that are read until the client instance is decided.
-
-        Headers that are only translated are not charged. They are the client's own traffic, which
-        the broker limits, and the event loop's shares keep their cost from other clients.
-        """
-        charged, headers = self._charge(replace), self._headers
-
-        def charged_until_decided(head: bytes, length: int) -> _Replacement:
-            return (replace if headers.identity_decided else charged)(head, length)
-
-        return charged_until_decided
-
     # -- request headers (KIP-1313) ------------------------------------------------------------
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
+        self._worked |= not self._headers.identity_decided
         header, _ = self._headers.read(head)
         if not self._admits(header):
             return self._refuse(header), False
@@ -515,7 +500,7 @@ class Session:
         self._check_outstanding()
 
         def make_answer(_: bytes) -> bytes:
-            self._events.client_instance_refused(self._connection, header)
+            self._effects.append(ClientInstanceRefused(header))
             return answer
 
         return frame(unknown_version_request(header, self._expect(make_answer, 0)))
@@ -531,6 +516,7 @@ class Session:
     # -- responses -----------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
+        self._worked = True
         if length > len(response):
             raise WireError(
                 expected=f"a response of at most {_MAX_RESPONSE_BYTES} bytes",

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
@@ -22,7 +23,7 @@ from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, 
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
@@ -44,8 +45,8 @@ from tests.testbed.scripted_broker import (
 from tests.unit.session.support import (
     MAX_FRAME_BYTES,
     MAX_PUSH_BYTES,
-    Clock,
     Events,
+    answer_call,
     api_versions,
     connection,
     get_subscriptions,
@@ -113,7 +114,6 @@ class _Conversation:
     def __init__(self, circumstances: int) -> None:
         ranges = {**RANGES, **_MORE_RANGES, API_VERSIONS: (0, (circumstances >> 2 & 7) % 6)}
         broker = Broker(id=NODE_ID, cluster_id=CLUSTER_ID if circumstances & 64 else None)
-        limits = Limits(_LIMITS)
         numbers = Random(circumstances)
         upstream = Upstream(translates=circumstances >= 128)
         if circumstances & 32:
@@ -124,16 +124,13 @@ class _Conversation:
             connection=self.connection,
             broker=broker,
             upstream=upstream,
-            telemetry=_fresh_core(broker, limits),
-            limits=limits,
-            events=self.events,
-            clock=Clock(),
             random_bits=numbers.getrandbits,
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=MAX_PUSH_BYTES,
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
         )
+        self._core = _fresh_core(broker, Limits(_LIMITS))
         self._sasl = circumstances & 2 != 0
         self._answers = Answers(ranges=ranges)
         self._login = LoginBroker(self._answers)
@@ -168,19 +165,42 @@ class _Conversation:
         feed = session.requests.feed if from_client else session.responses.feed
         try:
             for piece in _pieces(data, cuts):
-                buffer = bytearray(piece)
-                out += feed(memoryview(buffer))
-                buffer[:] = b"\xee" * len(buffer)
+                while piece:
+                    limited = session.may_call and not from_client
+                    buffer = bytearray(piece[: session.response_bytes_in_a_turn() if limited else None])
+                    piece = piece[len(buffer) :]
+                    out += feed(memoryview(buffer))
+                    buffer[:] = b"\xee" * len(buffer)
+                    if not from_client:
+                        self._execute_effects()
         except BrokenStreamError as error:
             out += error.before
             self._over = True
             require(len(str(error)) < 300, "an error as long as the bytes allow")
         if from_client:
             self._to_broker += out[before:]
-            self._to_client += session.take_answers()
-            session.take_mute()
+        self._execute_effects()
         self._over = self._over or session.closing is not None
         require(session.held_bytes <= _MAX_HELD, f"{session.held_bytes} bytes are held")
+
+    def _execute_effects(self) -> None:
+        calls = 0
+        for effect in self.session.take_effects():
+            if isinstance(effect, TelemetryCall):
+                calls += 1
+                self._call(effect)
+            else:
+                self.events.record(effect)
+        require(calls <= 1, "several calls were open")
+        require(not self.session.calling, "a call is open that was answered")
+
+    def _call(self, call: TelemetryCall) -> None:
+        answer, outcome = answer_call(self._core, self.connection, call, 1000.0)
+        if isinstance(outcome, PushOutcome):
+            self.events.pushes.append((call.header, outcome))
+        else:
+            self.events.subscriptions.append((call.header, outcome))
+        self._to_client += self.session.answered(call.token, answer)
 
     def _answer(self, lie: bytes | None, cuts: Random | None) -> None:
         """Let the broker answer every whole frame that it got; with a lie, the first with that."""
@@ -241,7 +261,7 @@ class _Conversation:
             [(header, outcome.response) for header, outcome in events.subscriptions],
             events.unauthenticated,
             events.logins,
-            events.exceeded,
+            events.floods,
             events.refused_instances,
         )
 

@@ -10,14 +10,16 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.gateway.event_loop import Share, run, running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.listener import Listener
 from receiver.gateway.registry import ConnectionRegistry
-from receiver.gateway.relay import CloseReason, Relay
+from receiver.gateway.relay import CloseReason, Relay, RelayServices
 from receiver.gateway.request_memory import RequestMemory
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
+from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
@@ -76,7 +78,14 @@ def pair(*, small_buffers: bool = False) -> tuple[socket.socket, socket.socket]:
 class Gate:
     """The parts around relays and listeners, as the composition root would join them."""
 
-    def __init__(self, *, max_push_bytes: int = 4096, limits: LimitsSettings | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_push_bytes: int = 4096,
+        limits: LimitsSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
         self.broker = Broker(id=NODE_ID)
         self.limits = Limits(limits or LimitsSettings())
         self.memory = RequestMemory(limits or LimitsSettings())
@@ -84,8 +93,25 @@ class Gate:
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
         self.storing: list[Callable[[], None]] | None = None  # where set, answers wait for these to be called
-        self.events = GatewayEvents(metrics=self.metrics, deliver=self._deliver, log_requests=False)
+        self.log = RequestLog(self.metrics, log_requests=False)
+        self.events = GatewayEvents(self.metrics, self.log)
         self.telemetry = telemetry_core(self.broker, self.limits, max_push_bytes=max_push_bytes)
+        self.calls = TelemetryCalls(
+            telemetry=self.telemetry,
+            limits=self.limits,
+            metrics=self.metrics,
+            log=self.log,
+            clock=self.clock,
+            deliver=self._deliver,
+        )
+        self.services = RelayServices(
+            call=self.calls.call,
+            limits=self.limits,
+            memory=self.memory,
+            events=self.events,
+            log=self.log,
+            clock=self.clock,
+        )
         self.disconnected: list[Connection] = []
         self._max_push_bytes = max_push_bytes
 
@@ -100,10 +126,6 @@ class Gate:
             connection=entry,
             broker=self.broker,
             upstream=upstream,
-            telemetry=self.telemetry,
-            limits=self.limits,
-            events=self.events,
-            clock=Clock(),
             random_bits=lambda bits: int.from_bytes(os.urandom(4), "big") % (1 << bits),
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=self._max_push_bytes,
@@ -136,8 +158,7 @@ class Gate:
             upstream=Upstream(),
             registry=self.registry,
             metrics=self.metrics,
-            limits=self.limits,
-            memory=self.memory,
+            services=self.services,
             make_session=self.make_session,
             on_disconnect=self.disconnect,
         )
@@ -162,6 +183,7 @@ class Relayed:
         *,
         client: tuple[socket.socket, socket.socket] | None = None,
         broker: tuple[socket.socket, socket.socket] | None = None,
+        security_protocol: str = "PLAINTEXT",
     ) -> None:
         self.gate = gate or Gate()
         self.closed: tuple[CloseReason, Exception | None] | None = None
@@ -169,15 +191,16 @@ class Relayed:
         self.broker, inner_broker = broker or pair()
         upstream = Upstream()
         upstream.learn(RANGES)
-        self.session = self.gate.make_session(connection(), upstream)
+        self.connection = connection(security_protocol)
+        self.session = self.gate.make_session(self.connection, upstream)
         self.inner = (inner_client, inner_broker)
         self.relay = Relay(
             running_loop(),
-            connection(),
+            self.connection,
             inner_client,
             inner_broker,
             self.session,
-            self.gate.memory,
+            self.gate.services,
             Share(),
             BUFFER_BYTES,
             self._on_close,
@@ -208,9 +231,16 @@ class Relayed:
 
 
 @contextlib.asynccontextmanager
-async def relayed(gate: Gate | None = None, *, small_buffers: bool = False) -> AsyncIterator[Relayed]:
+async def relayed(
+    gate: Gate | None = None, *, small_buffers: bool = False, security_protocol: str = "PLAINTEXT"
+) -> AsyncIterator[Relayed]:
     """A relay that is closed at the end."""
-    made = Relayed(gate, client=pair(small_buffers=small_buffers), broker=pair(small_buffers=small_buffers))
+    made = Relayed(
+        gate,
+        client=pair(small_buffers=small_buffers),
+        broker=pair(small_buffers=small_buffers),
+        security_protocol=security_protocol,
+    )
     try:
         yield made
     finally:

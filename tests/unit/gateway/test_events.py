@@ -1,11 +1,13 @@
-"""Session events become metrics, log lines and pushes for the plugins."""
+"""Effects and calls of a session become metrics, log lines and pushes for the plugins."""
 
 from __future__ import annotations
 
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.gateway.events import connection_fields
+from receiver.core.telemetry_calls import TelemetryAnswer
+from receiver.request_log import connection_fields
+from receiver.session.effects import TelemetryCall
 from receiver.telemetry.connection import UNKNOWN
 from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.wire.uuid import uuid_to_text
@@ -22,6 +24,25 @@ from tests.unit.session.support import (
 from tests.unit.session.test_telemetry import OTLP
 
 
+class ReportedWire(Wire):
+    """A session with the gateway's reports and the real telemetry calls."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+        gate.clock = self.clock
+        gate.calls._clock = self.clock
+
+    def execute_effects(self) -> None:
+        for effect in self.session.take_effects():
+            self._gate.events.report(self.connection, effect)
+            if isinstance(effect, TelemetryCall):
+                self._gate.calls.call(self.connection, effect, self._answer)
+
+    def _answer(self, answer: TelemetryAnswer) -> None:
+        self.to_client += self.session.answered(answer.token, answer.frame)
+
+
 @pytest.fixture
 def gate() -> Gate:
     return Gate()
@@ -29,11 +50,8 @@ def gate() -> Gate:
 
 @pytest.fixture
 def wire(gate: Gate) -> Wire:
-    """A session that tells the gateway's events."""
-    wire = Wire()
-    for part in (wire.session, wire.session._api_versions, wire.session._telemetry):
-        part._events = gate.events
-    return wire
+    """A session whose effects are counted, logged and delivered."""
+    return ReportedWire(gate)
 
 
 def test_every_answer_is_counted_by_outcome_and_software(gate: Gate, wire: Wire) -> None:
@@ -78,7 +96,7 @@ def test_the_request_log_is_off_unless_asked_for(gate: Gate, wire: Wire) -> None
 
 
 def test_the_request_log_carries_the_clients_information(gate: Gate, wire: Wire) -> None:
-    gate.events.log_requests = True
+    gate.log.log_requests = True
     with capture_logs() as log:
         wire.exchange(api_versions(3, 5))
         got = read_subscriptions(wire.exchange(get_subscriptions()))
@@ -135,7 +153,7 @@ def test_what_is_over_a_limit_is_logged_with_its_setting_and_counted(gate: Gate)
         limit=LimitName.CORE_TIME, scope="principal", peer="User:alice", allowed=7, retry_after_s=1.0
     )
     with capture_logs() as log:
-        gate.events.limit_exceeded(connection(), exceeded)
+        gate.log.limit_exceeded(connection(), exceeded)
     (entry,) = log
     assert (entry["event"], entry["limit"]) == ("limit exceeded", "limits.principal.core_ms_per_second")
     assert (entry["peer"], entry["allowed"]) == ("User:alice", 7)

@@ -227,7 +227,7 @@ def test_a_mistake_of_ours_ends_the_connection_and_says_so() -> None:
         def broken(*_: object, **__: object) -> None:
             raise ZeroDivisionError("ours")
 
-        gate.events.api_versions_answered = broken  # type: ignore[method-assign]
+        gate.events.report = broken  # type: ignore[method-assign]
         async with relayed(gate) as wire:
             await send(wire.client, api_versions(3))
             answer = Answers().to(await receive_frame(wire.broker))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.gateway import relay as relay_module
+from receiver.core import telemetry_calls
 from receiver.gateway.relay import CloseReason
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
@@ -17,6 +17,7 @@ from tests.unit.gateway.support import (
     Gate,
     Relayed,
     at_end,
+    eventually,
     is_silent,
     on_loop,
     receive_frame,
@@ -38,7 +39,7 @@ class Pushing:
     def __init__(self, wire: Relayed, storing: Storing, frame: bytes, *, marked: bool) -> None:
         self.wire = wire
         self.storing = storing
-        self._frame = frame
+        self.frame = frame
         self._marked = marked
 
     async def push(self) -> None:
@@ -46,21 +47,12 @@ class Pushing:
         if self._marked:
             await send(self.wire.client, produce_frame(7, b"first"))
             await receive_frame(self.wire.broker)
-        await send(self.wire.client, self._frame)
+        await send(self.wire.client, self.frame)
         if self._marked:
             answer = Answers().to(await receive_frame(self.wire.broker))
             assert answer is not None
             await send(self.wire.broker, ANSWER + framed(answer) + ANSWER)
         while not self.storing:  # noqa: ASYNC110 # nobody tells the test
-            await asyncio.sleep(0.001)
-
-    async def push_as_another(self) -> None:
-        """Push for one more instance on the same connection."""
-        await send(self.wire.client, get_subscriptions())
-        got = read_subscriptions(await receive_frame(self.wire.client))
-        before = len(self.storing)
-        await send(self.wire.client, push(Uuid(got.client_instance_id), got.subscription_id, OTLP))
-        while len(self.storing) == before:  # noqa: ASYNC110 # nobody tells the test
             await asyncio.sleep(0.001)
 
 
@@ -84,17 +76,15 @@ def test_the_answer_comes_when_the_push_is_stored(marked: bool) -> None:
     async def main() -> None:
         async with pushing(marked=marked) as test:
             await test.push()
+            if marked:
+                assert (await receive_frame(test.wire.client)).endswith(b"answer")
             reading = asyncio.create_task(receive_frame(test.wire.client))
             assert await is_silent(asyncio.shield(reading), 0.2)
             (stored,) = test.storing
             stored()
-            first = await reading
+            assert read_push(await reading) == 0
             if marked:
-                assert first.endswith(b"answer")
-                assert read_push(await receive_frame(test.wire.client)) == 0
                 assert (await receive_frame(test.wire.client)).endswith(b"answer")
-            else:
-                assert read_push(first) == 0
 
     on_loop(main())
 
@@ -117,7 +107,7 @@ def test_what_the_broker_says_behind_it_waits_too() -> None:
 def test_a_slow_disk_delays_no_response_beyond_the_limit(
     marked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay_module, "_STORED_S", 0.1)
+    monkeypatch.setattr(telemetry_calls, "_STORED_S", 0.1)
 
     async def main() -> None:
         async with pushing(marked=marked) as test:
@@ -136,33 +126,31 @@ def test_a_slow_disk_delays_no_response_beyond_the_limit(
     on_loop(main())
 
 
-def test_while_it_takes_too_long_every_answer_goes_out_at_once_and_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(relay_module, "_STORED_S", 0.1)
-
+@pytest.mark.parametrize("how", ["draining", "malformed bytes behind it"])
+def test_nothing_overtakes_an_answer(how: str) -> None:
     async def main() -> None:
-        async with pushing(marked=False) as test:
-
-            def counts(pushes: int) -> bool:
-                text, _ = test.wire.gate.metrics.exposition()
-                return b"pushes_answered_before_stored_total %d.0\n" % pushes in text
-
-            await test.push()
-            assert read_push(await receive_frame(test.wire.client)) == 0
-            assert counts(1)
-            monkeypatch.setattr(relay_module, "_STORED_S", 60.0)
-            await test.push_as_another()
-            assert read_push(await receive_frame(test.wire.client)) == 0
-            assert counts(2)
-            for stored in test.storing:
-                stored()
-            await test.push_as_another()
-            reading = asyncio.create_task(receive_frame(test.wire.client))
-            assert await is_silent(asyncio.shield(reading), 0.2), "the disk was well again"
-            test.storing[-1]()
+        async with pushing(marked=True) as test:
+            wire = test.wire
+            await send(wire.client, produce_frame(7, b"first"))
+            await receive_frame(wire.broker)
+            frame = test.frame
+            if how == "draining":
+                await send(wire.client, frame[:10])
+                await eventually(lambda: wire.session.due > 0, "half a push")
+                wire.relay.drain()
+                await send(wire.client, frame[10:])
+            else:
+                await send(wire.client, frame + b"\xff\xff\xff\xff")
+            answer = Answers().to(await receive_frame(wire.broker))
+            assert answer is not None
+            await send(wire.broker, ANSWER + framed(answer) + ANSWER)
+            assert (await receive_frame(wire.client)).endswith(b"answer")
+            await eventually(lambda: bool(test.storing), "the push")
+            reading = asyncio.create_task(receive_frame(wire.client))
+            assert await is_silent(asyncio.shield(reading), 0.2)
+            test.storing[0]()
             assert read_push(await reading) == 0
-            assert counts(2)
+            assert (await receive_frame(wire.client)).endswith(b"answer")
 
     on_loop(main())
 

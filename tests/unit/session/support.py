@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import (
+    ApiVersionsAnswered,
+    ClientInstanceRefused,
+    Effect,
+    Flooded,
+    LoginEnded,
+    TelemetryCall,
+    UnauthenticatedTelemetry,
+)
 from receiver.session.login import LoginOutcome
+from receiver.session.messages import response_header
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.connection import Broker, Connection
-from receiver.telemetry.control.limits import Exceeded, Limits
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire import (
@@ -22,6 +32,7 @@ from receiver.wire import (
     k71_get_telemetry_subscriptions,
     k72_push_telemetry,
 )
+from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -77,52 +88,46 @@ class Clock:
 
 @dataclass(slots=True)
 class Events:
-    """Records the events of a session."""
+    """Records the effects of a session and the outcomes of its calls."""
 
     api_versions: list[tuple[RequestHeader, int]] = field(default_factory=list)
     subscriptions: list[tuple[RequestHeader, SubscriptionsOutcome]] = field(default_factory=list)
     pushes: list[tuple[RequestHeader, PushOutcome]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
     unauthenticated: list[RequestHeader] = field(default_factory=list)
     logins: list[tuple[str, LoginOutcome]] = field(default_factory=list)
-    exceeded: list[Exceeded] = field(default_factory=list)
     refused_instances: list[RequestHeader] = field(default_factory=list)
+    floods: int = 0
 
-    def api_versions_answered(self, connection: Connection, header: RequestHeader, error_code: int) -> None:
-        self.api_versions.append((header, error_code))
+    def record(self, effect: Effect) -> None:
+        """Record an effect that is not a call."""
+        match effect:
+            case ApiVersionsAnswered(header, error_code):
+                self.api_versions.append((header, error_code))
+            case LoginEnded(mechanism, outcome):
+                self.logins.append((mechanism, outcome))
+            case UnauthenticatedTelemetry(header):
+                self.unauthenticated.append(header)
+            case ClientInstanceRefused(header):
+                self.refused_instances.append(header)
+            case Flooded():
+                self.floods += 1
 
-    def subscriptions_answered(
-        self, connection: Connection, header: RequestHeader, outcome: SubscriptionsOutcome, seconds: float
-    ) -> None:
-        self.subscriptions.append((header, outcome))
-        self.seconds.append(seconds)
 
-    def push_answered(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        outcome: PushOutcome,
-        seconds: float,
-        stored: Callable[[], None],
-    ) -> bool:
-        self.pushes.append((header, outcome))
-        self.seconds.append(seconds)
-        return False
-
-    def push_answered_before_stored(self, connection: Connection) -> None:
-        raise AssertionError("no push here waits for a disk")
-
-    def unauthenticated_telemetry(self, connection: Connection, header: RequestHeader) -> None:
-        self.unauthenticated.append(header)
-
-    def login_ended(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
-        self.logins.append((mechanism, outcome))
-
-    def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
-        self.exceeded.append(exceeded)
-
-    def client_instance_refused(self, connection: Connection, header: RequestHeader) -> None:
-        self.refused_instances.append(header)
+def answer_call(
+    telemetry: ClientTelemetry, connection: Connection, call: TelemetryCall, now: float
+) -> tuple[bytes, SubscriptionsOutcome | PushOutcome]:
+    """Return the real core's answer to a call as a frame, without limits and plugins."""
+    header, request = call.header, call.request
+    outcome: SubscriptionsOutcome | PushOutcome
+    if isinstance(request, PushTelemetryRequest):
+        pushed = outcome = telemetry.push_telemetry(
+            connection, request, now=now, received_at_ns=int(now * 1e9)
+        )
+        body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
+    else:
+        subscribed = outcome = telemetry.get_telemetry_subscriptions(connection, request, now=now)
+        body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
+    return frame(response_header(header), body), outcome
 
 
 def telemetry_core(
@@ -167,30 +172,23 @@ class Wire:
         cluster_id: str | None = CLUSTER_ID,
         max_push_bytes: int = MAX_PUSH_BYTES,
         security_protocol: str = "PLAINTEXT",
-        limits: Limits | None = None,
         translates: bool = False,
         delegation_tokens: DelegationTokens | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self.arrival = arrival
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
         self.upstream = Upstream(translates=translates)
         self.upstream.learn(learned or {})
         self.connection = connection(security_protocol)
-        self.clock = Clock() if clock is None else clock
+        self.clock = Clock()
         self.events = Events()
-        self.limits = limits = limits or Limits(LimitsSettings())
-        self.telemetry = telemetry_core(self.broker, limits, max_push_bytes=max_push_bytes)
+        self.telemetry = telemetry_core(self.broker, Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
         self.answers = Answers(ranges=ranges)
         self.random: list[int] = []
         self.session = Session(
             connection=self.connection,
             broker=self.broker,
             upstream=self.upstream,
-            telemetry=self.telemetry,
-            limits=limits,
-            events=self.events,
-            clock=self.clock,
             random_bits=self._random_bits,
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=max_push_bytes,
@@ -216,8 +214,25 @@ class Wire:
         for piece in _pieces(data, self.arrival):
             buffer = bytearray(piece)
             self.to_broker += self.session.requests.feed(memoryview(buffer))
-            self.to_client += self.session.take_answers()
+            self.execute_effects()
             buffer[:] = b"\xee" * len(buffer)
+
+    def execute_effects(self) -> None:
+        """Answer calls, and record the other effects."""
+        for effect in self.session.take_effects():
+            if isinstance(effect, TelemetryCall):
+                self.call(effect)
+            else:
+                self.events.record(effect)
+
+    def call(self, call: TelemetryCall) -> None:
+        """Answer a call at once."""
+        answer, outcome = answer_call(self.telemetry, self.connection, call, self.clock.now)
+        if isinstance(outcome, PushOutcome):
+            self.events.pushes.append((call.header, outcome))
+        else:
+            self.events.subscriptions.append((call.header, outcome))
+        self.to_client += self.session.answered(call.token, answer)
 
     def forwarded(self) -> list[Request]:
         """Return the unanswered requests of the broker, without those that only follow."""
@@ -237,11 +252,15 @@ class Wire:
         self.receive(bytes(answers))
 
     def receive(self, data: bytes) -> None:
-        """The broker sends."""
+        """The broker sends; no more is read at once than the session can take."""
         for piece in _pieces(data, self.arrival):
-            buffer = bytearray(piece)
-            self.to_client += self.session.responses.feed(memoryview(buffer))
-            buffer[:] = b"\xee" * len(buffer)
+            while piece:
+                limit = self.session.response_bytes_in_a_turn() if self.session.may_call else len(piece)
+                buffer = bytearray(piece[:limit])
+                self.to_client += self.session.responses.feed(memoryview(buffer))
+                self.execute_effects()
+                buffer[:] = b"\xee" * len(buffer)
+                piece = piece[limit:]
 
     def received(self) -> list[bytes]:
         """Return the client's new responses, and check those to the requests that only follow."""

@@ -9,9 +9,7 @@ import pytest
 
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.login import LoginOutcome
-from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.connection import UNKNOWN_PRINCIPAL
-from receiver.telemetry.control.limits import Limits
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import RANGES, Answers, framed, parse, request_frame
@@ -85,9 +83,8 @@ def wire(
     tokens: DelegationTokens | None = None,
     arrival: str = WHOLE,
     security_protocol: str = "SASL_PLAINTEXT",
-    limits: Limits | None = None,
 ) -> Wire:
-    made = Wire(arrival=arrival, security_protocol=security_protocol, delegation_tokens=tokens, limits=limits)
+    made = Wire(arrival=arrival, security_protocol=security_protocol, delegation_tokens=tokens)
     made.answers = TokenBroker(*token_bodies)
     return made
 
@@ -359,15 +356,3 @@ def test_reauthentication(steps: Sequence[str], principals: list[str], last: Log
     expected = [f"DelegationToken:{TOKEN}" if one == "token" else one for one in principals]
     assert names(made, tokens, steps) == expected
     assert outcomes(made)[-1] is last
-
-
-def test_a_connection_counts_for_its_token_owner_when_the_owner_becomes_known() -> None:
-    tokens = DelegationTokens()
-    limits = Limits(LimitsSettings.model_validate({"principal": {"connections": 1}}))
-    log_in(wire(tokens=tokens, limits=limits), "alice")
-    made = wire(tokens=tokens, limits=limits)
-    log_in(made, TOKEN, with_token=True)
-    assert made.session.closing is None
-    learn(tokens, CREATE, created(TOKEN, "alice"))
-    log_in(made, TOKEN, with_token=True)
-    assert made.session.closing == "limit"

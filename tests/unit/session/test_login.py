@@ -12,10 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from receiver.session.login import LoginOutcome
-from receiver.session.session import SessionEnd
-from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
-from receiver.telemetry.control.limits import Limits
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
@@ -61,9 +58,8 @@ def wire(
     arrival: str = WHOLE,
     security_protocol: str = "SASL_PLAINTEXT",
     handshake_error: int = 0,
-    limits: Limits | None = None,
 ) -> Wire:
-    made = Wire(arrival=arrival, security_protocol=security_protocol, limits=limits)
+    made = Wire(arrival=arrival, security_protocol=security_protocol)
     made.answers = SaslAnswers(verdicts, handshake_error=handshake_error)
     return made
 
@@ -264,17 +260,6 @@ def test_no_password_is_held_until_the_brokers_response() -> None:
     held = made.session.held_bytes
     made.send(plain("alice", "x" * 1000))
     assert made.session.held_bytes == held == 0
-
-
-def test_a_connection_over_the_principals_limit_is_closed_after_the_answer() -> None:
-    limits = Limits(LimitsSettings(principal=PrincipalLimitsSettings(connections=1)))
-    first, second = wire(OK, limits=limits), wire(OK, limits=limits)
-    for made in (first, second):
-        made.exchange(handshake())
-        made.exchange(plain("alice"))
-    assert first.session.closing is None
-    assert second.session.closing is SessionEnd.LIMIT
-    assert len(second.events.exceeded) == 1
 
 
 def test_a_login_with_bare_tokens_gives_the_unknown_principal() -> None:

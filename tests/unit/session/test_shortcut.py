@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.control.limits import Limits
 from receiver.wire.api_keys import METADATA, SASL_HANDSHAKE
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -116,10 +114,9 @@ def test_a_login_on_a_listener_without_sasl_ends_the_shortcut() -> None:
         wire.answer()
 
 
-def test_a_flooding_client_is_disconnected_and_may_not_reconnect_at_once() -> None:
-    limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(new_connections_per_second=1)))
-    wire = Wire(limits=limits)
+def test_a_flood_is_malformed_and_an_effect() -> None:
+    wire = Wire()
     with pytest.raises(WireError, match="at most 32 requests for the receiver"):
         wire.send(get_subscriptions() * 33)
-    assert limits.connection_opened(wire.connection.source_address, wire.clock.now) is not None
-    assert limits.connection_opened(wire.connection.source_address, wire.clock.now + 1) is None
+    wire.execute_effects()
+    assert wire.events.floods == 1

@@ -1,0 +1,29 @@
+"""The clocks that the edges read: monotonic, CPU time of the thread, wall clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Source of time."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards."""
+
+    def cpu(self) -> float:
+        """Return seconds of CPU time that the calling thread has used."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since the epoch."""
+
+
+class SystemClock:
+    """The system's clocks."""
+
+    monotonic = staticmethod(time.monotonic)
+    cpu = staticmethod(time.thread_time)
+    wall_ns = staticmethod(time.time_ns)

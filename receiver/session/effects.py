@@ -1,0 +1,88 @@
+"""Effects of a session: what the caller has to do, count or log besides moving bytes.
+
+The session returns them as values, in order, and never waits for their execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from receiver.session.login import LoginOutcome
+from receiver.wire.headers import RequestHeader
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+
+__all__ = [
+    "ApiVersionsAnswered",
+    "ClientInstanceRefused",
+    "Effect",
+    "Flooded",
+    "LoginEnded",
+    "TelemetryCall",
+    "TelemetryRequest",
+    "UnauthenticatedTelemetry",
+]
+
+#: The decoded body of a telemetry request (KIP-714).
+TelemetryRequest: TypeAlias = GetTelemetrySubscriptionsRequest | PushTelemetryRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryCall:
+    """The telemetry core has to answer a request of an authenticated client.
+
+    Attributes:
+        token: Identifies the call among those of the connection.
+        header: The request's header, without tagged fields.
+        request: The request's body.
+    """
+
+    token: int
+    header: RequestHeader
+    request: TelemetryRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsAnswered:
+    """An ApiVersions request was answered, by the broker or by the session."""
+
+    header: RequestHeader
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoginEnded:
+    """A SASL login ended; the connection already has its new principal."""
+
+    mechanism: str
+    outcome: LoginOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class UnauthenticatedTelemetry:
+    """A telemetry request was refused because it came before authentication."""
+
+    header: RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInstanceRefused:
+    """A request was refused because of its client instance id (KIP-1313)."""
+
+    header: RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """The client sent too many requests before their answers; its stream is malformed from here."""
+
+
+Effect: TypeAlias = (
+    TelemetryCall
+    | ApiVersionsAnswered
+    | LoginEnded
+    | UnauthenticatedTelemetry
+    | ClientInstanceRefused
+    | Flooded
+)

@@ -1,0 +1,209 @@
+"""Telemetry calls: the limits of peers, CPU time, and answers that wait for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from receiver.core import telemetry_calls
+from receiver.core.telemetry_calls import TelemetryAnswer, TelemetryCalls
+from receiver.metrics import ReceiverMetrics
+from receiver.plugin import Push
+from receiver.request_log import RequestLog
+from receiver.session.effects import TelemetryCall, TelemetryRequest
+from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.telemetry.connection import Broker
+from receiver.telemetry.control.limits import Limits
+from receiver.wire import api_keys
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.headers import RequestHeader
+from receiver.wire.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed.scripted_broker import NODE_ID
+from tests.unit.session.support import Clock, connection, read_push, read_subscriptions, telemetry_core
+
+OTLP = (Path(__file__).parents[2] / "data" / "payloads" / "franz-producer-okprefix-02.bin").read_bytes()
+INSTANCE = Uuid(bytes(15) + b"\x09")
+#: What a limit of one a second lets through at once.
+BURST = 10
+
+
+class Processor(Clock):
+    """A clock whose CPU time advances with each reading."""
+
+    step_s = 0.0
+    used_s = 0.0
+
+    def cpu(self) -> float:
+        self.used_s += self.step_s
+        return self.used_s
+
+
+class Core:
+    """The calls of one connection to a real core.
+
+    Attributes:
+        storing: The callbacks of pushes that wait for the disk; None if no plugin stores pushes.
+    """
+
+    def __init__(self, **peer: int) -> None:
+        self.clock = Processor()
+        self.limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(**peer)))
+        self.metrics = ReceiverMetrics(version="0")
+        self.connection = connection()
+        self.answers: list[TelemetryAnswer] = []
+        self.storing: list[Callable[[], None]] | None = None
+        self._tokens = 0
+        self._calls = TelemetryCalls(
+            telemetry=telemetry_core(Broker(id=NODE_ID), self.limits, max_push_bytes=1 << 20),
+            limits=self.limits,
+            metrics=self.metrics,
+            log=RequestLog(self.metrics, log_requests=False),
+            clock=self.clock,
+            deliver=self._deliver,
+        )
+
+    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+        if self.storing is None:
+            return False
+        self.storing.append(stored)
+        return True
+
+    def call(self, request: TelemetryRequest) -> None:
+        self._tokens += 1
+        is_push = isinstance(request, PushTelemetryRequest)
+        key = api_keys.PUSH_TELEMETRY if is_push else api_keys.GET_TELEMETRY_SUBSCRIPTIONS
+        header = RequestHeader(api_key=key, api_version=0, correlation_id=self._tokens)
+        self._calls.call(self.connection, TelemetryCall(self._tokens, header, request), self.answers.append)
+
+    def get(self, instance: Uuid = ZERO_UUID) -> tuple[GetTelemetrySubscriptionsResponse, bool]:
+        """Return the answer to a get, and whether the client is throttled."""
+        self.call(GetTelemetrySubscriptionsRequest(client_instance_id=instance))
+        answer = self.answers.pop()
+        assert answer.token == self._tokens
+        return read_subscriptions(answer.frame[4:], self._tokens), answer.throttled
+
+    def push(self, metrics: bytes = b"x", subscription_id: int = 1) -> tuple[int, bool]:
+        """Return the error code of a push, and whether the client is throttled."""
+        self.call(
+            PushTelemetryRequest(
+                client_instance_id=INSTANCE, subscription_id=subscription_id, metrics=metrics
+            )
+        )
+        answer = self.answers.pop()
+        return read_push(answer.frame[4:], self._tokens), answer.throttled
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"kafka_telemetry_{name}", labels) or 0.0
+
+
+def test_a_get_over_the_limit_of_requests_asks_for_nothing_yet() -> None:
+    core = Core(telemetry_requests_per_second=1)
+    assert [core.get()[1] for _ in range(BURST)] == [False] * BURST
+    answer, throttled = core.get()
+    assert throttled
+    # After an error, a Java client that has no subscription yet would wait for five minutes.
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.requested_metrics == ()
+    assert answer.push_interval_ms >= 1_000
+
+
+def test_a_push_over_the_limit_of_requests_is_an_error() -> None:
+    core = Core(telemetry_requests_per_second=1)
+    for _ in range(BURST):
+        core.get()
+    assert core.push() == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, True)
+    assert core.counted("limit_exceeded_total", limit="telemetry_requests", scope="source_address") == 1
+
+
+def test_only_cpu_time_is_charged() -> None:
+    """On a busy machine a decision takes much wall time."""
+    core = Core(core_ms_per_second=10)
+    for _ in range(50):
+        core.clock.now += 10.0
+        instance = Uuid(core.clock.now.hex().encode()[:16].ljust(16, b"-"))
+        answer, throttled = core.get(instance)
+        assert (answer.error_code, throttled) == (0, False)
+
+
+def test_calls_are_charged_one_by_one() -> None:
+    core = Core(core_ms_per_second=10)
+    core.get(INSTANCE)
+    core.clock.step_s = 1.0
+    error, throttled = core.push()
+    assert error != ErrorCode.THROTTLING_QUOTA_EXCEEDED, "it was within the limit before"
+    assert throttled
+    assert core.push() == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, True)
+
+
+def test_each_answer_counts_the_cpu_time_of_its_decision() -> None:
+    core = Core()
+    core.clock.step_s = 2**-10
+    core.get(INSTANCE)
+    core.push()
+    assert core.counted("get_seconds_sum") == 2**-10
+    assert core.counted("push_seconds_sum") == 2**-10
+
+
+class Disk:
+    """Pushes of one client after the other that wait until the test says that they are stored."""
+
+    def __init__(self) -> None:
+        self.core = Core()
+        self.storing = self.core.storing = []
+        self._instances = 0
+
+    def push(self) -> None:
+        self._instances += 1
+        instance = Uuid(bytes(15) + bytes([100 + self._instances]))
+        subscription_id = self.core.get(instance)[0].subscription_id
+        self.core.call(
+            PushTelemetryRequest(client_instance_id=instance, subscription_id=subscription_id, metrics=OTLP)
+        )
+
+    @property
+    def answered(self) -> int:
+        return len(self.core.answers)
+
+
+def test_an_answer_waits_until_the_push_is_stored() -> None:
+    async def main() -> None:
+        disk = Disk()
+        disk.push()
+        assert disk.answered == 0
+        disk.storing[0]()
+        assert disk.answered == 1
+        assert disk.core.counted("pushes_answered_before_stored_total") == 0
+
+    asyncio.run(main())
+
+
+def test_while_the_disk_is_slow_no_answer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry_calls, "_STORED_S", 0.0)
+
+    async def main() -> None:
+        disk = Disk()
+        disk.push()
+        while not disk.answered:  # noqa: ASYNC110 # nobody tells the test
+            await asyncio.sleep(0)
+        monkeypatch.setattr(telemetry_calls, "_STORED_S", 3600.0)
+        disk.push()
+        assert disk.answered == 2
+        assert disk.core.counted("pushes_answered_before_stored_total") == 2
+        for stored in disk.storing:
+            stored()
+        assert disk.answered == 2
+        disk.push()
+        assert disk.answered == 2, "the disk is well again"
+        disk.storing[-1]()
+        assert disk.answered == 3
+        assert disk.core.counted("pushes_answered_before_stored_total") == 2
+
+    asyncio.run(main())
