@@ -159,7 +159,8 @@ def carry_forward(
         following = next((source.minute for source in own if source.minute > known), None)
         if following is None:
             covered = fill(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
-        elif following > state.covered_until:
+        elif following > state.covered_until and all(source.minute != known for source in own):
+            # Else this batch has the newest push of the minute, which was carried above.
             until = carry_limit(
                 state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated
             )

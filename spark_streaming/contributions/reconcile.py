@@ -89,7 +89,9 @@ def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set
     for key, minute, time_ns, interval in zip(*(entries[x].to_pylist() for x in columns), strict=True):
         state = clients.get(key)
         if state is not None and minute <= max(state.minute, state.covered_until):
-            reach = carry_limit(minute, time_ns, max(interval, state.push_interval_ms))
+            # A newer push of this minute, perhaps an empty one, may have been carried further.
+            newest_ns = max(time_ns, state.last_ns) if minute == state.minute else time_ns
+            reach = carry_limit(minute, newest_ns, max(interval, state.push_interval_ms))
             until = min(reach, max(state.minute, state.covered_until))
             pairs.update((key, m) for m in range(minute, until + 1))
     return pairs

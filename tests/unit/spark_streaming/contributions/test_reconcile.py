@@ -170,6 +170,28 @@ def test_an_entry_that_arrives_after_a_later_empty_push_counts_once() -> None:
     assert store.total() == {(0, 1): 4, (1, 1): 4} | {(minute, 1): 9 for minute in range(2, 6)}
 
 
+@pytest.mark.parametrize("terminating", [False, True])
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_newer_push_of_a_minute_replaces_carried_counts(*, terminating: bool, carried: bool) -> None:
+    """The newer push comes in one batch with a push of a later minute."""
+    store = Store()
+    store.batch([Entry(time_ns=0, push="a", points=COUNT)], closed=3 if carried else 0)
+    newer = Entry(time_ns=SECOND_NS, push="b", points=(Point(1, 9.0, LAST),), terminating=terminating)
+    store.batch([newer, Entry(time_ns=3 * MINUTE_NS, push="c", points=COUNT)])
+    between = {} if terminating else {(1, 1): 9, (2, 1): 9}
+    assert store.total() == {(0, 1): 9, (3, 1): 4} | between
+
+
+def test_an_entry_older_than_an_empty_push_of_its_minute_counts_once() -> None:
+    store, interval_ms = Store(), 5_000
+    store.batch([Entry(time_ns=0, push="a", points=COUNT, interval_ms=interval_ms)])
+    # Three intervals after it are in the next minute. Three intervals after "b" are not.
+    store.batch([Entry(time_ns=50 * SECOND_NS, push="c", interval_ms=interval_ms)], closed=1)
+    between = Entry(time_ns=40 * SECOND_NS, push="b", points=(Point(1, 9.0, LAST),), interval_ms=interval_ms)
+    store.batch([between], closed=1)
+    assert store.total() == {(0, 1): 9, (1, 1): 9}
+
+
 def test_required_pairs_are_those_that_may_be_stored() -> None:
     state = ClientState(
         client_key=1,
