@@ -12,8 +12,8 @@ from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -63,14 +63,14 @@ def telemetry_core(
 
 
 def push_request(
-    telemetry: ClientTelemetry, connection: Connection, instance: Uuid, otlp: bytes
+    telemetry: ClientTelemetry, client: ClientIdentity, instance: Uuid, otlp: bytes
 ) -> tuple[PushTelemetryRequest, float]:
     """Get the subscription of a client instance; return its push and its interval in seconds.
 
     The codec is "none", for which inflating returns the same bytes.
     """
     get = GetTelemetrySubscriptionsRequest(client_instance_id=instance)
-    response = telemetry.get_telemetry_subscriptions(connection, get, now=0.0).response
+    response = telemetry.get_telemetry_subscriptions(client, get, now=0.0).response
     request = PushTelemetryRequest(
         client_instance_id=instance,
         subscription_id=response.subscription_id,
@@ -81,10 +81,10 @@ def push_request(
     return request, response.push_interval_ms / 1000
 
 
-def push_of(telemetry: ClientTelemetry, connection: Connection, instance: Uuid, captured: Captured) -> Push:
+def push_of(telemetry: ClientTelemetry, client: ClientIdentity, instance: Uuid, captured: Captured) -> Push:
     """Return the push that plugins receive when a client instance pushes a captured push."""
-    request, _ = push_request(telemetry, connection, instance, captured.inflated())
-    outcome = telemetry.push_telemetry(connection, request, now=0.0, received_at_ns=1)
+    request, _ = push_request(telemetry, client, instance, captured.inflated())
+    outcome = telemetry.push_telemetry(client, request, now=0.0, received_at_ns=1)
     if outcome.push is None:
         raise BenchmarkError(f"{captured.file} was refused: {outcome.problem}")
     return outcome.push

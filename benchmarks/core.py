@@ -34,7 +34,7 @@ from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS, inflate
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.uuid import Uuid
 
 _PAYLOADS = (JAVA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSUMER)
@@ -206,7 +206,7 @@ def _path(
     """
     telemetry = telemetry_core(settings, hash_key=hash_key)
     host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}, "delivery": "memory"}]))
-    connection = Connection(
+    connection = ClientIdentity(
         id="1",
         listener="CLIENT",
         security_protocol="PLAINTEXT",

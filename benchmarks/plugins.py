@@ -29,7 +29,7 @@ from receiver.app import GC_THRESHOLDS
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.plugin import Push
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid
 from tests.testbed.broker import KafkaBroker
@@ -149,7 +149,7 @@ def _varied(data: bytes, number: int, seconds: int) -> bytes:
 
 
 def _push_of(telemetry: ClientTelemetry, number: int, captured: Captured) -> Push:
-    connection = Connection(
+    connection = ClientIdentity(
         id=str(number),
         listener="CLIENT",
         security_protocol="PLAINTEXT",

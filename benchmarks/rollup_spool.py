@@ -32,7 +32,7 @@ from benchmarks.captured import (
 from plugins.spool_files.columns import SCHEMA, record_batch
 from plugins.spool_files.layout import Hour
 from receiver.plugin import Push
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.uuid import Uuid, uuid_to_text
 
 _CLIENT_IDS: Final = 500
@@ -82,7 +82,7 @@ class _Template:
     """A push of a version, with the attributes and data points that differ between pushes."""
 
     def __init__(self, kind: _Kind, version: str) -> None:
-        connection = Connection(
+        connection = ClientIdentity(
             id="bench",
             listener="CLIENT",
             security_protocol="SASL_SSL",

@@ -26,7 +26,7 @@ import structlog
 
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
 from receiver.clock import SystemClock
-from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.core.telemetry_calls import Reply, TelemetryCalls
 from receiver.gateway.event_loop import run as run_event_loop
 from receiver.gateway.event_loop import running_loop
 from receiver.gateway.events import GatewayEvents
@@ -43,6 +43,7 @@ from receiver.metrics import ListenerBytes, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.errors import SettingsError
@@ -52,10 +53,10 @@ from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
 from receiver.store.subscriptions import Subscriptions
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -131,9 +132,11 @@ class Application:
             log=self._request_log,
             clock=self._clock,
             deliver=self._deliver,
+            instance_learned=self._registry.instance_learned,
         )
         self._services = RelayServices(
-            call=self._calls.call,
+            call=self._call,
+            identity_changed=self._identity_changed,
             limits=self._limits,
             memory=self._memory,
             events=GatewayEvents(self._metrics, self._request_log),
@@ -192,15 +195,24 @@ class Application:
             self._plugin_time.charge(cpu_s, self._clock.monotonic())
         return self._host.offer(push, notify)
 
-    def _disconnected(self, connection: Connection) -> None:
-        self._telemetry.instances.disconnected(connection)
-        self._plugin_time.closed(connection)
+    def _call(self, identity: ClientIdentity, call: TelemetryCall, reply: Reply) -> None:
+        # The registry's identity has the client instance id of the latest request.
+        self._calls.call(self._registry.find(identity.id) or identity, call, reply)
+
+    def _identity_changed(self, identity: ClientIdentity) -> None:
+        self._registry.changed(identity)
+        self._telemetry.instances.identity_changed(identity)
+        self._plugin_time.identified(identity)
+
+    def _disconnected(self, connection_id: str) -> None:
+        self._telemetry.instances.disconnected(connection_id)
+        self._plugin_time.closed(connection_id)
 
     def _listener(self, settings: ListenerSettings) -> Listener:
-        def make_session(connection: Connection, upstream: Upstream) -> Session:
-            self._plugin_time.opened(connection)
+        def make_session(identity: ClientIdentity, upstream: Upstream) -> Session:
+            self._plugin_time.identified(identity)
             return Session(
-                connection=connection,
+                identity=identity,
                 broker=self._broker,
                 upstream=upstream,
                 random_bits=self._random.getrandbits,

@@ -1,4 +1,4 @@
-"""The log of client requests, and the log fields of a connection (KIP-511, "Request Log")."""
+"""The log of client requests, and the log fields of a client (KIP-511, "Request Log")."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ import structlog
 
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Exceeded
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
 from receiver.wire.headers import RequestHeader
-from receiver.wire.uuid import uuid_to_text
 
 __all__ = ["RequestLog", "connection_fields"]
 
 _log = structlog.get_logger("receiver.request")
 
 
-def connection_fields(connection: Connection) -> dict[str, Any]:
-    """Return the log fields of a connection."""
-    instance = connection.client_instance_id
+def connection_fields(identity: ClientIdentity) -> dict[str, Any]:
+    """Return the log fields of a client."""
     return {
-        "connection": connection.id,
-        "listener": connection.listener,
-        "security_protocol": connection.security_protocol,
-        "principal": connection.principal,
-        "sasl_mechanism": connection.sasl_mechanism,
-        "source": f"{connection.source_address}:{connection.source_port}",
-        "client_id": connection.client_id,
-        "client_software_name": connection.client_software_name,
-        "client_software_version": connection.client_software_version,
-        "client_instance_id": None if instance is None else uuid_to_text(instance),
+        "connection": identity.id,
+        "listener": identity.listener,
+        "security_protocol": identity.security_protocol,
+        "principal": identity.principal,
+        "sasl_mechanism": identity.sasl_mechanism,
+        "source": f"{identity.source_address}:{identity.source_port}",
+        "client_id": identity.client_id,
+        "client_software_name": identity.client_software_name,
+        "client_software_version": identity.client_software_version,
+        "client_instance_id": identity.instance_text,
     }
 
 
@@ -53,7 +51,7 @@ class RequestLog:
         self.log_requests = log_requests
 
     def answered(
-        self, connection: Connection, header: RequestHeader, error_code: int, **facts: object
+        self, identity: ClientIdentity, header: RequestHeader, error_code: int, **facts: object
     ) -> None:
         """Log a request that was answered."""
         if self.log_requests:
@@ -63,27 +61,27 @@ class RequestLog:
                 api_version=header.api_version,
                 correlation_id=header.correlation_id,
                 error=error_name(error_code),
-                **connection_fields(connection),
+                **connection_fields(identity),
                 **facts,
             )
 
-    def logged_in(self, connection: Connection, outcome: str) -> None:
+    def logged_in(self, identity: ClientIdentity, outcome: str) -> None:
         """Log the end of a login."""
         if self.log_requests:
-            _log.info("login " + outcome, **connection_fields(connection))
+            _log.info("login " + outcome, **connection_fields(identity))
 
     def warning(
-        self, event: str, connection: Connection, *, kind: str | None = None, **facts: object
+        self, event: str, identity: ClientIdentity, *, kind: str | None = None, **facts: object
     ) -> None:
         """Log a warning about a client, at a limited rate for each event and kind."""
-        self._warnings.warning(event, kind=kind, **facts, **connection_fields(connection))
+        self._warnings.warning(event, kind=kind, **facts, **connection_fields(identity))
 
-    def limit_exceeded(self, connection: Connection, exceeded: Exceeded) -> None:
+    def limit_exceeded(self, identity: ClientIdentity, exceeded: Exceeded) -> None:
         """Count and log that a peer exceeded a limit."""
         self._metrics.limit_exceeded(exceeded)
         self.warning(
             "limit exceeded",
-            connection,
+            identity,
             kind=f"{exceeded.scope} {exceeded.limit}",
             limit=exceeded.setting,
             peer=exceeded.peer,

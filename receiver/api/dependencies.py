@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.store.subscriptions import Subscriptions
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid
@@ -30,7 +30,7 @@ class ApiDependencies:
     subscriptions: Subscriptions
     telemetry: ClientTelemetry
     monotonic: Callable[[], float]
-    connections: Callable[[], Sequence[Connection]]
+    connections: Callable[[], Sequence[ClientIdentity]]
     plugins: Callable[[], Sequence[PluginStatistics]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]

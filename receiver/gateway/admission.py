@@ -11,6 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -25,8 +26,8 @@ from receiver.plugin.sources import site_of
 from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Exceeded, Limits, Scope
+from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import tls_problem
 
 __all__ = ["Admission", "RefusalReason", "RefusedError"]
@@ -104,18 +105,21 @@ class Admission:
         """
         self._check(self._limits.connection_opened(source_address, asyncio.get_running_loop().time()))
 
-    async def admit(self, client: socket.socket, connection: Connection) -> socket.socket:
+    async def admit(
+        self, client: socket.socket, identity: ClientIdentity
+    ) -> tuple[socket.socket, ClientIdentity]:
         """Run all checks on a client.
 
         Args:
             client: The client's socket, non-blocking. This method owns it, and closes it if a check
                 fails.
-            connection: The connection's entry; its source address and principal may be set here. If
-                :attr:`knows_sources` is true, the caller has counted it already.
+            identity: Who the client is, as far as the listener knows. If :attr:`knows_sources` is
+                true, the caller has counted it already.
 
         Returns:
-            The socket to read from: ``client``, or a TLS socket over it. The connection is counted,
-            so the caller must call :meth:`Limits.connection_closed` when it ends.
+            The socket to read from: ``client``, or a TLS socket over it; and the identity with its
+            source address and principal. The connection is counted, so the caller must call
+            :meth:`Limits.connection_closed` when it ends.
 
         Raises:
             RefusedError: A check failed.
@@ -124,18 +128,18 @@ class Admission:
         try:
             async with asyncio.timeout(self._timeout_s):
                 if not counted:
-                    await self._learn_source(client, connection)
-                    self.count(connection.source_address)
+                    identity = await self._learn_source(client, identity)
+                    self.count(identity.source_address)
                     counted = True
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
-                    await handshake(tls, self._turns, site_of(connection.source_address))
+                    await handshake(tls, self._turns, site_of(identity.source_address))
                     if self._settings.security_protocol == "SSL":
-                        self._identify(tls, connection)
+                        identity = self._identify(tls, identity)
         except BaseException as error:
             if counted:
-                self._limits.connection_closed(connection)
+                self._limits.connection_closed(identity)
             if isinstance(error, ssl.SSLError):
                 side.close()  # not reset, because a reset could overtake OpenSSL's alert
             elif side.fileno() != -1:
@@ -143,18 +147,18 @@ class Admission:
             if isinstance(error, OSError):
                 raise self._refusal(error, side) from None
             raise
-        return side
+        return side, identity
 
-    async def _learn_source(self, client: socket.socket, connection: Connection) -> None:
+    async def _learn_source(self, client: socket.socket, identity: ClientIdentity) -> ClientIdentity:
         """Read the client's address from the PROXY header of a known load balancer."""
-        peer = ip_address(connection.source_address)
+        peer = ip_address(identity.source_address)
         if not any(peer in network for network in self._load_balancers):
             if may_begin(await _peek(client, MAX_HEADER_BYTES)):
                 raise RefusedError(
                     RefusalReason.PROXY_PROTOCOL,
                     f"PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
                 )
-            return
+            return identity
         received = b""
         while True:
             ahead = await _peek(client, MAX_HEADER_BYTES - len(received))
@@ -167,23 +171,26 @@ class Admission:
             received += client.recv(len(ahead) if header is None else header.size - len(received))
             if header is not None:
                 break
-        if header.source is not None:
-            connection.source_address, connection.source_port = header.source
+        if header.source is None:
+            return identity
+        source_address, source_port = header.source
+        return replace(identity, source_address=source_address, source_port=source_port)
 
-    def _identify(self, tls: TlsSocket, connection: Connection) -> None:
-        """Set the principal from the client certificate, like Kafka does.
+    def _identify(self, tls: TlsSocket, identity: ClientIdentity) -> ClientIdentity:
+        """Take the principal from the client certificate, like Kafka does.
 
         The rules are those of Kafka's DefaultKafkaPrincipalBuilder.
         """
         certificate = tls.certificate()
         if certificate is None:
-            return
+            return identity
         try:
             name = self._rules.principal_name(subject_name(certificate))
         except (MalformedCertificateError, NoMatchingRuleError) as error:
             raise RefusedError(RefusalReason.PRINCIPAL, str(error)) from None
-        connection.principal = f"User:{name}"
-        self._check(self._limits.authenticated(connection, asyncio.get_running_loop().time()))
+        identity = replace(identity, principal=f"User:{name}")
+        self._check(self._limits.authenticated(identity, asyncio.get_running_loop().time()))
+        return identity
 
     def _check(self, exceeded: Exceeded | None) -> None:
         if exceeded is not None:

@@ -9,12 +9,13 @@ from receiver.session.effects import (
     ClientInstanceRefused,
     Effect,
     Flooded,
+    IdentityChanged,
     LoginEnded,
     TelemetryCall,
     UnauthenticatedTelemetry,
 )
 from receiver.session.login import LoginOutcome
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
 
 __all__ = ["GatewayEvents"]
@@ -32,34 +33,34 @@ class GatewayEvents:
         self._metrics = metrics
         self._log = log
 
-    def report(self, connection: Connection, effect: Effect) -> None:
-        """Count and log an effect; a call and a flood are reported elsewhere."""
+    def report(self, identity: ClientIdentity, effect: Effect) -> None:
+        """Count and log an effect; others are reported elsewhere."""
         match effect:
             case ApiVersionsAnswered(header, error_code):
                 self._metrics.api_versions_answered(error_code)
-                self._log.answered(connection, header, error_code)
+                self._log.answered(identity, header, error_code)
             case LoginEnded(mechanism, outcome):
-                self._metrics.authentication(connection.listener, mechanism, outcome)
-                self._log_login(connection, mechanism, outcome)
+                self._metrics.authentication(identity.listener, mechanism, outcome)
+                self._log_login(identity, mechanism, outcome)
             case UnauthenticatedTelemetry(header):
-                self._metrics.protocol_error(connection.listener, "unauthenticated_telemetry")
-                self._log.warning("telemetry before authentication", connection, api=api_name(header.api_key))
+                self._metrics.protocol_error(identity.listener, "unauthenticated_telemetry")
+                self._log.warning("telemetry before authentication", identity, api=api_name(header.api_key))
             case ClientInstanceRefused(header):
-                self._metrics.protocol_error(connection.listener, "client_instance_id")
+                self._metrics.protocol_error(identity.listener, "client_instance_id")
                 self._log.warning(
                     "client instance id differs from the connection's",
-                    connection,
+                    identity,
                     api=api_name(header.api_key),
                 )
-            case TelemetryCall() | Flooded():
+            case TelemetryCall() | IdentityChanged() | Flooded():
                 return
 
-    def _log_login(self, connection: Connection, mechanism: str, outcome: LoginOutcome) -> None:
+    def _log_login(self, identity: ClientIdentity, mechanism: str, outcome: LoginOutcome) -> None:
         if outcome is LoginOutcome.FAILED:
-            self._log.warning("login failed", connection, mechanism=mechanism[:64])
+            self._log.warning("login failed", identity, mechanism=mechanism[:64])
         elif outcome is LoginOutcome.CHANGED:
             self._log.warning(
-                "re-authentication under another name; the principal is unknown from now on", connection
+                "re-authentication under another name; the principal is unknown from now on", identity
             )
         else:
-            self._log.logged_in(connection, outcome)
+            self._log.logged_in(identity, outcome)

@@ -32,13 +32,13 @@ from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
+from receiver.telemetry.identity import ANONYMOUS, Broker, ClientIdentity
 from receiver.tls import TlsFilesError
 
 __all__ = ["Listener", "ListenerError", "SessionFactory"]
 
 #: Makes the session of a new connection.
-SessionFactory = Callable[[Connection, Upstream], Session]
+SessionFactory = Callable[[ClientIdentity, Upstream], Session]
 
 _BACKLOG: Final = 1024
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -67,7 +67,7 @@ class Listener:
         broker: The broker's identity; the cluster id may be set here.
         upstream: The API versions of the broker; set here.
         services: What all relays share.
-        on_disconnect: Called with each connection that is closed.
+        on_disconnect: Called with the id of each connection that is closed.
 
     Raises:
         ListenerError: A TLS file can't be used.
@@ -83,7 +83,7 @@ class Listener:
         metrics: ReceiverMetrics,
         services: RelayServices,
         make_session: SessionFactory,
-        on_disconnect: Callable[[Connection], None],
+        on_disconnect: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self._upstream = upstream
@@ -217,7 +217,7 @@ class Listener:
                 close_with_reset(client)
                 self._refuse_at_admission(error)
                 return
-        connection = Connection(
+        identity = ClientIdentity(
             id=str(next(_connection_numbers)),
             listener=self.settings.name,
             security_protocol=self.settings.security_protocol,
@@ -228,32 +228,32 @@ class Listener:
         started = time.perf_counter()
         if self._admission.needs_no_bytes and (broker := self._address.connect_at_once()) is not None:
             self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
-            self._join(client, broker, connection)
+            self._join(client, broker, identity)
             return
-        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, connection))
+        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, identity))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _admit_and_join(self, client: socket.socket, connection: Connection) -> None:
+    async def _admit_and_join(self, client: socket.socket, identity: ClientIdentity) -> None:
         try:
-            client = await self._admission.admit(client, connection)
+            client, identity = await self._admission.admit(client, identity)
         except RefusedError as error:
             self._refuse_at_admission(error)
             return
-        if connection.principal != ANONYMOUS:
+        if identity.principal != ANONYMOUS:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.SUCCEEDED)
         try:
-            broker = await self._connect(connection)
+            broker = await self._connect(identity)
         except BaseException as error:
             close_with_reset(client)
-            self._limits.connection_closed(connection)
+            self._limits.connection_closed(identity)
             if isinstance(error, OSError):
                 self._refuse_for_upstream(error)
                 return
             raise
-        self._join(client, broker, connection)
+        self._join(client, broker, identity)
 
-    def _join(self, client: socket.socket, broker: socket.socket, connection: Connection) -> None:
+    def _join(self, client: socket.socket, broker: socket.socket, identity: ClientIdentity) -> None:
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -264,26 +264,26 @@ class Listener:
         except OSError as error:  # one of them is gone already
             client.close()
             broker.close()
-            self._limits.connection_closed(connection)
+            self._limits.connection_closed(identity)
             self._refuse(RefusalReason.GONE, describe_error(error))
             return
-        session = self._make_session(connection, self._upstream)
+        session = self._make_session(identity, self._upstream)
         loop = running_loop()
-        share = loop.share_of(site_of(connection.source_address))
+        share = loop.share_of(site_of(identity.source_address))
         # If a sink takes nothing, its send buffer and the source's receive buffer fill.
         buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
-            loop, connection, client, broker, session, self._services, share, buffer_bytes, self._closed
+            loop, identity, client, broker, session, self._services, share, buffer_bytes, self._closed
         )
         self._relays.add(relay)
-        self._registry.add(connection)
+        self._registry.add(identity)
         self._metrics.connection_opened(self.settings.name)
         relay.start()
 
-    async def _connect(self, connection: Connection) -> socket.socket:
+    async def _connect(self, identity: ClientIdentity) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._address.connect(site_of(connection.source_address))
+            broker = await self._address.connect(site_of(identity.source_address))
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 
@@ -304,19 +304,19 @@ class Listener:
             self._watch.failed(reason)
 
     def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
-        connection = relay.connection
+        identity = relay.identity
         self._relays.discard(relay)
-        self._registry.remove(connection)
-        self._limits.connection_closed(connection)
+        self._registry.remove(identity.id)
+        self._limits.connection_closed(identity)
         up, down = relay.traffic
         from_clients, from_broker = self._traffic_of_closed
         self._traffic_of_closed = (from_clients + up, from_broker + down)
         self._metrics.connection_closed(self.settings.name, reason)
-        self._on_disconnect(connection)
+        self._on_disconnect(identity.id)
         if reason in _ENDED_BY_BROKER and self._socket is not None:
             self._watch.check()
         if reason is CloseReason.INTERNAL_ERROR:
-            _log.error("internal error, connection closed", exc_info=error, **connection_fields(connection))
+            _log.error("internal error, connection closed", exc_info=error, **connection_fields(identity))
         elif error is not None:
             self._metrics.protocol_error(self.settings.name, reason)
             self._warnings.warning(
@@ -324,11 +324,11 @@ class Listener:
                 kind=reason,
                 reason=reason,
                 problem=describe_error(error) if isinstance(error, OSError) else str(error),
-                **connection_fields(connection),
+                **connection_fields(identity),
             )
         elif reason in _LIMITS:
             self._warnings.warning(
-                "closed at a limit", kind=reason, limit=_LIMITS[reason], **connection_fields(connection)
+                "closed at a limit", kind=reason, limit=_LIMITS[reason], **connection_fields(identity)
             )
 
     def _refuse(self, reason: RefusalReason, problem: str) -> None:

@@ -1,32 +1,54 @@
 """Registry of the open connections (KIP-511, "Connection registry").
 
-The sessions keep the entries up to date.
+Owns which identity each connection has now. Sessions learn everything but the client instance id of
+telemetry requests, which the telemetry core knows.
 """
 
 from __future__ import annotations
 
-from receiver.telemetry.connection import Connection
+from dataclasses import replace
+
+from receiver.telemetry.identity import ClientIdentity
 
 __all__ = ["ConnectionRegistry"]
 
 
 class ConnectionRegistry:
-    """The open connections of all listeners, oldest first."""
+    """The identities of the open connections of all listeners, oldest connection first."""
 
     def __init__(self) -> None:
-        self._connections: dict[str, Connection] = {}
+        self._identities: dict[str, ClientIdentity] = {}
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self._identities)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, identity: ClientIdentity) -> None:
         """Add an accepted connection."""
-        self._connections[connection.id] = connection
+        self._identities[identity.id] = identity
 
-    def remove(self, connection: Connection) -> None:
+    def find(self, connection_id: str) -> ClientIdentity | None:
+        """Return the identity of an open connection, or None."""
+        return self._identities.get(connection_id)
+
+    def changed(self, identity: ClientIdentity) -> None:
+        """Replace what the session knows of an open connection; keep a known client instance id."""
+        known = self._identities.get(identity.id)
+        if known is not None:
+            instance = known.client_instance_id
+            if instance is not None and instance != identity.client_instance_id:
+                identity = replace(identity, client_instance_id=instance)
+            self._identities[identity.id] = identity
+
+    def instance_learned(self, identity: ClientIdentity) -> None:
+        """Take the client instance id of an open connection's latest telemetry request."""
+        known = self._identities.get(identity.id)
+        if known is not None:
+            self._identities[identity.id] = replace(known, client_instance_id=identity.client_instance_id)
+
+    def remove(self, connection_id: str) -> None:
         """Remove a closed connection, if it is there."""
-        self._connections.pop(connection.id, None)
+        self._identities.pop(connection_id, None)
 
-    def snapshot(self) -> list[Connection]:
-        """Return the open connections, oldest first; the entries are live."""
-        return list(self._connections.values())
+    def snapshot(self) -> list[ClientIdentity]:
+        """Return the identities of the open connections, oldest connection first."""
+        return list(self._identities.values())

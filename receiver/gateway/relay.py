@@ -32,13 +32,14 @@ from receiver.request_log import RequestLog
 from receiver.session.effects import (
     Effect,
     Flooded,
+    IdentityChanged,
     LoginEnded,
     TelemetryCall,
 )
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session, SessionEnd
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 
 __all__ = ["CloseReason", "Relay", "RelayServices", "close_with_reset"]
@@ -89,6 +90,7 @@ class RelayServices:
 
     Attributes:
         call: Has the telemetry core answer a call.
+        identity_changed: Tells the telemetry core that a client said more about itself.
         limits: The limits of each peer.
         memory: The memory that requests hold.
         events: Counts and logs effects.
@@ -96,7 +98,8 @@ class RelayServices:
         clock: Source of time.
     """
 
-    call: Callable[[Connection, TelemetryCall, Reply], None]
+    call: Callable[[ClientIdentity, TelemetryCall, Reply], None]
+    identity_changed: Callable[[ClientIdentity], None]
     limits: Limits
     memory: RequestMemory
     events: GatewayEvents
@@ -116,7 +119,7 @@ class Relay:
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
-        connection: The connection's entry in the registry.
+        identity: Who the client is.
         cpu: Returns the seconds of CPU time that the thread has used.
     """
 
@@ -139,14 +142,14 @@ class Relay:
         "_session",
         "_share",
         "_up",
-        "connection",
         "cpu",
+        "identity",
     )
 
     def __init__(
         self,
         loop: DirectEventLoop,
-        connection: Connection,
+        identity: ClientIdentity,
         client: socket.socket,
         broker: socket.socket,
         session: Session,
@@ -171,7 +174,7 @@ class Relay:
         self._closed = False
         self._draining = False
         self._last_moved = 0.0
-        self.connection = connection
+        self.identity = identity
         self.cpu = services.clock.cpu
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
@@ -244,9 +247,9 @@ class Relay:
         if not session.take_worked():
             return
         now = services.clock.monotonic()
-        services.limits.spent(self.connection, self.cpu() - started, now)
-        if self._muted is None and (exceeded := services.limits.overspent(self.connection, now)) is not None:
-            services.log.limit_exceeded(self.connection, exceeded)
+        services.limits.spent(self.identity, self.cpu() - started, now)
+        if self._muted is None and (exceeded := services.limits.overspent(self.identity, now)) is not None:
+            services.log.limit_exceeded(self.identity, exceeded)
             self._mute_client(now)
 
     def moved(self) -> None:
@@ -266,21 +269,24 @@ class Relay:
             self.fail(error)
 
     def _execute(self, effect: Effect) -> None:
-        connection, services = self.connection, self._services
-        services.events.report(connection, effect)
+        identity, services = self.identity, self._services
+        services.events.report(identity, effect)
         match effect:
             case TelemetryCall():
-                services.call(connection, effect, self._answered)
+                services.call(identity, effect, self._answered)
+            case IdentityChanged():
+                self.identity = effect.identity
+                services.identity_changed(effect.identity)
             case LoginEnded(_, outcome) if outcome is not LoginOutcome.FAILED:
                 self._authenticated()
             case Flooded():
-                services.limits.flooded(connection, services.clock.monotonic())
+                services.limits.flooded(identity, services.clock.monotonic())
 
     def _authenticated(self) -> None:
         services = self._services
-        exceeded = services.limits.authenticated(self.connection, services.clock.monotonic())
+        exceeded = services.limits.authenticated(self.identity, services.clock.monotonic())
         if exceeded is not None:
-            services.log.limit_exceeded(self.connection, exceeded)
+            services.log.limit_exceeded(self.identity, exceeded)
             self._session.end(SessionEnd.LIMIT)
 
     def _answered(self, answer: TelemetryAnswer) -> None:

@@ -85,7 +85,7 @@ class RequestMemory:
         if not held_bytes:
             self.release(relay)
             return
-        source = self._sources.setdefault(site_of(relay.connection.source_address), _Source())
+        source = self._sources.setdefault(site_of(relay.identity.source_address), _Source())
         more = held_bytes - self._bytes.get(relay, 0)
         self.total += more
         source.held_bytes += more
@@ -106,7 +106,7 @@ class RequestMemory:
         held_bytes = self._bytes.pop(relay, None)
         if held_bytes is None:
             return
-        name = site_of(relay.connection.source_address)
+        name = site_of(relay.identity.source_address)
         source = self._sources[name]
         self.total -= held_bytes
         source.held_bytes -= held_bytes

@@ -18,7 +18,7 @@ from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.connection import Broker
+from receiver.telemetry.identity import Broker
 
 __all__ = ["UpstreamWatch"]
 

@@ -6,7 +6,7 @@ name and version. The first values up to a bound keep their own label, and all o
 
 from __future__ import annotations
 
-from receiver.telemetry.connection import UNKNOWN
+from receiver.telemetry.identity import UNKNOWN
 
 __all__ = ["KNOWN_SOFTWARE", "MECHANISMS", "OTHER", "SoftwareLabels", "mechanism_label"]
 

@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Scope
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -58,7 +58,7 @@ class Sources:
         deferred_calls: Times that a connection waited for another turn of the event loop.
     """
 
-    connections: Callable[[], Iterable[Connection]]
+    connections: Callable[[], Iterable[ClientIdentity]]
     instances: Callable[[], ClientInstances]
     telemetry: Callable[[], ClientTelemetry]
     listeners: Callable[[], Iterable[ListenerBytes]]
@@ -102,12 +102,12 @@ class PulledMetrics(Collector):
         # Built at each scrape, so that a software's series ends with its last connection (KIP-511).
         open_now = Tally(
             (
-                connection.listener,
+                identity.listener,
                 *self._labels.name_and_version(
-                    connection.client_software_name, connection.client_software_version
+                    identity.client_software_name, identity.client_software_version
                 ),
             )
-            for connection in self._sources.connections()
+            for identity in self._sources.connections()
         )
         family = GaugeMetricFamily(
             f"{_PREFIX}connections",

@@ -34,7 +34,7 @@ from receiver.session.messages import (
 )
 from receiver.session.pending import MakeAnswer
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import MAX_TEXT_CHARS, Broker, Connection
+from receiver.telemetry.identity import MAX_TEXT_CHARS, Broker
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
@@ -145,25 +145,25 @@ class ApiVersionsRequests:
     """Handles the ApiVersions requests of one connection.
 
     Args:
-        connection: The connection's entry in the registry. The client's software is set here.
         broker: The broker's identity.
         upstream: The versions that the broker speaks, which are kept up to date here.
+        on_software: Called with the name and version of a client's software.
         emit: Receives an effect for every answer.
     """
 
-    __slots__ = ("_broker", "_connection", "_emit", "_upstream")
+    __slots__ = ("_broker", "_emit", "_on_software", "_upstream")
 
     def __init__(
         self,
         *,
-        connection: Connection,
         broker: Broker,
         upstream: Upstream,
+        on_software: Callable[[str, str], None],
         emit: Callable[[ApiVersionsAnswered], None],
     ) -> None:
-        self._connection = connection
         self._broker = broker
         self._upstream = upstream
+        self._on_software = on_software
         self._emit = emit
 
     def exchange(self, header: RequestHeader, reader: Reader, request: bytes) -> ApiVersionsExchange:
@@ -224,9 +224,9 @@ class ApiVersionsRequests:
 
     def _learn_software(self, request: ApiVersionsRequest) -> None:
         # Only after the broker accepted it, because Kafka 4.4 refuses names that KIP-511 allows.
-        if request.client_software_name:
-            self._connection.client_software_name = request.client_software_name[:MAX_TEXT_CHARS]
-            self._connection.client_software_version = request.client_software_version[:MAX_TEXT_CHARS]
+        name, version = request.client_software_name, request.client_software_version
+        if name:
+            self._on_software(name[:MAX_TEXT_CHARS], version[:MAX_TEXT_CHARS])
 
 
 def _answer_body(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from receiver.session.login import LoginOutcome
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -18,6 +19,7 @@ __all__ = [
     "ClientInstanceRefused",
     "Effect",
     "Flooded",
+    "IdentityChanged",
     "LoginEnded",
     "TelemetryCall",
     "TelemetryRequest",
@@ -44,6 +46,13 @@ class TelemetryCall:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityChanged:
+    """The client said more about itself; later effects are under this identity."""
+
+    identity: ClientIdentity
+
+
+@dataclass(frozen=True, slots=True)
 class ApiVersionsAnswered:
     """An ApiVersions request was answered, by the broker or by the session."""
 
@@ -53,7 +62,7 @@ class ApiVersionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LoginEnded:
-    """A SASL login ended; the connection already has its new principal."""
+    """A SASL login ended; :class:`IdentityChanged` has told its principal before."""
 
     mechanism: str
     outcome: LoginOutcome
@@ -80,6 +89,7 @@ class Flooded:
 
 Effect: TypeAlias = (
     TelemetryCall
+    | IdentityChanged
     | ApiVersionsAnswered
     | LoginEnded
     | UnauthenticatedTelemetry

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from receiver.principal.sasl import SaslExchange
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.messages import at_body
-from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Connection
+from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -58,8 +58,8 @@ class Login:
     """Follows the SASL logins of one connection.
 
     Args:
-        connection: The connection's entry in the registry. Its principal and mechanism are set
-            here.
+        required: Whether the listener requires a login.
+        principal: The principal before the first login.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
         delegation_tokens: The owners of delegation tokens.
         on_outcome: Called at the end of each login with its mechanism and outcome.
@@ -67,37 +67,42 @@ class Login:
     Attributes:
         required: Whether the listener requires a login.
         succeeded: Whether the broker has accepted a login.
+        principal: The principal of the latest login that succeeded.
+        mechanism: The mechanism of that login; None before it.
     """
 
     __slots__ = (
-        "_connection",
         "_delegation_tokens",
         "_exchange",
         "_failed",
         "_login_name",
         "_on_outcome",
         "_principal_claim",
+        "mechanism",
+        "principal",
         "required",
         "succeeded",
     )
 
     def __init__(
         self,
-        connection: Connection,
         *,
+        required: bool,
+        principal: str,
         principal_claim: str,
         delegation_tokens: DelegationTokens,
         on_outcome: Callable[[str, LoginOutcome], None],
     ) -> None:
-        self._connection = connection
         self._principal_claim = principal_claim
         self._delegation_tokens = delegation_tokens
         self._on_outcome = on_outcome
         self._exchange: SaslExchange | None = None  # of the latest SaslHandshake request
         self._failed: SaslExchange | None = None  # the latest that the broker refused
         self._login_name: str | None = None  # the name in the accepted login, even if an owner replaces it
-        self.required = connection.security_protocol.startswith("SASL_")
+        self.required = required
         self.succeeded = False
+        self.principal = principal
+        self.mechanism: str | None = None
 
     def observe(self, header: RequestHeader, reader: Reader) -> ObserveResponse:
         """Read a request that has to do with logins: one of :data:`WATCHED`.
@@ -122,6 +127,10 @@ class Login:
                 observe_response(response)
 
         return observe
+
+    def forget_principal(self) -> None:
+        """Note that logins can no longer be followed, so the principal is unknown."""
+        self.principal = UNKNOWN_PRINCIPAL
 
     def _handshake(self, header: RequestHeader, reader: Reader) -> ObserveResponse:
         try:
@@ -181,7 +190,7 @@ class Login:
         owner = None if token_id is None else self._delegation_tokens.owner(token_id)
         principal, outcome = owner or login_name, LoginOutcome.SUCCEEDED
         if self.succeeded:
-            outcome, current = LoginOutcome.RENEWED, self._connection.principal
+            outcome, current = LoginOutcome.RENEWED, self.principal
             # The token's owner may have been learned or forgotten since the first login.
             if current not in (principal, login_name) and (
                 owner is not None or login_name != self._login_name
@@ -191,8 +200,8 @@ class Login:
                 principal = current
         self.succeeded = True
         self._login_name = login_name
-        self._connection.principal = principal
-        self._connection.sasl_mechanism = exchange.mechanism
+        self.principal = principal
+        self.mechanism = exchange.mechanism
         self._on_outcome(exchange.mechanism, outcome)
 
     def _fail(self, exchange: SaslExchange) -> None:

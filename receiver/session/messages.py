@@ -8,7 +8,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from receiver.telemetry.connection import MAX_TEXT_CHARS
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire import (
     api_keys,
     k03_metadata,

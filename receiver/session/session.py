@@ -52,6 +52,7 @@ CPU time to the client (:meth:`Session.take_worked`), also before its login.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from struct import Struct
 from typing import Final
@@ -62,6 +63,7 @@ from receiver.session.effects import (
     ClientInstanceRefused,
     Effect,
     Flooded,
+    IdentityChanged,
     LoginEnded,
     TelemetryCall,
     TelemetryRequest,
@@ -83,7 +85,7 @@ from receiver.session.messages import (
 )
 from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import UNKNOWN_PRINCIPAL, Broker, Connection
+from receiver.telemetry.identity import MAX_TEXT_CHARS, Broker, ClientIdentity
 from receiver.wire import api_keys, k03_metadata
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -143,7 +145,7 @@ class Session:
     """Decides what happens to each frame of one connection, in each direction.
 
     Args:
-        connection: The connection's entry in the registry, which the session keeps up to date.
+        identity: Who the client is, as far as admission knows.
         broker: The broker's identity. The session learns its cluster id.
         upstream: The versions that the broker speaks, which the session keeps up to date.
         random_bits: Returns an integer of that many random bits, like
@@ -157,6 +159,8 @@ class Session:
     Attributes:
         requests: Rewrites the bytes from the client to the broker.
         responses: Rewrites the bytes from the broker to the client.
+        identity: Who the client is, as far as the session knows. It does not have the client
+            instance id of telemetry requests, because the telemetry core gives ids.
         closing: Set when the connection has to be closed after all returned bytes have been sent.
     """
 
@@ -168,7 +172,6 @@ class Session:
         "_call_bytes",
         "_calls",
         "_can_expire",
-        "_connection",
         "_effects",
         "_headers",
         "_login",
@@ -181,6 +184,7 @@ class Session:
         "_upstream",
         "_worked",
         "closing",
+        "identity",
         "requests",
         "responses",
     )
@@ -188,7 +192,7 @@ class Session:
     def __init__(
         self,
         *,
-        connection: Connection,
+        identity: ClientIdentity,
         broker: Broker,
         upstream: Upstream,
         random_bits: Callable[[int], int],
@@ -197,12 +201,12 @@ class Session:
         principal_claim: str,
         delegation_tokens: DelegationTokens,
     ) -> None:
-        self._connection = connection
+        self.identity = identity
         self._broker = broker
         self._upstream = upstream
         self._effects: list[Effect] = []
         self._worked = False
-        self._headers = RequestHeaders(connection, upstream)
+        self._headers = RequestHeaders(upstream)
         self.requests = RequestRewriter(
             self._replace_request,
             replace_head=self._replace_head,
@@ -222,14 +226,18 @@ class Session:
         self._max_push_bytes = max_push_bytes
         self._max_held_bytes = 2 * max_push_bytes
         self._login = Login(
-            connection,
+            required=identity.security_protocol.startswith("SASL_"),
+            principal=identity.principal,
             principal_claim=principal_claim,
             delegation_tokens=delegation_tokens,
             on_outcome=self._logged_in,
         )
         self._can_expire = self._login.required  # whether the broker may stop answering markers
         self._api_versions = ApiVersionsRequests(
-            connection=connection, broker=broker, upstream=upstream, emit=self._effects.append
+            broker=broker,
+            upstream=upstream,
+            on_software=self._learn_software,
+            emit=self._effects.append,
         )
         self._opaque = False
         self._marker_answered = False  # whether the broker has answered a marker on this connection
@@ -375,7 +383,8 @@ class Session:
         self._can_expire |= header.api_key in _SASL
         if header.api_key == api_keys.SASL_HANDSHAKE and header.api_version == 0:
             self._stop_watching()
-            self._connection.principal = UNKNOWN_PRINCIPAL
+            self._login.forget_principal()
+            self._identify(replace(self.identity, principal=self._login.principal))
             return frame(request)
         observe_response = self._login.observe(header, reader)
 
@@ -391,6 +400,8 @@ class Session:
         return frame(with_correlation_id(correlation_id, request))
 
     def _logged_in(self, mechanism: str, outcome: LoginOutcome) -> None:
+        login = self._login
+        self._identify(replace(self.identity, principal=login.principal, sasl_mechanism=login.mechanism))
         self._effects.append(LoginEnded(mechanism, outcome))
 
     def _replace_api_versions(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
@@ -405,6 +416,15 @@ class Session:
             return exchange.answer(response)
 
         return frame(exchange.request(self._expect(answer_and_end, len(request))))
+
+    def _learn_software(self, name: str, version: str) -> None:
+        self._identify(replace(self.identity, client_software_name=name, client_software_version=version))
+
+    def _identify(self, identity: ClientIdentity) -> None:
+        if identity != self.identity:
+            self.identity = identity
+            self._worked = True  # whoever keeps identities has work too
+            self._effects.append(IdentityChanged(identity))
 
     def _replace_telemetry(
         self, header: RequestHeader, reader: Reader, *, cut: bool, held_bytes: int
@@ -482,7 +502,7 @@ class Session:
     # -- request headers (KIP-1313) ------------------------------------------------------------
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
-        self._worked |= not self._headers.identity_decided
+        self._worked |= not self._headers.binding_decided
         header, _ = self._headers.read(head)
         if not self._admits(header):
             return self._refuse(header), False
@@ -490,8 +510,13 @@ class Session:
         return frame_start(forwarded, length - len(head)), True
 
     def _admits(self, header: RequestHeader) -> bool:
-        admitted = self._headers.admit(header)
-        self.requests.reads_all_headers = self._headers.must_read_all
+        headers, identity = self._headers, self.identity
+        admitted = headers.admit(header)
+        self.requests.reads_all_headers = headers.must_read_all
+        client_id = headers.client_id(header)
+        client_id = identity.client_id if client_id is None else client_id[:MAX_TEXT_CHARS]
+        if client_id != identity.client_id or headers.bound_to != identity.client_instance_id:
+            self._identify(replace(identity, client_id=client_id, client_instance_id=headers.bound_to))
         return admitted
 
     def _refuse(self, header: RequestHeader) -> bytes:

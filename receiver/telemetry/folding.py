@@ -11,7 +11,7 @@ from typing import Final
 
 from receiver.patterns import Rewrite
 from receiver.settings.metric_processing import ClientIdFoldingSettings
-from receiver.telemetry.connection import MAX_TEXT_CHARS
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 
 __all__ = ["ClientIdFolding"]
 

@@ -41,19 +41,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.plugin.sources import site_of
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.offenders import Demand
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.labels import Labels, label_bytes
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import (
     MAX_INTERVAL_MS,
     Assignment,
-    ClientFacts,
     SubscriptionSet,
     subscription_id,
 )
@@ -91,11 +90,11 @@ class ClientInstance:
     """
 
     id: Uuid
-    connection: Connection  # of its last request
+    identity: ClientIdentity  # of its last request
     created_at: float
     text_id: str = field(init=False)  # the id in Kafka's text form
     subscriptions: SubscriptionSet = field(init=False)  # the set that it was matched against
-    facts: ClientFacts = field(init=False)  # the client's values when it was last matched
+    matched: ClientIdentity = field(init=False)  # the identity when it was last matched
     assignment: Assignment = field(init=False)  # the union of the matching subscriptions
     treatment: Treatment = field(init=False)  # the quirks of its software
     demand: Demand = Demand.EVERYTHING  # the part of its assignment that is requested
@@ -133,19 +132,19 @@ class ClientInstance:
 
     def assign(
         self,
-        facts: ClientFacts,
+        identity: ClientIdentity,
         subscriptions: SubscriptionSet,
         treatment: Treatment,
         *,
         default_interval_ms: int,
     ) -> None:
-        """Match it: it is new, the subscriptions changed, or the client's facts changed."""
+        """Match it: it is new, the subscriptions changed, or the identity changed."""
         if subscriptions is not getattr(self, "subscriptions", None):
             self._reset_interval()
-        self.facts = facts
+        self.matched = identity
         self.subscriptions = subscriptions
         self.treatment = treatment
-        self.assignment = subscriptions.assignment(facts, default_interval_ms=default_interval_ms)
+        self.assignment = subscriptions.assignment(identity, default_interval_ms=default_interval_ms)
         self._derive()
 
     def adjust(self, demand: Demand, interval_factor: int) -> None:
@@ -256,7 +255,7 @@ class ClientInstances:
         self._on_forget = on_forget
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_lifetime: _Groups[float] = _Groups()
-        self._by_connection: _Groups[Connection] = _Groups()
+        self._by_connection: _Groups[str] = _Groups()
         self._by_site: _Groups[str] = _Groups()
         self._sites: Holdings[str] = Holdings()
         self.statistics = InstanceStatistics()
@@ -282,16 +281,16 @@ class ClientInstances:
             return None
         return instance
 
-    def keep(self, instance: ClientInstance, connection: Connection, now: float) -> None:
-        """Store a new or known instance as used by a request of this connection."""
-        if instance.connection is not connection:
-            self._by_connection.discard(instance.connection, instance)
-        instance.connection = connection
+    def keep(self, instance: ClientInstance, identity: ClientIdentity, now: float) -> None:
+        """Store a new or known instance as used by a request of this client."""
+        if instance.identity.id != identity.id:
+            self._by_connection.discard(instance.identity.id, instance)
+        instance.identity = identity
         instance.last_request_at = now
         self.statistics.created += instance.id not in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
-        site = site_of(connection.source_address)
+        site = site_of(identity.source_address)
         if instance.site != site:
             self._leave_site(instance)
             instance.site = site
@@ -302,15 +301,20 @@ class ClientInstances:
             self._by_lifetime.discard(instance.queued_for_s, instance)
             instance.queued_for_s = lifetime
         self._by_lifetime.use(lifetime, instance)
-        owned = self._by_connection.use(connection, instance)
+        owned = self._by_connection.use(identity.id, instance)
         if len(owned) > MAX_PER_CONNECTION:
             self._evict(owned)
         if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
             self._evict(self._by_site[largest])
 
-    def disconnected(self, connection: Connection) -> None:
+    def identity_changed(self, identity: ClientIdentity) -> None:
+        """Replace the identity of the instances whose last request came over its connection."""
+        for instance in self._by_connection.get(identity.id, {}).values():
+            instance.identity = replace(identity, client_instance_id=instance.id)
+
+    def disconnected(self, connection_id: str) -> None:
         """Forget the instances whose last request came over this connection."""
-        for instance in list(self._by_connection.get(connection, {}).values()):
+        for instance in list(self._by_connection.get(connection_id, {}).values()):
             self._remove(instance)
             self.statistics.disconnected += 1
 
@@ -341,6 +345,6 @@ class ClientInstances:
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]
         self._by_lifetime.discard(instance.queued_for_s, instance)
-        self._by_connection.discard(instance.connection, instance)
+        self._by_connection.discard(instance.identity.id, instance)
         self._leave_site(instance)
         self._on_forget(instance.id)

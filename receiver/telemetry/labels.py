@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.identity import Broker, ClientIdentity
 
-__all__ = ["OWNED_LABELS", "Labels", "connection_labels", "label_bytes", "length_delimited"]
+__all__ = ["OWNED_LABELS", "Labels", "identity_labels", "label_bytes", "length_delimited"]
 
 
 class Labels(NamedTuple):
@@ -38,21 +38,21 @@ class Labels(NamedTuple):
 OWNED_LABELS: Final = Labels._fields
 
 
-def connection_labels(client_instance_id: str, connection: Connection, broker: Broker) -> Labels:
-    """Return the labels of a client instance, given its id in Kafka's text form."""
+def identity_labels(identity: ClientIdentity, broker: Broker) -> Labels:
+    """Return the labels of a client at a broker."""
     return Labels(
-        client_id=connection.client_id,
-        client_instance_id=client_instance_id,
-        client_software_name=connection.client_software_name,
-        client_software_version=connection.client_software_version,
-        client_source_address=connection.source_address,
-        client_source_port=connection.source_port,
-        principal=connection.principal,
+        client_id=identity.client_id,
+        client_instance_id=identity.instance_text,
+        client_software_name=identity.client_software_name,
+        client_software_version=identity.client_software_version,
+        client_source_address=identity.source_address,
+        client_source_port=identity.source_port,
+        principal=identity.principal,
         broker_id=broker.id,
-        listener=connection.listener,
-        security_protocol=connection.security_protocol,
+        listener=identity.listener,
+        security_protocol=identity.security_protocol,
         cluster_id=broker.cluster_id,
-        sasl_mechanism=connection.sasl_mechanism,
+        sasl_mechanism=identity.sasl_mechanism,
     )
 
 

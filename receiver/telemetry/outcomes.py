@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from receiver.plugin import Push
 from receiver.telemetry.control.limits import Exceeded
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.otlp import LabelledMetrics
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
@@ -19,6 +20,7 @@ class SubscriptionsOutcome:
     """The result of a GetTelemetrySubscriptions request."""
 
     response: GetTelemetrySubscriptionsResponse
+    identity: ClientIdentity  # of the request; with the instance's id, if an instance is kept
     client_instance_id: Uuid  # a new id when the request has none
     created: bool  # whether this request created the instance
     exceeded: Exceeded | None = None  # the limit that the peer is over; then no instance is kept
@@ -29,6 +31,7 @@ class PushOutcome:
     """The result of a PushTelemetry request."""
 
     response: PushTelemetryResponse
+    identity: ClientIdentity  # of the request; with the instance's id, if an instance is kept
     client_instance_id: Uuid
     push: Push | None = None  # for plugins; None when it was refused or has no metrics
     wire_bytes: int = 0  # size of the metrics in the request

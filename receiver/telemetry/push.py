@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
-from receiver.telemetry.connection import Broker, Connection
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -18,7 +18,7 @@ def build_push(
     request: PushTelemetryRequest,
     *,
     instance: ClientInstance,
-    connection: Connection,
+    identity: ClientIdentity,
     broker: Broker,
     labels: Labels,
     received_at_ns: int,
@@ -30,7 +30,7 @@ def build_push(
     """
     port = labels.client_source_port
     context = ClientTelemetryContext(
-        connection_id=connection.id,
+        connection_id=identity.id,
         listener=labels.listener or "",
         security_protocol=labels.security_protocol or "",
         source_address=labels.client_source_address or "",

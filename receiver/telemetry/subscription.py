@@ -18,9 +18,9 @@ from typing import Any, Final
 import google_crc32c
 
 from receiver.patterns import compile_pattern
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.errors import SubscriptionError
-from receiver.wire.uuid import Uuid, uuid_to_text
+from receiver.telemetry.identity import ClientIdentity
+from receiver.wire.uuid import Uuid
 
 __all__ = [
     "ALL_METRICS",
@@ -34,11 +34,9 @@ __all__ = [
     "MIN_INTERVAL_MS",
     "SELECTORS",
     "Assignment",
-    "ClientFacts",
     "Subscription",
     "SubscriptionError",
     "SubscriptionSet",
-    "client_facts",
     "subscription_id",
 ]
 
@@ -62,29 +60,20 @@ MAX_SUBSCRIPTIONS: Final = 1000
 #: after an answer with more than 1,000.
 MAX_PREFIXES: Final = 1000
 
-#: KIP-714's selectors in its order, and how each reads its value from a client instance's
-#: connection.
-SELECTORS: Final[Mapping[str, Callable[[Uuid, Connection], str]]] = {
-    "client_instance_id": lambda client_instance_id, _: uuid_to_text(client_instance_id),
-    "client_id": lambda _, connection: connection.client_id,
-    "client_software_name": lambda _, connection: connection.client_software_name,
-    "client_software_version": lambda _, connection: connection.client_software_version,
-    "client_source_address": lambda _, connection: connection.source_address,
-    "client_source_port": lambda _, connection: str(connection.source_port),
+#: KIP-714's selectors in its order, and how each reads its value from a client's identity. A
+#: selector has the name of the label with the same value.
+SELECTORS: Final[Mapping[str, Callable[[ClientIdentity], str | int | None]]] = {
+    "client_instance_id": lambda client: client.instance_text,
+    "client_id": lambda client: client.client_id,
+    "client_software_name": lambda client: client.client_software_name,
+    "client_software_version": lambda client: client.client_software_version,
+    "client_source_address": lambda client: client.source_address,
+    "client_source_port": lambda client: client.source_port,
 }
-_SELECTOR_INDEX: Final = {selector: index for index, selector in enumerate(SELECTORS)}
-
-#: A client's values for all selectors, in the order of :data:`SELECTORS`.
-ClientFacts = tuple[str, ...]
 
 # An OpenTelemetry instrument name, of which a prefix is the beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,254}")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def client_facts(client_instance_id: Uuid, connection: Connection) -> ClientFacts:
-    """Return a client instance's values for all selectors, from its current connection."""
-    return tuple(read(client_instance_id, connection) for read in SELECTORS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +105,7 @@ class Subscription:
     metrics: tuple[str, ...]
     interval_ms: int = DEFAULT_INTERVAL_MS
     match: Mapping[str, str] = field(default_factory=dict, hash=False)
-    _patterns: tuple[tuple[int, Any], ...] = field(init=False, repr=False, compare=False)
+    _patterns: tuple[tuple[str, Any], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -128,12 +117,10 @@ class Subscription:
         patterns = tuple(_compiled(selector, pattern) for selector, pattern in self.match.items())
         object.__setattr__(self, "_patterns", patterns)
 
-    def matches(self, client: ClientFacts) -> bool:
+    def matches(self, client: ClientIdentity) -> bool:
         """Return whether every selector's pattern matches the client's whole value."""
-        # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
         return all(
-            pattern.fullmatch(client[index].encode("utf-8", "replace")) is not None
-            for index, pattern in self._patterns
+            pattern.fullmatch(_value(client, selector)) is not None for selector, pattern in self._patterns
         )
 
     @property
@@ -168,7 +155,7 @@ class SubscriptionSet:
         return next((s for s in self.subscriptions if s.name == name), None)
 
     def assignment(
-        self, client: ClientFacts, *, default_interval_ms: int = DEFAULT_INTERVAL_MS
+        self, client: ClientIdentity, *, default_interval_ms: int = DEFAULT_INTERVAL_MS
     ) -> Assignment:
         """Return the prefixes and the smallest interval of the matching subscriptions."""
         matching = [subscription for subscription in self.subscriptions if subscription.matches(client)]
@@ -194,6 +181,13 @@ def subscription_id(client_instance_id: Uuid, prefixes: tuple[str, ...], interva
     halves = int.from_bytes(client_instance_id[:8], "big") ^ int.from_bytes(client_instance_id[8:], "big")
     unsigned = (crc ^ (halves >> 32) ^ halves) & 0xFFFFFFFF
     return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+
+
+def _value(client: ClientIdentity, selector: str) -> bytes:
+    """Return a client's value for a selector; empty when it has none."""
+    value = SELECTORS[selector](client)
+    # A client id may be any bytes, and text that UTF-8 cannot encode must not raise here.
+    return b"" if value is None else str(value).encode("utf-8", "replace")
 
 
 def _check_name(name: object) -> None:
@@ -246,8 +240,8 @@ def _check_interval(interval_ms: object) -> None:
         )
 
 
-def _compiled(selector: str, pattern: object) -> tuple[int, Any]:
-    """Return the selector's index in :data:`ClientFacts`, and its compiled pattern."""
+def _compiled(selector: str, pattern: object) -> tuple[str, Any]:
+    """Return the selector and its compiled pattern."""
     path = f"match.{selector}"
     if selector not in SELECTORS:
         raise SubscriptionError(
@@ -258,7 +252,7 @@ def _compiled(selector: str, pattern: object) -> tuple[int, Any]:
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise _too_long(path, pattern, MAX_PATTERN_LENGTH)
     try:
-        return _SELECTOR_INDEX[selector], compile_pattern(pattern)
+        return selector, compile_pattern(pattern)
     except ValueError as error:
         raise SubscriptionError(
             path, pattern, f"is no regular expression: {error}", "write it for RE2"

@@ -6,26 +6,27 @@ Owns the order of the checks and the answers. The caller delivers accepted pushe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Final
 
 from receiver.plugin.sources import site_of
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.backpressure import BackPressure
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.folding import ClientIdFolding
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances
-from receiver.telemetry.labels import Labels, connection_labels
+from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.push import build_push
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.steps.steps import Steps
-from receiver.telemetry.subscription import ClientFacts, SubscriptionSet, client_facts, subscription_id
+from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -99,30 +100,28 @@ class ClientTelemetry:
         self.subscriptions = SubscriptionSet(self.subscriptions.subscriptions)
 
     def get_telemetry_subscriptions(
-        self, connection: Connection, request: GetTelemetrySubscriptionsRequest, *, now: float
+        self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, *, now: float
     ) -> SubscriptionsOutcome:
         """Answer which metrics a client is to push (KIP-714, "GetTelemetrySubscriptions").
 
         The throttle time of the answer is always 0, because clients mute their connection by it.
-        Sets the connection's client instance id. ``now`` is monotonic seconds.
+        ``now`` is monotonic seconds.
         """
-        client_instance_id = request.client_instance_id
-        instance, created = self._find_or_create(client_instance_id, connection, now)
+        instance, created = self._find_or_create(request.client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
-            return self.ask_again(request, instance)
-        client_instance_id = instance.id
+            return self.ask_again(identity, request, instance)
+        identity = instance.identity
         error = instance.check_get(now)
         if error is not ErrorCode.NONE:
             response = GetTelemetrySubscriptionsResponse(error_code=error)
         else:
-            # The client's facts may have changed since its instance was matched. Only this answer
-            # can carry a new subscription id; a push could only be refused.
-            facts = client_facts(client_instance_id, connection)
-            if facts != instance.facts:
-                self._assign(instance, connection, facts)
-                self.instances.keep(instance, connection, now)
+            # The client's identity may have changed since its instance was matched. Only this
+            # answer can carry a new subscription id; a push could only be refused.
+            if identity != instance.matched:
+                self._assign(instance, identity)
+                self.instances.keep(instance, identity, now)
             response = GetTelemetrySubscriptionsResponse(
-                client_instance_id=client_instance_id,
+                client_instance_id=instance.id,
                 subscription_id=instance.subscription_id,
                 accepted_compression_types=instance.treatment.compression,
                 push_interval_ms=instance.push_interval_ms,
@@ -130,10 +129,12 @@ class ClientTelemetry:
                 delta_temporality=self._settings.delta_temporality,
                 requested_metrics=instance.requested_metrics,
             )
-        return SubscriptionsOutcome(response=response, client_instance_id=client_instance_id, created=created)
+        return SubscriptionsOutcome(
+            response=response, identity=identity, client_instance_id=instance.id, created=created
+        )
 
     def ask_again(
-        self, request: GetTelemetrySubscriptionsRequest, exceeded: Exceeded
+        self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, exceeded: Exceeded
     ) -> SubscriptionsOutcome:
         """Tell a client whose peer is over a limit to ask again soon, and keep no instance.
 
@@ -156,44 +157,48 @@ class ClientTelemetry:
                 telemetry_max_bytes=self._max_bytes,
                 delta_temporality=self._settings.delta_temporality,
             ),
+            identity=identity,
             client_instance_id=client_instance_id,
             created=False,
             exceeded=exceeded,
         )
 
     def push_telemetry(
-        self, connection: Connection, request: PushTelemetryRequest, *, now: float, received_at_ns: int
+        self, identity: ClientIdentity, request: PushTelemetryRequest, *, now: float, received_at_ns: int
     ) -> PushOutcome:
         """Accept or refuse a push (KIP-714, "PushTelemetry"). No client input raises.
 
-        Sets the connection's client instance id. The request's metrics are not used after this
-        call. ``now`` is monotonic seconds, ``received_at_ns`` nanoseconds since the epoch.
+        The request's metrics are not used after this call. ``now`` is monotonic seconds,
+        ``received_at_ns`` nanoseconds since the epoch.
         """
         client_instance_id = request.client_instance_id
         metrics = request.metrics or _EMPTY
         size = len(metrics)
         if client_instance_id in RESERVED_UUIDS:
-            self._limits.use(LimitName.REJECTED_BYTES, connection, size, now)
+            self._limits.use(LimitName.REJECTED_BYTES, identity, size, now)
             return PushOutcome(
                 response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
+                identity=identity,
                 client_instance_id=client_instance_id,
                 wire_bytes=size,
                 problem="the client instance id is zero or reserved",
             )
-        instance, _ = self._find_or_create(client_instance_id, connection, now)
+        instance, _ = self._find_or_create(client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
             return PushOutcome(
                 response=PushTelemetryResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+                identity=identity,
                 client_instance_id=client_instance_id,
                 wire_bytes=size,
                 problem=str(instance),
                 exceeded=instance,
             )
+        identity = instance.identity
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.over(LimitName.REJECTED_BYTES, connection, now) or self._limits.over(
-            LimitName.ACCEPTED_BYTES, connection, now
+        exceeded = self._limits.over(LimitName.REJECTED_BYTES, identity, now) or self._limits.over(
+            LimitName.ACCEPTED_BYTES, identity, now
         )
         if exceeded is not None:
             return _refused(
@@ -201,8 +206,8 @@ class ClientTelemetry:
             )
         inflated = _EMPTY
         labelled = LabelledMetrics()
-        labels = self._labels(instance, connection)
-        site = site_of(connection.source_address)
+        labels = self._labels(identity)
+        site = site_of(identity.source_address)
         try:
             inflated = self._inflate(request.compression_type, instance.treatment.compression, metrics)
             if inflated:
@@ -211,12 +216,12 @@ class ClientTelemetry:
                     instance.label_bytes(labels),
                     max_entries=self._settings.max_entries,
                     steps=self._steps.for_client(instance.treatment.bad_metrics),
-                    max_series=self.series.allowed(client_instance_id, connection.principal, site),
+                    max_series=self.series.allowed(client_instance_id, identity.principal, site),
                 )
         except PushError as problem:
             # A few bytes may have cost much work.
             inflated_bytes = max(len(inflated), problem.inflated_bytes)
-            self._limits.use(LimitName.REJECTED_BYTES, connection, max(size, inflated_bytes), now)
+            self._limits.use(LimitName.REJECTED_BYTES, identity, max(size, inflated_bytes), now)
             self.offenders.record_push(
                 client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
             )
@@ -225,8 +230,8 @@ class ClientTelemetry:
         instance.accept_push(now, received_at_ns, terminating=request.terminating)
         self.series.record_push(
             client_instance_id,
-            principal=connection.principal,
-            client_id=self._folding.fold(connection.client_id),
+            principal=identity.principal,
+            client_id=self._folding.fold(identity.client_id),
             site=site,
             series=labelled.series,
             overflowed=labelled.overflowed,
@@ -234,18 +239,19 @@ class ClientTelemetry:
         )
         push = None
         if labelled.data:
-            self._limits.use(LimitName.ACCEPTED_BYTES, connection, len(labelled.data), now)
+            self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
             push = build_push(
                 labelled.data,
                 request,
                 instance=instance,
-                connection=connection,
+                identity=identity,
                 broker=self._broker,
                 labels=labels,
                 received_at_ns=received_at_ns,
             )
         return PushOutcome(
             response=_ACCEPTED,
+            identity=identity,
             client_instance_id=client_instance_id,
             push=push,
             wire_bytes=size,
@@ -284,7 +290,7 @@ class ClientTelemetry:
         return client_instance_id
 
     def _find_or_create(
-        self, client_instance_id: Uuid, connection: Connection, now: float
+        self, client_instance_id: Uuid, identity: ClientIdentity, now: float
     ) -> tuple[ClientInstance | Exceeded, bool]:
         """Return the instance of a request, and whether it is new.
 
@@ -294,36 +300,37 @@ class ClientTelemetry:
         instance = self.instances.look_up(client_instance_id, now)
         created = instance is None
         if instance is None:
-            exceeded = self._limits.take(LimitName.NEW_INSTANCES, connection, now)
+            exceeded = self._limits.take(LimitName.NEW_INSTANCES, identity, now)
             if exceeded is not None:
                 return exceeded, False
             if client_instance_id == ZERO_UUID:
                 client_instance_id = self._new_id()
-            instance = ClientInstance(client_instance_id, connection, now)
+            instance = ClientInstance(client_instance_id, identity, now)
+        if identity.client_instance_id != client_instance_id:
+            identity = replace(identity, client_instance_id=client_instance_id)
         if created or instance.subscriptions is not self.subscriptions:
-            self._assign(instance, connection, client_facts(client_instance_id, connection))
+            self._assign(instance, identity)
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
-        self.instances.keep(instance, connection, now)
-        connection.client_instance_id = client_instance_id
+        self.instances.keep(instance, identity, now)
         return instance, created
 
     def _on_forget(self, client_instance_id: Uuid) -> None:
         self.series.forget(client_instance_id)
         self.offenders.forget(client_instance_id)
 
-    def _assign(self, instance: ClientInstance, connection: Connection, facts: ClientFacts) -> None:
+    def _assign(self, instance: ClientInstance, identity: ClientIdentity) -> None:
         instance.assign(
-            facts,
+            identity,
             self.subscriptions,
-            self._quirks.treatment(connection.client_software_name, connection.client_software_version),
+            self._quirks.treatment(identity.client_software_name, identity.client_software_version),
             default_interval_ms=self._settings.default_interval_ms,
         )
 
-    def _labels(self, instance: ClientInstance, connection: Connection) -> Labels:
+    def _labels(self, identity: ClientIdentity) -> Labels:
         """Return the labels of a push, folded and with the privacy rules applied."""
-        labels = connection_labels(instance.text_id, connection, self._broker)
-        client_id = self._folding.fold(connection.client_id)
-        if client_id != connection.client_id:
+        labels = identity_labels(identity, self._broker)
+        client_id = self._folding.fold(identity.client_id)
+        if client_id != identity.client_id:
             labels = labels._replace(client_id=client_id)
         return self._steps.privacy.labels(labels)
 
@@ -348,6 +355,7 @@ def _refused(
 ) -> PushOutcome:
     return PushOutcome(
         response=PushTelemetryResponse(error_code=instance.refuse(error)),
+        identity=instance.identity,
         client_instance_id=instance.id,
         wire_bytes=wire_bytes,
         inflated_bytes=inflated_bytes,

@@ -104,11 +104,11 @@ def _parse_id(field: str, text: str) -> Uuid:
 
 
 def _view(client: ClientInstance, dependencies: ApiDependencies) -> ClientView:
-    connection, telemetry, now = client.connection, dependencies.telemetry, dependencies.monotonic()
+    identity, telemetry, now = client.identity, dependencies.telemetry, dependencies.monotonic()
     return ClientView(
-        **ConnectionFields.model_validate(connection).model_dump(),
+        **ConnectionFields.model_validate(identity).model_dump(),
         client_instance_id=uuid_to_text(client.id),
-        connection_id=connection.id,
+        connection_id=identity.id,
         subscription_id=client.subscription_id,
         push_interval_ms=client.push_interval_ms,
         requested_metrics=list(client.requested_metrics),

@@ -11,16 +11,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import After, Limit, Page, first_page, in_portions
 from receiver.api.problems import InvalidError, Problem, field_error
-from receiver.telemetry.connection import Connection
-from receiver.wire.uuid import Uuid, uuid_to_text
+from receiver.telemetry.identity import ClientIdentity
 
 __all__ = ["ConnectionFields", "ConnectionView", "router"]
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
-
-
-def _id_text(client_instance_id: Uuid | None) -> str | None:
-    return None if client_instance_id is None else uuid_to_text(client_instance_id)
 
 
 def _rfc3339(seconds: float) -> str:
@@ -48,8 +43,9 @@ class ConnectionView(ConnectionFields):
 
     id: str = Field(description="Unique until the receiver restarts.")
     security_protocol: str
-    client_instance_id: Annotated[str | None, BeforeValidator(_id_text)] = Field(
-        description="In Kafka's text form, 22 characters; null until the client has sent one."
+    client_instance_id: str | None = Field(
+        validation_alias="instance_text",
+        description="In Kafka's text form, 22 characters; null until the client has sent one.",
     )
     since: Annotated[str, BeforeValidator(_rfc3339)] = Field(
         description="When it was accepted (RFC 3339, UTC)."
@@ -64,18 +60,18 @@ async def list_connections(
     start = None if after is None else _position(after)
     found = (one for one in dependencies.connections() if start is None or _order(one) > start)
     page, following = first_page(found, limit, _cursor, _order)
-    views = [ConnectionView.model_validate(connection) async for connection in in_portions(page)]
+    views = [ConnectionView.model_validate(identity) async for identity in in_portions(page)]
     return Page(items=views, next=following)
 
 
-def _order(connection: Connection) -> tuple[float, str]:
-    return (connection.since, connection.id)
+def _order(identity: ClientIdentity) -> tuple[float, str]:
+    return (identity.since, identity.id)
 
 
-def _cursor(connection: Connection) -> str:
+def _cursor(identity: ClientIdentity) -> str:
     # The cursor holds the position, because the connection may be closed when the next page is
     # asked for.
-    return f"{connection.since!r}/{connection.id}"
+    return f"{identity.since!r}/{identity.id}"
 
 
 def _position(cursor: str) -> tuple[float, str]:

@@ -94,8 +94,8 @@ async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesVi
         clients=[
             ClientUseView(
                 client_instance_id=uuid_to_text(use.name),
-                client_id=client.connection.client_id,
-                principal=client.connection.principal,
+                client_id=client.identity.client_id,
+                principal=client.identity.principal,
                 **UseView.model_validate(use).model_dump(),
             )
             async for use, client in in_portions(clients)

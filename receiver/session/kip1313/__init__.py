@@ -6,7 +6,7 @@ SaslHandshake carries from one new version on. The translation has five rules, o
 1. `offered_versions`: which RPCs a client is offered with header v3. Clients always get it for the
    two telemetry RPCs, and for the others with the setting ``kip1313.translate_all``.
 2. `request_headers`: how a header is read, and the older header that the broker gets in its place.
-3. `client_identity`: the id of the first request binds the connection. A later request with
+3. `instance_binding`: the id of the first request binds the connection. A later request with
    another id is refused.
 4. `refusals`: INVALID_REQUEST in the layout of each RPC, for the requests that rule 3 refuses.
 5. `offset_delete`: the one RPC whose body KIP-1313 changes, from v1 to v0 and back.

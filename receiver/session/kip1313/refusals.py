@@ -5,7 +5,7 @@ defaults. A response with error codes only for topics or partitions cannot be wr
 reading the request, so such a request is refused by closing its connection.
 
 Owns the layouts for the latest version in Kafka 4.4 and the version that KIP-1313 adds after it.
-Which requests are refused is decided in :mod:`receiver.session.kip1313.client_identity`.
+Which requests are refused is decided in :mod:`receiver.session.kip1313.instance_binding`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from receiver.session.kip1313.client_identity import ClientIdentity
+from receiver.session.kip1313.instance_binding import InstanceBinding
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Connection
 from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import (
     RequestHeader,
@@ -20,6 +19,7 @@ from receiver.wire.headers import (
     request_header_version,
 )
 from receiver.wire.primitives import Reader
+from receiver.wire.uuid import Uuid
 
 __all__ = ["RequestHeaders"]
 
@@ -30,15 +30,13 @@ class RequestHeaders:
     """Reads, admits and translates the request headers of one connection.
 
     Args:
-        connection: The connection's entry in the registry. Its client id and client instance id are
-            set here.
         upstream: The versions that the broker speaks.
     """
 
-    __slots__ = ("_identity", "_upstream")
+    __slots__ = ("_binding", "_upstream")
 
-    def __init__(self, connection: Connection, upstream: Upstream) -> None:
-        self._identity = ClientIdentity(connection)
+    def __init__(self, upstream: Upstream) -> None:
+        self._binding = InstanceBinding()
         self._upstream = upstream
 
     @property
@@ -47,12 +45,17 @@ class RequestHeaders:
 
         That holds until a request has bound the connection, and always for the translation.
         """
-        return self._upstream.translates or not self._identity.decided
+        return self._upstream.translates or not self._binding.decided
 
     @property
-    def identity_decided(self) -> bool:
+    def binding_decided(self) -> bool:
         """Whether the connection is bound to a client instance, or to none for good."""
-        return self._identity.decided
+        return self._binding.decided
+
+    @property
+    def bound_to(self) -> Uuid | None:
+        """The client instance id that the connection is bound to; None if it is bound to none."""
+        return self._binding.bound_to
 
     def version(self, api_key: int, api_version: int) -> int:
         """Return the version of a request's header, 0 to 3.
@@ -81,13 +84,13 @@ class RequestHeaders:
 
     def admit(self, header: RequestHeader) -> bool:
         """Record a request's ids and return whether its client instance id is admitted."""
-        return self._identity.admits(
+        return self._binding.admits(
             header, offered_header_v3=header.api_key in self._upstream.offered_with_header_v3
         )
 
     def client_id(self, header: RequestHeader) -> str | None:
         """Return the client id that holds for a request."""
-        return self._identity.client_id(header)
+        return self._binding.client_id(header)
 
     def is_translated(self, header: RequestHeader) -> bool:
         """Return whether the broker gets this request in the previous version."""
@@ -103,7 +106,7 @@ class RequestHeaders:
                 api_key=header.api_key,
                 api_version=header.api_version - 1,
                 correlation_id=header.correlation_id,
-                client_id=self._identity.client_id(header),
+                client_id=self._binding.client_id(header),
                 tagged_fields=header.tagged_fields,
             )
         )

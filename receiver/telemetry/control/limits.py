@@ -41,7 +41,7 @@ from typing import Final, Literal, NamedTuple
 
 from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.connection import SHARED_PRINCIPALS, Connection
+from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 
 __all__ = ["Exceeded", "LimitName", "Limits", "Scope"]
 
@@ -99,7 +99,7 @@ class Limits:
         self._sources = _Peers("source_address")
         self._sites = _Peers("source_site")
         self._principals = _Peers("principal")
-        self._principal_of: dict[Connection, str] = {}
+        self._principal_of: dict[str, str] = {}
         self.replace_settings(settings)
 
     @property
@@ -126,31 +126,31 @@ class Limits:
                 self._sources.close(source)
         return exceeded
 
-    def authenticated(self, connection: Connection, now: float) -> Exceeded | None:
+    def authenticated(self, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Count a connection for its latest principal, unless the principal is over a limit."""
         principal = _principal(connection)
-        counted = self._principal_of.get(connection)
+        counted = self._principal_of.get(connection.id)
         if principal == counted:
             return None
         if counted is not None:
             self._principals.close(counted)
-            del self._principal_of[connection]
+            del self._principal_of[connection.id]
         if principal is None:
             return None
         exceeded = self._principals.open(principal, now)
         if exceeded is None:
-            self._principal_of[connection] = principal
+            self._principal_of[connection.id] = principal
         return exceeded
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: ClientIdentity) -> None:
         """Remove a counted connection from its source address and its principal."""
         for peers, peer in self._addresses(connection):
             peers.close(peer)
-        principal = self._principal_of.pop(connection, None)
+        principal = self._principal_of.pop(connection.id, None)
         if principal is not None:
             self._principals.close(principal)
 
-    def telemetry_request(self, connection: Connection, now: float) -> Exceeded | None:
+    def telemetry_request(self, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Count a telemetry request, unless the peer is over its requests or its CPU time.
 
         When it may be handled, :meth:`spent` should be called afterwards.
@@ -158,30 +158,30 @@ class Limits:
         exceeded = self.take(LimitName.TELEMETRY_REQUESTS, connection, now)
         return exceeded or self.overspent(connection, now)
 
-    def flooded(self, connection: Connection, now: float) -> None:
+    def flooded(self, connection: ClientIdentity, now: float) -> None:
         """Count a connection that is closed for a flood as many, because its client reconnects."""
         for peers, peer in self._addresses(connection):
             peers.fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
 
-    def spent(self, connection: Connection, seconds: float, now: float) -> None:
+    def spent(self, connection: ClientIdentity, seconds: float, now: float) -> None:
         """Count CPU seconds of a peer's requests, or of its pushes in plugins.
 
         CPU time, because elapsed time would charge a peer for the work of other processes.
         """
         self.use(LimitName.CORE_TIME, connection, seconds * 1000, now)
 
-    def overspent(self, connection: Connection, now: float) -> Exceeded | None:
+    def overspent(self, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Return the limit if the peer is over its CPU time."""
         return self.over(LimitName.CORE_TIME, connection, now)
 
-    def take(self, limit: LimitName, connection: Connection, now: float) -> Exceeded | None:
+    def take(self, limit: LimitName, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Count one unit for all peers of a connection, or for none if one of them is over."""
         exceeded = self.over(limit, connection, now)
         if exceeded is None:
             self.use(limit, connection, 1, now)
         return exceeded
 
-    def over(self, limit: LimitName, connection: Connection, now: float) -> Exceeded | None:
+    def over(self, limit: LimitName, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Return the limit over time if a peer of the connection is over it."""
         for peers, peer in self._peers_of(connection):
             exceeded = peers.full(limit, peer, now)
@@ -189,18 +189,18 @@ class Limits:
                 return exceeded
         return None
 
-    def use(self, limit: LimitName, connection: Connection, units: float, now: float) -> None:
+    def use(self, limit: LimitName, connection: ClientIdentity, units: float, now: float) -> None:
         """Count what all peers of the connection used, even beyond their limit over time."""
         for peers, peer in self._peers_of(connection):
             peers.fill(limit, peer, units, now)
 
-    def _peers_of(self, connection: Connection) -> Iterator[tuple[_Peers, str]]:
+    def _peers_of(self, connection: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
         yield from self._addresses(connection)
         principal = _principal(connection)
         if principal is not None:
             yield self._principals, principal
 
-    def _addresses(self, connection: Connection) -> Iterator[tuple[_Peers, str]]:
+    def _addresses(self, connection: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
         source = source_of(connection.source_address)
         yield self._sources, source
         if ":" in source:
@@ -323,6 +323,6 @@ class _Peers:
         empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
 
 
-def _principal(connection: Connection) -> str | None:
+def _principal(connection: ClientIdentity) -> str | None:
     principal = connection.principal
     return None if principal in SHARED_PRINCIPALS else principal

@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from receiver.plugin.shares import Holdings
 from receiver.settings.metric_processing import SeriesSettings
-from receiver.telemetry.connection import SHARED_PRINCIPALS
+from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.wire.uuid import Uuid
 
 __all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]

@@ -17,8 +17,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from receiver.patterns import compile_pattern
 from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.metric_processing import PrivacySettings
-from receiver.telemetry.connection import SHARED_PRINCIPALS
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.telemetry.labels import Labels
 
 __all__ = ["Privacy"]

@@ -24,8 +24,8 @@ from plugins.spool_files import SpoolFilesConfig, SpoolFilesReceiver
 from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
@@ -152,7 +152,7 @@ class _Instance:
 
     identity: Identity
     id: Uuid
-    connections: tuple[Connection, ...]
+    connections: tuple[ClientIdentity, ...]
     skeletons: list[Skeleton]
     subscription_id: int = 0
 

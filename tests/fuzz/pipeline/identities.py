@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from receiver.telemetry.connection import ANONYMOUS, Broker, Connection
+from receiver.telemetry.identity import ANONYMOUS, Broker, ClientIdentity
 from receiver.wire.uuid import Uuid
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
@@ -52,11 +52,11 @@ class Identity:
     listener: tuple[str, str]
     innocent: bool
 
-    def connection(self, number: int) -> Connection:
+    def connection(self, number: int) -> ClientIdentity:
         """Return one of its connections."""
         listener, protocol = self.listener
         name, version = self.software
-        return Connection(
+        return ClientIdentity(
             id=f"c{number}",
             listener=listener,
             security_protocol=protocol,

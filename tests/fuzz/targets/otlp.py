@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import PushError
-from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes
+from receiver.telemetry.identity import Broker
+from receiver.telemetry.labels import OWNED_LABELS, identity_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
+from receiver.wire.uuid import Uuid
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
 from tests.unit.session.support import connection
 
 _PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 _OWNED = frozenset(OWNED_LABELS)
-_FACTS = connection_labels(
-    "AAAAAAAAAAAAAAAAAAAABw", connection("SASL_SSL"), Broker(id=1, cluster_id="cluster")
+_FACTS = identity_labels(
+    replace(connection("SASL_SSL"), client_instance_id=Uuid(bytes(15) + b"\x07")),
+    Broker(id=1, cluster_id="cluster"),
 )
 _LABEL_BYTES = label_bytes(_FACTS)
 _LABELS = {

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from receiver.gateway.registry import ConnectionRegistry
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.effects import TelemetryCall
+from receiver.session.effects import IdentityChanged, TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, Connection
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
 from receiver.wire.error_codes import ErrorCode
@@ -118,10 +119,11 @@ class _Conversation:
         upstream = Upstream(translates=circumstances >= 128)
         if circumstances & 32:
             upstream.learn(ranges)
-        self.connection = connection(_PROTOCOLS[circumstances & 3])
+        self._registry = ConnectionRegistry()
+        self._registry.add(accepted := connection(_PROTOCOLS[circumstances & 3]))
         self.events = Events()
         self.session = Session(
-            connection=self.connection,
+            identity=accepted,
             broker=broker,
             upstream=upstream,
             random_bits=numbers.getrandbits,
@@ -130,6 +132,7 @@ class _Conversation:
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
         )
+        self._known = accepted
         self._core = _fresh_core(broker, Limits(_LIMITS))
         self._sasl = circumstances & 2 != 0
         self._answers = Answers(ranges=ranges)
@@ -189,18 +192,30 @@ class _Conversation:
             if isinstance(effect, TelemetryCall):
                 calls += 1
                 self._call(effect)
+            elif isinstance(effect, IdentityChanged):
+                require(effect.identity != self._known, "an identity changed to itself")
+                self._known = effect.identity
+                self._registry.changed(effect.identity)
             else:
                 self.events.record(effect)
         require(calls <= 1, "several calls were open")
+        require(self._known == self.session.identity, "the identity changed without an effect")
         require(not self.session.calling, "a call is open that was answered")
 
     def _call(self, call: TelemetryCall) -> None:
-        answer, outcome = answer_call(self._core, self.connection, call, 1000.0)
+        answer, outcome = answer_call(self._core, self.identity, call, 1000.0)
+        self._registry.instance_learned(outcome.identity)
         if isinstance(outcome, PushOutcome):
             self.events.pushes.append((call.header, outcome))
         else:
             self.events.subscriptions.append((call.header, outcome))
         self._to_client += self.session.answered(call.token, answer)
+
+    @property
+    def identity(self) -> ClientIdentity:
+        """The connection's entry in the registry."""
+        (identity,) = self._registry.snapshot()
+        return identity
 
     def _answer(self, lie: bytes | None, cuts: Random | None) -> None:
         """Let the broker answer every whole frame that it got; with a lie, the first with that."""
@@ -228,17 +243,17 @@ class _Conversation:
     def _check(self) -> None:
         if not self._honest or not self._sasl:
             return
-        connection, events = self.connection, self.events
+        principal, events = self.identity.principal, self.events
         known = self._login.principal
         # The receiver may answer "unknown", because it may not have seen a token's owner.
         names = (known, UNKNOWN, *((f"DelegationToken:{TOKEN_ID}",) if known == OWNER else ()))
         if known is None:
-            require(connection.principal in (ANONYMOUS, UNKNOWN_PRINCIPAL), "a principal without a login")
+            require(principal in (ANONYMOUS, UNKNOWN_PRINCIPAL), "a principal without a login")
             require(not events.pushes and not events.subscriptions, "telemetry was answered without a login")
         else:
             require(
-                connection.principal in names or not self._answered(),
-                f"{connection.principal} is {known} for the broker",
+                principal in names or not self._answered(),
+                f"{principal} is {known} for the broker",
             )
         for _, outcome in events.pushes:
             if outcome.push is not None:
@@ -249,13 +264,13 @@ class _Conversation:
         return not self._over
 
     def _facts(self) -> tuple[Any, ...]:
-        connection, events, session = self.connection, self.events, self.session
+        events, session = self.events, self.session
         return (
             self._over,
             session.closing,
             session.awaiting,
             session.in_flight,
-            tuple(getattr(connection, name) for name in Connection.__slots__),
+            self.identity,
             events.api_versions,
             [(header, outcome.response) for header, outcome in events.pushes],
             [(header, outcome.response) for header, outcome in events.subscriptions],

@@ -6,7 +6,7 @@ The model knows no flags: it keeps the history of an instance and reads KIP-714'
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode as E
@@ -60,7 +60,7 @@ class Rules(RuleBasedStateMachine):
         self.now = 1000
         self.set_index = 0
         self.model: dict[Uuid, Remembered] = {}
-        self.connections: dict[str, Connection] = {}
+        self.connections: dict[str, ClientIdentity] = {}
         self.opened = 0
 
     @initialize(set_index=st.integers(0, 3))
@@ -97,7 +97,7 @@ class Rules(RuleBasedStateMachine):
     @rule(data=st.data())
     def disconnect(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.connections)))
-        self.telemetry.instances.disconnected(self.connections.pop(name))
+        self.telemetry.instances.disconnected(self.connections.pop(name).id)
         for instance_id, remembered in list(self.model.items()):
             if remembered.connection == name:
                 del self.model[instance_id]
@@ -105,7 +105,7 @@ class Rules(RuleBasedStateMachine):
     def _interval(self) -> int:
         return SETS[self.set_index][2]
 
-    def _use(self, instance_id: Uuid, data: st.DataObject) -> tuple[Remembered, Connection, bool]:
+    def _use(self, instance_id: Uuid, data: st.DataObject) -> tuple[Remembered, ClientIdentity, bool]:
         name = data.draw(st.sampled_from(sorted(self.connections)))
         remembered = self.model.get(instance_id)
         if remembered is not None:
@@ -141,7 +141,7 @@ class Rules(RuleBasedStateMachine):
         assert outcome.response.error_code == expected
         assert outcome.created == created
         assert outcome.response.throttle_time_ms == 0
-        assert connected.client_instance_id == instance_id
+        assert outcome.identity == replace(connected, client_instance_id=instance_id)
         if expected == E.NONE:
             _, prefixes, interval = SETS[self.set_index]
             assert outcome.response.subscription_id == subscription_id(instance_id, prefixes, interval * 1000)
@@ -189,7 +189,7 @@ class Rules(RuleBasedStateMachine):
         assert outcome.response.throttle_time_ms == 0
         assert (outcome.push is not None) == (expected == E.NONE and what in ("valid", "old id"))
         assert (outcome.problem is not None) == (expected != E.NONE)
-        assert connected.client_instance_id == instance_id
+        assert outcome.identity == replace(connected, client_instance_id=instance_id)
         self._remember(remembered, Event("push", self.now, expected, terminating, counted))
 
     def _remember(self, remembered: Remembered, event: Event) -> None:
@@ -209,7 +209,7 @@ class Rules(RuleBasedStateMachine):
         ]
         assert [instance.id for instance in alive] == [instance_id for instance_id, _ in expected]
         for instance, (_, state) in zip(alive, expected, strict=True):
-            assert instance.connection.id == state.connection
+            assert instance.identity.id == state.connection
             assert instance.last_error == state.events[-1].error
             accepted = [e for e in state.events if e.kind == "push" and e.error == E.NONE]
             assert instance.pushes_accepted == len(accepted)

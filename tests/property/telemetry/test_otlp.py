@@ -10,18 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError
-from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes
+from receiver.telemetry.identity import Broker
+from receiver.telemetry.labels import OWNED_LABELS, identity_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
 from receiver.telemetry.otlp_views import Checked
 from tests.property.telemetry.strategies import odd_encodings, pushes
 from tests.unit.telemetry.otlp_parts import MAX_ENTRIES
-from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, connection, payload
+from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, client, payload
 
-LABELS = label_bytes(
-    connection_labels("id", connection(sasl_mechanism="PLAIN"), Broker(id=1, cluster_id="c"))
-)
+LABELS = label_bytes(identity_labels(client(sasl_mechanism="PLAIN"), Broker(id=1, cluster_id="c")))
 
 
 def text(message: Any) -> bytes:

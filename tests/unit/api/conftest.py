@@ -21,8 +21,8 @@ from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -85,9 +85,9 @@ def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTeleme
     )
 
 
-def connection(number: int, **facts: Any) -> Connection:
+def connection(number: int, **facts: Any) -> ClientIdentity:
     """A connection from 10.0.0.7, port 40000 + number."""
-    return Connection(
+    return ClientIdentity(
         **{
             "id": f"CLIENT-{number}",
             "listener": "CLIENT",
@@ -121,7 +121,7 @@ class Api:
     store: SqliteSubscriptionStore
     clock: Clock = field(default_factory=Clock)
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[ClientIdentity] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     exposition: Callable[[str | None], tuple[bytes, str]] = field(
         default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition

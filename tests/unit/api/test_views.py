@@ -1,5 +1,7 @@
 """Clients and connections over REST: their fields, and pages that lose nothing."""
 
+from dataclasses import replace
+
 import httpx
 
 from receiver.telemetry.subscription import Subscription
@@ -109,7 +111,7 @@ def test_pages_of_clients_lose_none_while_others_disconnect(api: Api) -> None:
             # The last client of the page disconnects; the next page must not skip any.
             gone = api.telemetry.instances.find(uuid_from_text(page["next"]))
             assert gone is not None
-            api.telemetry.instances.disconnected(gone.connection)
+            api.telemetry.instances.disconnected(gone.identity.id)
         assert seen == [uuid_to_text(instance_id(number)) for number in numbers]
 
     api.run(scenario)
@@ -144,8 +146,7 @@ def test_connections(api: Api) -> None:
 def test_pages_of_connections_lose_none_while_others_close(api: Api) -> None:
     api.connections += [connection(number) for number in range(25)]
     # Several may be accepted at the same moment.
-    for one in api.connections[5:20]:
-        one.since = api.connections[5].since
+    api.connections[5:20] = [replace(one, since=api.connections[5].since) for one in api.connections[5:20]]
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         seen: list[str] = []

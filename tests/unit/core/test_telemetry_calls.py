@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.effects import TelemetryCall, TelemetryRequest
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
@@ -31,6 +32,7 @@ from tests.unit.session.support import Clock, connection, read_push, read_subscr
 
 OTLP = (Path(__file__).parents[2] / "data" / "payloads" / "franz-producer-okprefix-02.bin").read_bytes()
 INSTANCE = Uuid(bytes(15) + b"\x09")
+ANOTHER = Uuid(bytes(15) + b"\x0a")
 #: What a limit of one a second lets through at once.
 BURST = 10
 
@@ -57,7 +59,8 @@ class Core:
         self.clock = Processor()
         self.limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(**peer)))
         self.metrics = ReceiverMetrics(version="0")
-        self.connection = connection()
+        self.identity = connection()
+        self.learned: list[ClientIdentity] = []
         self.answers: list[TelemetryAnswer] = []
         self.storing: list[Callable[[], None]] | None = None
         self._tokens = 0
@@ -68,6 +71,7 @@ class Core:
             log=RequestLog(self.metrics, log_requests=False),
             clock=self.clock,
             deliver=self._deliver,
+            instance_learned=self.learned.append,
         )
 
     def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
@@ -81,7 +85,7 @@ class Core:
         is_push = isinstance(request, PushTelemetryRequest)
         key = api_keys.PUSH_TELEMETRY if is_push else api_keys.GET_TELEMETRY_SUBSCRIPTIONS
         header = RequestHeader(api_key=key, api_version=0, correlation_id=self._tokens)
-        self._calls.call(self.connection, TelemetryCall(self._tokens, header, request), self.answers.append)
+        self._calls.call(self.identity, TelemetryCall(self._tokens, header, request), self.answers.append)
 
     def get(self, instance: Uuid = ZERO_UUID) -> tuple[GetTelemetrySubscriptionsResponse, bool]:
         """Return the answer to a get, and whether the client is throttled."""
@@ -113,6 +117,26 @@ def test_a_get_over_the_limit_of_requests_asks_for_nothing_yet() -> None:
     assert answer.error_code == ErrorCode.NONE
     assert answer.requested_metrics == ()
     assert answer.push_interval_ms >= 1_000
+
+
+def test_an_instance_id_is_told_when_it_is_new_for_the_connection() -> None:
+    core = Core()
+    core.get(INSTANCE)
+    (learned,) = core.learned
+    assert learned == replace(core.identity, client_instance_id=INSTANCE)
+    core.identity = learned
+    core.get(INSTANCE)
+    core.push()
+    assert core.learned == [learned]
+    core.get()
+    assert len(core.learned) == 2
+
+
+def test_a_throttled_call_tells_no_instance_id() -> None:
+    core = Core(new_instances_per_minute=1)
+    core.get(INSTANCE)
+    core.get(ANOTHER)
+    assert [learned.client_instance_id for learned in core.learned] == [INSTANCE]
 
 
 def test_a_push_over_the_limit_of_requests_is_an_error() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.core.telemetry_calls import Reply, TelemetryCalls
 from receiver.gateway.event_loop import Share, run, running_loop
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.listener import Listener
@@ -21,19 +23,21 @@ from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import NODE_ID, RANGES
 from tests.unit.session.support import Clock, connection, telemetry_core
 
 _Result = TypeVar("_Result")
 _WITHIN_S = 120.0
+_numbers = itertools.count(1)
 MAX_FRAME_BYTES = 16 << 20
 
 #: What the system is taken to buffer for a relay whose reader is slow.
@@ -103,16 +107,18 @@ class Gate:
             log=self.log,
             clock=self.clock,
             deliver=self._deliver,
+            instance_learned=self.registry.instance_learned,
         )
         self.services = RelayServices(
-            call=self.calls.call,
+            call=self._call,
+            identity_changed=self.registry.changed,
             limits=self.limits,
             memory=self.memory,
             events=self.events,
             log=self.log,
             clock=self.clock,
         )
-        self.disconnected: list[Connection] = []
+        self.disconnected: list[str] = []
         self._max_push_bytes = max_push_bytes
 
     def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
@@ -121,9 +127,12 @@ class Gate:
             self.storing.append(stored)
         return self.storing is not None
 
-    def make_session(self, entry: Connection, upstream: Upstream) -> Session:
+    def _call(self, identity: ClientIdentity, call: TelemetryCall, reply: Reply) -> None:
+        self.calls.call(self.registry.find(identity.id) or identity, call, reply)
+
+    def make_session(self, identity: ClientIdentity, upstream: Upstream) -> Session:
         return Session(
-            connection=entry,
+            identity=identity,
             broker=self.broker,
             upstream=upstream,
             random_bits=lambda bits: int.from_bytes(os.urandom(4), "big") % (1 << bits),
@@ -133,8 +142,8 @@ class Gate:
             delegation_tokens=DelegationTokens(),
         )
 
-    def disconnect(self, entry: Connection) -> None:
-        self.disconnected.append(entry)
+    def disconnect(self, connection_id: str) -> None:
+        self.disconnected.append(connection_id)
 
     def listener(self, upstream_port: int, **settings: Any) -> Listener:
         """A listener; ``settings`` are further ones of its section."""
@@ -184,6 +193,7 @@ class Relayed:
         client: tuple[socket.socket, socket.socket] | None = None,
         broker: tuple[socket.socket, socket.socket] | None = None,
         security_protocol: str = "PLAINTEXT",
+        source_address: str = "192.0.2.7",
     ) -> None:
         self.gate = gate or Gate()
         self.closed: tuple[CloseReason, Exception | None] | None = None
@@ -191,12 +201,15 @@ class Relayed:
         self.broker, inner_broker = broker or pair()
         upstream = Upstream()
         upstream.learn(RANGES)
-        self.connection = connection(security_protocol)
-        self.session = self.gate.make_session(self.connection, upstream)
+        identity = replace(
+            connection(security_protocol), id=str(next(_numbers)), source_address=source_address
+        )
+        self.gate.registry.add(identity)
+        self.session = self.gate.make_session(identity, upstream)
         self.inner = (inner_client, inner_broker)
         self.relay = Relay(
             running_loop(),
-            self.connection,
+            identity,
             inner_client,
             inner_broker,
             self.session,
@@ -210,6 +223,7 @@ class Relayed:
     def _on_close(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
         assert self.closed is None, "closed twice"
         self.closed = (reason, error)
+        self.gate.registry.remove(relay.identity.id)
 
     async def reason(self) -> CloseReason:
         """Wait for the relay's end."""
@@ -232,7 +246,11 @@ class Relayed:
 
 @contextlib.asynccontextmanager
 async def relayed(
-    gate: Gate | None = None, *, small_buffers: bool = False, security_protocol: str = "PLAINTEXT"
+    gate: Gate | None = None,
+    *,
+    small_buffers: bool = False,
+    security_protocol: str = "PLAINTEXT",
+    source_address: str = "192.0.2.7",
 ) -> AsyncIterator[Relayed]:
     """A relay that is closed at the end."""
     made = Relayed(
@@ -240,6 +258,7 @@ async def relayed(
         client=pair(small_buffers=small_buffers),
         broker=pair(small_buffers=small_buffers),
         security_protocol=security_protocol,
+        source_address=source_address,
     )
     try:
         yield made

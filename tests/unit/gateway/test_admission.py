@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls_socket import Missing, TlsSocket, wrap
-from receiver.telemetry.connection import ANONYMOUS
+from receiver.telemetry.identity import ANONYMOUS
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 from tests.unit.gateway.admission import (

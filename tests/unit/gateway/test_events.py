@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from receiver.core.telemetry_calls import TelemetryAnswer
 from receiver.request_log import connection_fields
-from receiver.session.effects import TelemetryCall
-from receiver.telemetry.connection import UNKNOWN
+from receiver.session.effects import IdentityChanged, TelemetryCall
 from receiver.telemetry.control.limits import Exceeded, LimitName
+from receiver.telemetry.identity import UNKNOWN
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.gateway.support import Gate
 from tests.unit.session.support import (
@@ -30,14 +30,18 @@ class ReportedWire(Wire):
     def __init__(self, gate: Gate) -> None:
         super().__init__()
         self._gate = gate
+        gate.registry.add(self.identity)
+        self.registry = gate.registry
         gate.clock = self.clock
         gate.calls._clock = self.clock
 
     def execute_effects(self) -> None:
         for effect in self.session.take_effects():
-            self._gate.events.report(self.connection, effect)
+            self._gate.events.report(self.identity, effect)
             if isinstance(effect, TelemetryCall):
-                self._gate.calls.call(self.connection, effect, self._answer)
+                self._gate.calls.call(self.identity, effect, self._answer)
+            elif isinstance(effect, IdentityChanged):
+                self.registry.changed(effect.identity)
 
     def _answer(self, answer: TelemetryAnswer) -> None:
         self.to_client += self.session.answered(answer.token, answer.frame)

@@ -42,7 +42,7 @@ def test_a_connection_is_registered_counted_and_removed(broker: ScriptedBroker) 
                 assert gate.value("connections_opened_total", listener="CLIENT") == 1
                 assert listener.traffic[0] == len(get_subscriptions())
             await eventually(lambda: not len(gate.registry), "the entry's end")
-            assert gate.disconnected == [entry]
+            assert gate.disconnected == [entry.id]
             assert listener.traffic[0] == len(get_subscriptions()), (
                 "what closed connections carried counts on"
             )

@@ -134,7 +134,7 @@ def test_work_before_the_login_is_charged() -> None:
             await send(wire.client, api_versions(3))
             await receive_frame(wire.broker)
             await eventually(lambda: wire.relay._muted is not None, "a mute")
-            assert gate.limits.overspent(wire.connection, gate.clock.now) is not None
+            assert gate.limits.overspent(wire.relay.identity, gate.clock.now) is not None
             assert gate.value("limit_exceeded_total", limit="core_time", scope="source_address") == 1
 
     on_loop(main())
@@ -167,7 +167,7 @@ def test_a_flood_counts_as_many_new_connections() -> None:
         one_a_second = PeerLimitsSettings(new_connections_per_second=1)
         gate = Gate(limits=LimitsSettings(source_address=one_a_second))
         async with relayed(gate) as wire:
-            source = wire.connection.source_address
+            source = wire.relay.identity.source_address
             await send(wire.client, get_subscriptions() * 33)
             await eventually(
                 lambda: gate.limits.connection_opened(source, gate.clock.now) is not None, "the refusal"

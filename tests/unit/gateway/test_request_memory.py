@@ -61,11 +61,7 @@ async def begin(wire: Relayed, size: int = 300_000) -> None:
 async def relayed_from(gate_: Gate, *sources: str) -> AsyncIterator[list[Relayed]]:
     """A relay for a client at each of these addresses."""
     async with contextlib.AsyncExitStack() as stack:
-        wires = []
-        for source in sources:
-            wires.append(await stack.enter_async_context(relayed(gate_)))
-            wires[-1].relay.connection.source_address = source
-        yield wires
+        yield [await stack.enter_async_context(relayed(gate_, source_address=source)) for source in sources]
 
 
 def backed_up(wire: Relayed) -> bool:

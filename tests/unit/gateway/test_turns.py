@@ -24,7 +24,7 @@ from receiver.gateway.tls_socket import (
 )
 from receiver.session.session import HEADER_BYTES_IN_A_TURN, Session
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from tests.testbed.scripted_broker import RANGES, ScriptedBroker, framed, produce_frame
 from tests.testbed.tls13 import Tls13Client
 from tests.unit.gateway.support import (
@@ -294,10 +294,10 @@ def test_requests_of_unknown_keys_are_soon_looked_at_no_more(monkeypatch: pytest
 class TranslatingGate(Gate):
     """What a gate is with ``kip1313.translate_all``."""
 
-    def make_session(self, connection: Connection, _: Upstream) -> Session:
+    def make_session(self, identity: ClientIdentity, _: Upstream) -> Session:
         upstream = Upstream(translates=True)
         upstream.learn(RANGES)
-        return super().make_session(connection, upstream)
+        return super().make_session(identity, upstream)
 
 
 def test_headers_to_be_translated_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

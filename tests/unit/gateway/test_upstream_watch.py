@@ -16,7 +16,7 @@ from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.upstream import Upstream
-from receiver.telemetry.connection import Broker
+from receiver.telemetry.identity import Broker
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import (
     API_VERSIONS,

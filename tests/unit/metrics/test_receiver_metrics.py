@@ -83,6 +83,7 @@ def test_changes_by_the_steps_are_counted() -> None:
     for done in (steps, StepCounts()):
         outcome = PushOutcome(
             response=PushTelemetryResponse(),
+            identity=connection(5),
             client_instance_id=instance_id(5),
             metrics=LabelledMetrics(overflowed=6, steps=done),
         )
@@ -102,7 +103,9 @@ def test_changes_by_the_steps_are_counted() -> None:
 
 def test_made_up_software_makes_a_bounded_number_of_series() -> None:
     metrics = ReceiverMetrics(version="9.9.9", labels=SoftwareLabels(max_names=3))
-    outcome = PushOutcome(response=PushTelemetryResponse(), client_instance_id=instance_id(5))
+    outcome = PushOutcome(
+        response=PushTelemetryResponse(), identity=connection(5), client_instance_id=instance_id(5)
+    )
     for number in range(100):
         metrics.push_answered(outcome, f"made-up-{number}", 0.001)
     shown = lines(metrics, "pushes_total")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.limits import Scope
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
@@ -16,7 +16,7 @@ from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core
 class Now:
     """What the sources say."""
 
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[ClientIdentity] = field(default_factory=list)
     instances: ClientInstances = field(default_factory=lambda: ClientInstances(2, lambda _: None))
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     listeners: list[ListenerBytes] = field(default_factory=list)
@@ -56,7 +56,7 @@ def lines(metrics: ReceiverMetrics, name: str) -> set[str]:
     }
 
 
-def software(number: int, name: str = "kgo", version: str = "1.0") -> Connection:
+def software(number: int, name: str = "kgo", version: str = "1.0") -> ClientIdentity:
     return connection(number, client_software_name=name, client_software_version=version)
 
 
@@ -89,7 +89,7 @@ def test_instances_listeners_and_state() -> None:
     telemetry.instances.forget_expired(10_000.0, 1)
     last = telemetry.instances.find(instance_id(6))
     assert last is not None
-    telemetry.instances.disconnected(last.connection)
+    telemetry.instances.disconnected(last.identity.id)
     now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
     metrics = now.metrics()
     assert lines(metrics, "instances") == {"instances 1.0"}

@@ -6,12 +6,14 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from receiver.gateway.registry import ConnectionRegistry
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
     Effect,
     Flooded,
+    IdentityChanged,
     LoginEnded,
     TelemetryCall,
     UnauthenticatedTelemetry,
@@ -22,8 +24,8 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire import (
@@ -114,18 +116,16 @@ class Events:
 
 
 def answer_call(
-    telemetry: ClientTelemetry, connection: Connection, call: TelemetryCall, now: float
+    telemetry: ClientTelemetry, identity: ClientIdentity, call: TelemetryCall, now: float
 ) -> tuple[bytes, SubscriptionsOutcome | PushOutcome]:
     """Return the real core's answer to a call as a frame, without limits and plugins."""
     header, request = call.header, call.request
     outcome: SubscriptionsOutcome | PushOutcome
     if isinstance(request, PushTelemetryRequest):
-        pushed = outcome = telemetry.push_telemetry(
-            connection, request, now=now, received_at_ns=int(now * 1e9)
-        )
+        pushed = outcome = telemetry.push_telemetry(identity, request, now=now, received_at_ns=int(now * 1e9))
         body = k72_push_telemetry.encode_response(pushed.response, header.api_version)
     else:
-        subscribed = outcome = telemetry.get_telemetry_subscriptions(connection, request, now=now)
+        subscribed = outcome = telemetry.get_telemetry_subscriptions(identity, request, now=now)
         body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
     return frame(response_header(header), body), outcome
 
@@ -144,9 +144,9 @@ def telemetry_core(
     )
 
 
-def connection(security_protocol: str = "PLAINTEXT") -> Connection:
-    """A connection as the gateway enters it."""
-    return Connection(
+def connection(security_protocol: str = "PLAINTEXT") -> ClientIdentity:
+    """The identity of a connection as admission makes it."""
+    return ClientIdentity(
         id="1",
         listener="CLIENT",
         security_protocol=security_protocol,
@@ -179,14 +179,16 @@ class Wire:
         self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
         self.upstream = Upstream(translates=translates)
         self.upstream.learn(learned or {})
-        self.connection = connection(security_protocol)
+        self.registry = ConnectionRegistry()
+        self.registry.add(accepted := connection(security_protocol))
         self.clock = Clock()
         self.events = Events()
+        self.effects: list[Effect] = []
         self.telemetry = telemetry_core(self.broker, Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
         self.answers = Answers(ranges=ranges)
         self.random: list[int] = []
         self.session = Session(
-            connection=self.connection,
+            identity=accepted,
             broker=self.broker,
             upstream=self.upstream,
             random_bits=self._random_bits,
@@ -218,16 +220,26 @@ class Wire:
             buffer[:] = b"\xee" * len(buffer)
 
     def execute_effects(self) -> None:
-        """Answer calls, and record the other effects."""
+        """Answer calls, keep the identity, and record the other effects."""
         for effect in self.session.take_effects():
+            self.effects.append(effect)
             if isinstance(effect, TelemetryCall):
                 self.call(effect)
+            elif isinstance(effect, IdentityChanged):
+                self.registry.changed(effect.identity)
             else:
                 self.events.record(effect)
 
+    @property
+    def identity(self) -> ClientIdentity:
+        """The connection's entry in the registry."""
+        (identity,) = self.registry.snapshot()
+        return identity
+
     def call(self, call: TelemetryCall) -> None:
         """Answer a call at once."""
-        answer, outcome = answer_call(self.telemetry, self.connection, call, self.clock.now)
+        answer, outcome = answer_call(self.telemetry, self.identity, call, self.clock.now)
+        self.registry.instance_learned(outcome.identity)
         if isinstance(outcome, PushOutcome):
             self.events.pushes.append((call.header, outcome))
         else:

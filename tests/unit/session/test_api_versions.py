@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.telemetry.connection import MAX_TEXT_CHARS, UNKNOWN
+from receiver.telemetry.identity import MAX_TEXT_CHARS, UNKNOWN
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from tests.testbed.scripted_broker import API_VERSIONS, CLUSTER_ID, METADATA, NODE_ID, RANGES
@@ -73,7 +73,7 @@ def test_an_unknown_version_is_answered_with_the_range_in_a_v0_body(wire: Wire, 
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert listed_ranges(response) == {api_keys.API_VERSIONS: (0, 5)}
     assert not wire.session.closing
-    assert wire.connection.client_software_name == UNKNOWN
+    assert wire.identity.client_software_name == UNKNOWN
     # The fallback of KIP-511 on the same connection.
     assert listed_ranges(read_api_versions(wire.exchange(api_versions(5)), 5)) == {**RANGES, **OURS}
     assert [code for _, code in wire.events.api_versions] == [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE]
@@ -91,30 +91,30 @@ def test_a_wrong_software_is_refused_and_the_connection_closed(
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.api_keys == ()
     assert wire.session.closing
-    assert wire.connection.client_software_name == UNKNOWN
+    assert wire.identity.client_software_name == UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["apache-kafka-java", "a.b-C.9", "-", "."])
 def test_software_is_remembered_and_forwarded_to_the_broker(wire: Wire, name: str) -> None:
     wire.exchange(api_versions(3, client_software_name=name, client_software_version="4.4.0"))
-    assert wire.connection.client_id == "raw"
-    assert wire.connection.client_software_name == name
-    assert wire.connection.client_software_version == "4.4.0"
+    assert wire.identity.client_id == "raw"
+    assert wire.identity.client_software_name == name
+    assert wire.identity.client_software_version == "4.4.0"
     assert name.encode() in wire.seen()[0].body
 
 
 def test_a_long_software_name_and_version_are_truncated(wire: Wire) -> None:
     wire.exchange(api_versions(3, client_software_name="n" * 32_766, client_software_version="1" * 32_766))
-    assert wire.connection.client_software_name == "n" * MAX_TEXT_CHARS
-    assert wire.connection.client_software_version == "1" * MAX_TEXT_CHARS
+    assert wire.identity.client_software_name == "n" * MAX_TEXT_CHARS
+    assert wire.identity.client_software_version == "1" * MAX_TEXT_CHARS
 
 
 def test_software_may_come_late_and_stays(wire: Wire) -> None:
     wire.exchange(api_versions(0))
-    assert wire.connection.client_software_name == UNKNOWN
+    assert wire.identity.client_software_name == UNKNOWN
     wire.exchange(api_versions(4, client_software_name="late"))
     wire.exchange(api_versions(0))
-    assert wire.connection.client_software_name == "late"
+    assert wire.identity.client_software_name == "late"
 
 
 @pytest.mark.parametrize("greatest", [0, 3, 4, 5])

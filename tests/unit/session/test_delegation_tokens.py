@@ -9,7 +9,7 @@ import pytest
 
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.login import LoginOutcome
-from receiver.telemetry.connection import UNKNOWN_PRINCIPAL
+from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import RANGES, Answers, framed, parse, request_frame
@@ -106,7 +106,7 @@ def log_in(made: Wire, name: str, *, with_token: bool = False) -> str:
         made.exchange(
             request_frame(SASL_AUTHENTICATE, 1, 36, struct.pack(">i", len(client_token)) + client_token)
         )
-    return made.connection.principal
+    return made.identity.principal
 
 
 def outcomes(made: Wire) -> list[LoginOutcome]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from receiver.session.login import LoginOutcome
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
@@ -90,11 +90,11 @@ def test_a_name_counts_once_the_broker_accepts_the_login(arrival: str) -> None:
     made = wire(OK, arrival=arrival)
     made.exchange(handshake())
     made.send(plain("alice"))
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
     made.answer()
     made.received()
-    assert made.connection.principal == "User:alice"
-    assert made.connection.sasl_mechanism == "PLAIN"
+    assert made.identity.principal == "User:alice"
+    assert made.identity.sasl_mechanism == "PLAIN"
     assert outcomes(made) == [("PLAIN", LoginOutcome.SUCCEEDED)]
     assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.NONE
 
@@ -115,7 +115,7 @@ def test_a_failed_login_sets_no_principal() -> None:
     made = wire(WRONG)
     made.exchange(handshake())
     made.exchange(plain("alice"))
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
     assert outcomes(made) == [("PLAIN", LoginOutcome.FAILED)]
     assert answered_error(made.exchange(get_subscriptions())) == ErrorCode.ILLEGAL_SASL_STATE
     assert len(made.events.unauthenticated) == 1
@@ -126,7 +126,7 @@ def test_a_refused_mechanism_sets_no_principal() -> None:
     made.send(handshake() + plain("alice"))
     made.answer()
     made.received()
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
     assert outcomes(made) == [("PLAIN", LoginOutcome.FAILED)]
 
 
@@ -157,7 +157,7 @@ def test_a_failed_exchanges_name_is_not_used_for_the_next() -> None:
     made.send(handshake() + plain("alice") + handshake() + plain("mallory"))
     made.answer()
     made.received()
-    assert made.connection.principal == "User:mallory"
+    assert made.identity.principal == "User:mallory"
 
 
 def test_a_second_pipelined_handshake_does_not_change_the_first_ones_name() -> None:
@@ -166,8 +166,8 @@ def test_a_second_pipelined_handshake_does_not_change_the_first_ones_name() -> N
     made.send(handshake() + plain("mallory") + handshake("SCRAM-SHA-256"))
     made.answer()
     made.received()
-    assert made.connection.principal == "User:mallory"
-    assert made.connection.sasl_mechanism == "PLAIN"
+    assert made.identity.principal == "User:mallory"
+    assert made.identity.sasl_mechanism == "PLAIN"
 
 
 def test_a_second_token_in_one_exchange_changes_nothing() -> None:
@@ -175,12 +175,12 @@ def test_a_second_token_in_one_exchange_changes_nothing() -> None:
     made.send(handshake() + plain("mallory") + plain("alice"))
     made.answer()
     made.received()
-    assert made.connection.principal in {"User:mallory", UNKNOWN_PRINCIPAL}
+    assert made.identity.principal in {"User:mallory", UNKNOWN_PRINCIPAL}
     made = wire(WRONG, OK)
     made.send(handshake() + plain("mallory") + plain("alice"))
     made.answer()
     made.received()
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
 
 
 def test_a_response_with_the_clients_correlation_id_does_not_end_the_login() -> None:
@@ -190,7 +190,7 @@ def test_a_response_with_the_clients_correlation_id_does_not_end_the_login() -> 
     made.send(api_versions(0, 36) + authenticate(b"\0alice\0guess", 36) + api_versions(0, 36))
     made.answer()
     assert [correlation_id_of(answer) for answer in made.received()] == [36, 36, 36]
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
 
 
 def test_reauthentication_with_the_same_name_changes_nothing() -> None:
@@ -198,7 +198,7 @@ def test_reauthentication_with_the_same_name_changes_nothing() -> None:
     for _ in range(2):
         made.exchange(handshake())
         made.exchange(plain("alice"))
-    assert made.connection.principal == "User:alice"
+    assert made.identity.principal == "User:alice"
     assert [outcome for _, outcome in outcomes(made)] == [LoginOutcome.SUCCEEDED, LoginOutcome.RENEWED]
 
 
@@ -208,7 +208,7 @@ def test_the_principal_stays_during_reauthentication() -> None:
     made.exchange(plain("alice"))
     made.exchange(handshake())
     made.exchange(plain("mallory"))
-    assert made.connection.principal == "User:alice"
+    assert made.identity.principal == "User:alice"
 
 
 def test_reauthentication_with_another_name_makes_the_principal_unknown() -> None:
@@ -216,7 +216,7 @@ def test_reauthentication_with_another_name_makes_the_principal_unknown() -> Non
     for user in ("alice", "mallory", "alice"):
         made.exchange(handshake())
         made.exchange(plain(user))
-    assert made.connection.principal == UNKNOWN_PRINCIPAL
+    assert made.identity.principal == UNKNOWN_PRINCIPAL
     assert [outcome for _, outcome in outcomes(made)][1] == LoginOutcome.CHANGED
 
 
@@ -224,15 +224,15 @@ def test_a_mechanism_without_a_readable_name_gives_the_unknown_principal() -> No
     made = wire((0, b"token"), OK)
     made.exchange(handshake("GSSAPI"))
     made.exchange(authenticate(b"\x60\x82krb5"))
-    assert made.connection.principal == UNKNOWN_PRINCIPAL
-    assert made.connection.sasl_mechanism == "GSSAPI"
+    assert made.identity.principal == UNKNOWN_PRINCIPAL
+    assert made.identity.sasl_mechanism == "GSSAPI"
 
 
 def test_a_login_on_a_listener_without_sasl_still_sets_the_principal() -> None:
     made = wire(OK, security_protocol="PLAINTEXT")
     made.exchange(handshake())
     made.exchange(plain("alice"))
-    assert made.connection.principal == "User:alice"
+    assert made.identity.principal == "User:alice"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_malformed_sasl_requests_pass_and_set_no_principal(request_bytes: bytes)
         made.exchange(handshake())
     made.exchange(request_bytes)
     assert made.seen()[-1].body == parse(request_bytes[4:]).body
-    assert made.connection.principal == ANONYMOUS
+    assert made.identity.principal == ANONYMOUS
 
 
 def test_no_password_is_held_until_the_brokers_response() -> None:
@@ -265,7 +265,7 @@ def test_no_password_is_held_until_the_brokers_response() -> None:
 def test_a_login_with_bare_tokens_gives_the_unknown_principal() -> None:
     made = wire()
     made.send(sasl_handshake(0))
-    assert made.connection.principal == UNKNOWN_PRINCIPAL
+    assert made.identity.principal == UNKNOWN_PRINCIPAL
 
 
 def test_tagged_fields_of_a_header_are_not_kept_until_the_answer() -> None:

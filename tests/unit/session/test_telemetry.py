@@ -48,8 +48,8 @@ def test_a_client_gets_subscriptions_and_pushes(wire: Wire) -> None:
     ((header, outcome),) = wire.events.pushes
     assert header.correlation_id == 72
     assert outcome.push is not None
-    assert wire.connection.client_instance_id == instance
-    assert wire.connection.client_id == "raw"
+    assert wire.identity.client_instance_id == instance
+    assert wire.identity.client_id == "raw"
     # The broker saw a tiny marker or two, and nothing of the telemetry.
     assert {request.api_key for request in wire.seen()} == {METADATA}
     assert all(len(request.data) < 40 for request in wire.seen())
@@ -85,7 +85,7 @@ def test_a_push_during_authentication_is_refused(wire: Wire) -> None:
     assert wire.events.subscriptions == []
     assert wire.events.pushes == []
     assert [header.api_key for header in wire.events.unauthenticated] == [71, 72]
-    assert wire.connection.client_instance_id is None
+    assert wire.identity.client_instance_id is None
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,16 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics, ScopeMetrics
 
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker
-from receiver.telemetry.labels import connection_labels, label_bytes, length_delimited
+from receiver.telemetry.identity import Broker
+from receiver.telemetry.labels import identity_labels, label_bytes, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from tests.unit.telemetry.parts import connection
+from tests.unit.telemetry.parts import client
 
 MAX_ENTRIES = TelemetrySettings().max_entries
 NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
-FACTS = connection_labels(
-    "7wk08yJMQAOK9PUGl2Zmrg",
-    connection(sasl_mechanism="SCRAM-SHA-512"),
+FACTS = identity_labels(
+    client(sasl_mechanism="SCRAM-SHA-512"),
     Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"),
 )
 LABELS = label_bytes(FACTS)

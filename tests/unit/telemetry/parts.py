@@ -15,9 +15,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker, Connection
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.subscription import ClientFacts, Subscription, SubscriptionSet, client_facts
+from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -38,7 +38,7 @@ def payload(name: str) -> bytes:
     return (PAYLOADS / f"{name}.bin").read_bytes()
 
 
-def connection(**changes: Any) -> Connection:
+def connection(**changes: Any) -> ClientIdentity:
     facts: dict[str, Any] = {
         "id": "c1",
         "listener": "CLIENT",
@@ -50,11 +50,11 @@ def connection(**changes: Any) -> Connection:
         "client_software_name": "apache-kafka-java",
         "client_software_version": "4.4.0",
     }
-    return Connection(**(facts | changes))
+    return ClientIdentity(**(facts | changes))
 
 
-def client(client_instance_id: Uuid | None = None, **changes: Any) -> ClientFacts:
-    return client_facts(client_instance_id or INSTANCE, connection(**changes))
+def client(client_instance_id: Uuid | None = None, **changes: Any) -> ClientIdentity:
+    return connection(client_instance_id=client_instance_id or INSTANCE, **changes)
 
 
 def subscription(
@@ -74,7 +74,7 @@ class Client:
         *subscriptions: Subscription,
         settings: TelemetrySettings | None = None,
         limits: LimitsSettings | None = None,
-        connected: Connection | None = None,
+        connected: ClientIdentity | None = None,
     ) -> None:
         self.broker = Broker(id=1, cluster_id="5L6g3nShT-eMCtK--X86sw")
         self.telemetry = ClientTelemetry(
@@ -84,13 +84,14 @@ class Client:
             limits=Limits(limits or LimitsSettings()),
             random_bytes=os.urandom,
         )
-        self.connection = connected or connection()
+        self.identity = connected or connection()
         self.id: Uuid = ZERO_UUID
         self.subscription_id = 0
 
     def get(self, now: float, **changes: Any) -> SubscriptionsOutcome:
         request = GetTelemetrySubscriptionsRequest(**({"client_instance_id": self.id} | changes))
-        outcome = self.telemetry.get_telemetry_subscriptions(self.connection, request, now=now)
+        outcome = self.telemetry.get_telemetry_subscriptions(self.identity, request, now=now)
+        self.identity = outcome.identity
         if outcome.response.error_code == 0:
             self.id = outcome.client_instance_id
             self.subscription_id = outcome.response.subscription_id
@@ -107,7 +108,11 @@ class Client:
                 | changes
             )
         )
-        return self.telemetry.push_telemetry(self.connection, request, now=now, received_at_ns=RECEIVED_AT_NS)
+        outcome = self.telemetry.push_telemetry(
+            self.identity, request, now=now, received_at_ns=RECEIVED_AT_NS
+        )
+        self.identity = outcome.identity
+        return outcome
 
 
 #: Compression by codec, as clients do it.

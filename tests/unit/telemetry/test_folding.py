@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from receiver.settings.metric_processing import ClientIdFoldingSettings
-from receiver.telemetry.connection import MAX_TEXT_CHARS
 from receiver.telemetry.folding import ClientIdFolding
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 
 _POD = ClientIdFoldingSettings(pattern=r"(.*)-[0-9a-f]{8,10}-[a-z0-9]{5}", replacement=r"\1")
 _UUID = ClientIdFoldingSettings(

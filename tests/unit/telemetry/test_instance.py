@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from receiver.telemetry.connection import Connection
 from receiver.telemetry.control.offenders import Demand
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.quirks import Treatment
-from receiver.telemetry.subscription import SubscriptionSet, client_facts
+from receiver.telemetry.subscription import SubscriptionSet
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE, connection, subscription
@@ -25,8 +27,9 @@ TEN_SECONDS = SubscriptionSet([subscription(interval_ms=10_000)])
 
 
 def assigned(instance: ClientInstance, subscriptions: SubscriptionSet = TEN_SECONDS) -> ClientInstance:
-    facts = client_facts(instance.id, instance.connection)
-    instance.assign(facts, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000)
+    instance.assign(
+        instance.identity, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000
+    )
     return instance
 
 
@@ -287,7 +290,7 @@ def keep(
     now: float,
     *,
     interval_ms: int = 10_000,
-    used_by: Connection | None = None,
+    used_by: ClientIdentity | None = None,
 ) -> ClientInstance:
     """Use an instance as a request does."""
     used_by = used_by or connection(id=f"c{number}")
@@ -296,7 +299,6 @@ def keep(
         subscriptions = SubscriptionSet([subscription(interval_ms=interval_ms)])
         instance = assigned(ClientInstance(uuid(number), used_by, now), subscriptions)
     instances.keep(instance, used_by, now)
-    used_by.client_instance_id = instance.id
     return instance
 
 
@@ -371,7 +373,7 @@ def test_a_changed_interval_changes_the_lifetime() -> None:
     instances = remembering(10)
     instance = keep(instances, 1, 0, interval_ms=3_600_000)
     assigned(instance)
-    instances.keep(instance, instance.connection, 1)
+    instances.keep(instance, instance.identity, 1)
     assert instances.forget_expired(61, 10) == 1
 
 
@@ -403,9 +405,9 @@ def test_a_closed_connection_forgets_its_instance() -> None:
     one, two = connection(id="one"), connection(id="two")
     keep(instances, 1, 0, used_by=one)
     keep(instances, 2, 0, used_by=two)
-    instances.disconnected(connection(id="never asked"))
-    instances.disconnected(one)
-    instances.disconnected(one)
+    instances.disconnected("never asked")
+    instances.disconnected(one.id)
+    instances.disconnected(one.id)
     assert [instance.id for instance in instances] == [uuid(2)]
     assert instances.statistics.disconnected == 1
     assert instances.forget_expired(1000, 10) == 1
@@ -416,11 +418,21 @@ def test_an_instance_that_moved_to_another_connection_stays() -> None:
     one, two = connection(id="one"), connection(id="two")
     instance = keep(instances, 1, 0, used_by=one)
     assert keep(instances, 1, 1, used_by=two) is instance
-    instances.disconnected(one)
+    instances.disconnected(one.id)
     assert instances.find(uuid(1)) is instance
-    assert instance.connection is two
-    instances.disconnected(two)
+    assert instance.identity is two
+    instances.disconnected(two.id)
     assert instances.find(uuid(1)) is None
+
+
+def test_a_changed_identity_is_that_of_the_connections_instances() -> None:
+    instances = remembering(10)
+    one, two = connection(id="one"), connection(id="two")
+    first, second = keep(instances, 1, 0, used_by=one), keep(instances, 2, 0, used_by=two)
+    instances.identity_changed(replace(one, principal="User:alice"))
+    assert first.identity == replace(one, principal="User:alice", client_instance_id=uuid(1))
+    assert second.identity is two
+    instances.identity_changed(connection(id="never asked"))
 
 
 def test_changes_do_not_disturb_an_iteration() -> None:
@@ -439,7 +451,7 @@ def test_each_forgotten_instance_is_reported_once() -> None:
     instances = ClientInstances(2, forgotten.append)
     gone = connection(id="gone")
     keep(instances, 1, 0, used_by=gone)
-    instances.disconnected(gone)
+    instances.disconnected(gone.id)
     keep(instances, 2, 0)
     keep(instances, 3, 1)
     keep(instances, 4, 2)

@@ -17,9 +17,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from receiver.telemetry import otlp
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.errors import InvalidMetricsError, TooLargeError
-from receiver.telemetry.labels import OWNED_LABELS, connection_labels, label_bytes, length_delimited
+from receiver.telemetry.identity import Broker
+from receiver.telemetry.labels import OWNED_LABELS, identity_labels, label_bytes, length_delimited
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from tests.unit.telemetry.otlp_parts import (
     EXPECTED,
@@ -33,7 +33,7 @@ from tests.unit.telemetry.otlp_parts import (
     push,
     resource_metrics,
 )
-from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, connection, labels_of, payload
+from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, client, labels_of, payload
 
 
 @pytest.mark.parametrize("name", ALL_PAYLOADS)
@@ -78,7 +78,7 @@ def test_merging_equal_resources_shrinks_a_java_push() -> None:
 
 
 def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
-    facts = connection_labels("7wk08yJMQAOK9PUGl2Zmrg", connection(client_id=""), Broker(id=3))
+    facts = identity_labels(client(client_id=""), Broker(id=3))
     labelled = label_metrics(
         push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
     )
@@ -90,7 +90,7 @@ def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
 
 def test_labels_of_any_length_and_character() -> None:
     for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
-        facts = connection_labels("x", connection(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
+        facts = identity_labels(client(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
         labelled = label_metrics(
             push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
         )

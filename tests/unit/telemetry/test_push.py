@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -10,8 +11,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from receiver.plugin import OTLP_CONTENT_TYPE
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k72_push_telemetry
@@ -95,7 +96,7 @@ def test_labels_follow_changes_of_connection_and_broker() -> None:
     client.broker.cluster_id = None
     before = client.push(1, SMALL).push
     client.broker.cluster_id = "learned"
-    client.connection.principal = "User:alice"
+    client.identity = replace(client.identity, principal="User:alice")
     after = client.push(11, SMALL).push
     assert before is not None
     assert after is not None
@@ -133,7 +134,7 @@ def test_captured_requests_are_accepted_as_by_kafka(frame: Captured) -> None:
     connected = connection(client_id=header.client_id)
     outcome = telemetry.push_telemetry(connected, request, now=0, received_at_ns=RECEIVED_AT_NS)
     assert outcome.response.error_code == E.NONE
-    assert connected.client_instance_id == request.client_instance_id
+    assert outcome.identity == replace(connected, client_instance_id=request.client_instance_id)
     if frame.label.startswith("franz"):
         # The subscription was "*", which matches nothing in franz-go.
         assert outcome.push is None

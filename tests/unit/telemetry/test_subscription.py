@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from receiver.telemetry.identity import Broker
+from receiver.telemetry.labels import identity_labels
 from receiver.telemetry.subscription import (
     MAX_METRICS,
     MAX_PREFIXES,
     MAX_SUBSCRIPTIONS,
+    SELECTORS,
     Subscription,
     SubscriptionError,
     SubscriptionSet,
@@ -129,6 +133,17 @@ def test_every_selector_must_match_the_whole_value(
     match: dict[str, str], changes: dict[str, Any], matches: bool
 ) -> None:
     assert subscription(match=match).matches(client(**changes)) is matches
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_a_selector_reads_the_value_of_the_label_with_its_name(selector: str) -> None:
+    one = client(principal="User:alice", sasl_mechanism="PLAIN")
+    labels = identity_labels(one, Broker(id=1))._asdict()
+    value = str(labels[selector])
+    assert subscription(match={selector: re.escape(value)}).matches(one)
+    assert not subscription(match={selector: re.escape(value) + "x"}).matches(one)
+    others = {str(other) for name, other in labels.items() if name != selector}
+    assert value not in others, "the identity of this test must tell all labels apart"
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
-from receiver.telemetry.connection import Broker
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.identity import Broker
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
@@ -42,7 +43,7 @@ def test_a_client_without_an_id_gets_one() -> None:
     outcome = client.get(0)
     assert outcome.created
     assert outcome.client_instance_id not in RESERVED_UUIDS
-    assert client.connection.client_instance_id == outcome.client_instance_id
+    assert client.identity.client_instance_id == outcome.client_instance_id
     assert outcome.response == k71_get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse(
         throttle_time_ms=0,
         error_code=E.NONE,
@@ -147,7 +148,7 @@ def test_a_push_without_an_id_is_invalid(reserved: Uuid) -> None:
     assert outcome.response.error_code == E.INVALID_REQUEST
     assert outcome.problem == "the client instance id is zero or reserved"
     assert client.telemetry.instances.find(reserved) is None
-    assert client.connection.client_instance_id == client.id
+    assert client.identity.client_instance_id == client.id
 
 
 # Each push fails its own check and all later ones: the first failed check is the answer.
@@ -188,15 +189,15 @@ def test_an_unknown_instance_may_push_with_the_right_subscription_id() -> None:
 
 def test_a_push_may_come_over_another_connection_than_the_get() -> None:
     client = ready()
-    got_over = client.connection
-    client.connection = connection(id="c2", source_port=4)
+    got_over = client.identity
+    client.identity = connection(id="c2", source_port=4)
     outcome = client.push(1, SMALL)
     assert outcome.push is not None
     assert outcome.push.context.connection_id == "c2"
     assert outcome.push.context.source_port == 4
-    client.telemetry.instances.disconnected(got_over)
+    client.telemetry.instances.disconnected(got_over.id)
     assert client.push(11, SMALL).response.error_code == E.NONE
-    client.telemetry.instances.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.identity.id)
     assert len(client.telemetry.instances) == 0
 
 
@@ -333,7 +334,7 @@ def test_a_late_software_name_is_matched_at_the_next_get() -> None:
         connected=connection(client_software_name="unknown"),
     )
     assert client.get(0).response.requested_metrics == ()
-    client.connection.client_software_name = "apache-kafka-java"
+    client.identity = replace(client.identity, client_software_name="apache-kafka-java")
     # A push with the old id is still valid, because the client cannot know another.
     assert client.push(1, SMALL).response.error_code == E.NONE
     assert client.get(2).response.error_code == E.THROTTLING_QUOTA_EXCEEDED

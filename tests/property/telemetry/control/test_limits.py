@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits, Scope
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16
@@ -99,8 +100,9 @@ class LimitsRules(RuleBasedStateMachine):
             "source_site": Model(),
             "principal": Model(),
         }
-        self.open: list[Connection] = []
-        self.counted: dict[Connection, str] = {}
+        self.open: list[ClientIdentity] = []
+        self.opened = 0
+        self.counted: dict[str, str] = {}
 
     @initialize(given=settings)
     def start(self, given: LimitsSettings) -> None:
@@ -125,7 +127,8 @@ class LimitsRules(RuleBasedStateMachine):
     @rule(source=sources, times=st.integers(1, 50))
     def connect(self, source: str, times: int) -> None:
         for _ in range(times):
-            one = connection(source_address=source)
+            self.opened += 1
+            one = connection(id=str(self.opened), source_address=source)
             already = sum(other.source_address == source for other in self.open)
             expected = self.expect_open("source_address", source, already)
             assert self.limits.connection_opened(source, float(self.now)) == expected
@@ -136,16 +139,17 @@ class LimitsRules(RuleBasedStateMachine):
     def log_in(self, data: st.DataObject, principal: str) -> None:
         if not self.open:
             return
-        one = data.draw(st.sampled_from(self.open))
-        one.principal = principal
+        before = data.draw(st.sampled_from(self.open))
+        one = replace(before, principal=principal)
+        self.open[self.open.index(before)] = one
         expected = None
-        if self.counted.get(one) != principal:
-            self.counted.pop(one, None)
+        if self.counted.get(one.id) != principal:
+            self.counted.pop(one.id, None)
             if principal not in SHARED_PRINCIPALS:
                 already = sum(name == principal for name in self.counted.values())
                 expected = self.expect_open("principal", principal, already)
                 if expected is None:
-                    self.counted[one] = principal
+                    self.counted[one.id] = principal
         assert self.limits.authenticated(one, float(self.now)) == expected
 
     def expect_open(self, scope: Scope, peer: str, already: int) -> Exceeded | None:
@@ -167,7 +171,7 @@ class LimitsRules(RuleBasedStateMachine):
             one = data.draw(st.sampled_from(self.open))
             self.limits.connection_closed(one)
             self.open.remove(one)
-            self.counted.pop(one, None)
+            self.counted.pop(one.id, None)
 
     @rule(source=sources, principal=principals, times=st.integers(1, 70))
     def name_instances(self, source: str, principal: str, times: int) -> None:
@@ -200,17 +204,17 @@ class LimitsRules(RuleBasedStateMachine):
             self.limits.use(LimitName.REJECTED_BYTES, one, size, float(self.now))
             self.fill(REJECTED_BYTES, one, Fraction(size))
 
-    def peers(self, one: Connection) -> list[tuple[Scope, str]]:
+    def peers(self, one: ClientIdentity) -> list[tuple[Scope, str]]:
         peers: list[tuple[Scope, str]] = [("source_address", one.source_address)]
         if one.principal not in SHARED_PRINCIPALS:
             peers.append(("principal", one.principal))
         return peers
 
-    def fill(self, bucket: int, one: Connection, units: Fraction) -> None:
+    def fill(self, bucket: int, one: ClientIdentity, units: Fraction) -> None:
         for scope, peer in self.peers(one):
             self.models[scope].fill(bucket, peer, units)
 
-    def expect(self, bucket: int, one: Connection) -> Exceeded | None:
+    def expect(self, bucket: int, one: ClientIdentity) -> Exceeded | None:
         for scope, peer in self.peers(one):
             exceeded = self.take(bucket, scope, peer)
             if exceeded is not None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.settings.metric_processing import SeriesSettings
-from receiver.telemetry.connection import ANONYMOUS
 from receiver.telemetry.control.series import SeriesBudgets, SeriesUse
+from receiver.telemetry.identity import ANONYMOUS
 from receiver.wire.uuid import Uuid
 
 PRINCIPALS = ("User:alice", "User:bob", ANONYMOUS)

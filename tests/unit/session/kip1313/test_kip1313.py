@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from receiver.session.session import WATCHED_KEYS
-from receiver.telemetry.connection import MAX_TEXT_CHARS
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
@@ -84,7 +84,7 @@ def test_an_old_client_is_assigned_an_id_and_keeps_it(arrival: str) -> None:
     wire = Wire(arrival=arrival)
     assigned = read_subscriptions(wire.exchange(get_subscriptions(ZERO_UUID))).client_instance_id
     assert assigned != ZERO_UUID
-    assert wire.connection.client_instance_id == assigned
+    assert wire.identity.client_instance_id == assigned
     wire.clock.now += 10
     again = read_subscriptions(wire.exchange(get_subscriptions(assigned)))
     assert again.error_code == ErrorCode.NONE
@@ -97,7 +97,7 @@ def test_a_new_client_names_its_own_id_in_version_0() -> None:
     assert answer.error_code == ErrorCode.NONE
     # Kafka echoes it where the schema says zero; clients take both.
     assert answer.client_instance_id == MINE
-    assert wire.connection.client_instance_id == MINE
+    assert wire.identity.client_instance_id == MINE
 
 
 @pytest.mark.parametrize("arrival", ARRIVALS)
@@ -106,7 +106,7 @@ def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) 
     answer = wire.exchange(get_v1(MINE))
     response = decode_subscriptions_response(Reader(answer[5:]), 1)
     assert response.error_code == ErrorCode.NONE
-    assert wire.connection.client_instance_id == MINE
+    assert wire.identity.client_instance_id == MINE
     assert read_push(wire.exchange(push_v1(MINE, response.subscription_id))) == ErrorCode.NONE
     assert [instance.id for instance in wire.telemetry.instances] == [MINE]
 
@@ -206,13 +206,13 @@ def test_a_null_client_id_means_the_first_one() -> None:
     wire = Wire()
     wire.send(get_v1(MINE, client_id="orders") + get_v1(MINE, client_id=None))
     assert [marker.client_id for marker in wire.forwarded()] == ["orders", "orders"]
-    assert wire.connection.client_id == "orders"
+    assert wire.identity.client_id == "orders"
 
 
 def test_the_first_client_id_may_be_that_of_an_unwatched_request() -> None:
     wire = Wire()
     wire.send(request_frame(HEARTBEAT, 4, 9, b"\0", client_id="orders"))
-    assert wire.connection.client_id == "orders"
+    assert wire.identity.client_id == "orders"
     wire.send(get_v1(MINE, client_id=None))
     assert wire.forwarded()[1].client_id == "orders"
 
@@ -222,7 +222,7 @@ def test_a_long_client_id_is_truncated_here_and_forwarded_whole() -> None:
     long = "x" * 32_767
     wire.send(get_v1(MINE, client_id=long) + get_v1(MINE, client_id=None))
     assert [marker.client_id for marker in wire.forwarded()] == [long, "x" * MAX_TEXT_CHARS]
-    assert wire.connection.client_id == "x" * MAX_TEXT_CHARS
+    assert wire.identity.client_id == "x" * MAX_TEXT_CHARS
 
 
 # -- all RPCs in front of a broker that lacks header v3 ------------------------------------------
@@ -240,8 +240,8 @@ def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
     assert listed_ranges(response) == {
         key: (0, latest if key == 17 else latest + 1) for key, latest in LATEST.items()
     }
-    assert wire.connection.client_software_name == "new"
-    assert wire.connection.client_instance_id == MINE
+    assert wire.identity.client_software_name == "new"
+    assert wire.identity.client_instance_id == MINE
 
 
 def test_an_rpc_is_not_offered_if_the_broker_lacks_the_version_before() -> None:

@@ -66,7 +66,7 @@ def test_a_get_over_the_instance_limit_is_answered_with_a_time_to_retry(given: U
     assert (response.client_instance_id == given) == (given != ZERO_UUID)
     assert response.client_instance_id != ZERO_UUID
     assert [instance.id for instance in client.telemetry.instances] == known
-    assert client.connection.client_instance_id == known[1]
+    assert client.identity.client_instance_id == known[1]
     # Known instances continue, and there is room again later.
     assert client.get(1, client_instance_id=known[0]).exceeded is None
     assert client.get(30, client_instance_id=given).created
@@ -162,7 +162,7 @@ def test_a_push_with_a_reserved_id_counts_and_is_invalid(reserved: Uuid) -> None
 def test_the_retry_interval_is_one_to_two_minutes_at_most(wait_s: float) -> None:
     client = limited()
     exceeded = over(LimitName.TELEMETRY_REQUESTS, 1, wait_s)
-    outcome = client.telemetry.ask_again(GetTelemetrySubscriptionsRequest(), exceeded)
+    outcome = client.telemetry.ask_again(client.identity, GetTelemetrySubscriptionsRequest(), exceeded)
     assert (1_000 if not wait_s else 60_000) <= outcome.response.push_interval_ms <= 120_000
     assert len(client.telemetry.instances) == 0
 
@@ -183,7 +183,7 @@ def test_accepted_bytes_are_limited_for_each_source() -> None:
         outcome.exceeded is not None and outcome.exceeded.limit is LimitName.ACCEPTED_BYTES
         for outcome in refused
     )
-    client.connection = connection(source_address="10.0.0.8")
+    client.identity = connection(source_address="10.0.0.8")
     client.id = ZERO_UUID
     client.get(101)
     assert client.push(102.0, metrics).push is not None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL, Connection
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
-from tests.unit.telemetry.parts import connection
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
+from tests.unit.telemetry import parts
 
 UNLIMITED = PrincipalLimitsSettings(
     connections=None,
@@ -19,6 +22,14 @@ UNLIMITED = PrincipalLimitsSettings(
     core_ms_per_second=None,
     rejected_bytes_per_minute=None,
 )
+
+
+_numbers = itertools.count()
+
+
+def connection(**facts: Any) -> ClientIdentity:
+    """Return the identity of another connection."""
+    return parts.connection(id=str(next(_numbers)), **facts)
 
 
 def by_source(**limits: int) -> Limits:
@@ -103,7 +114,7 @@ def test_a_connection_counts_for_its_latest_principal_only() -> None:
         assert limits.connection_opened(one.source_address, 0) is None
         assert limits.authenticated(one, 0) is None
         assert limits.authenticated(one, 0) is None
-    alice.principal = "User:bob"
+    alice = replace(alice, principal="User:bob")
     assert limits.authenticated(alice, 0) is not None
     again = connection(principal="User:alice")
     assert limits.connection_opened(again.source_address, 0) is None
@@ -136,7 +147,7 @@ def test_a_rounding_error_does_not_refuse() -> None:
     assert limits.telemetry_request(one, 0.3) is None
 
 
-def alice() -> Connection:
+def alice() -> ClientIdentity:
     return connection(principal="User:alice")
 
 
@@ -180,11 +191,10 @@ def test_a_flood_of_one_host_does_not_use_up_a_shared_principal() -> None:
     )
     refused = [limits.telemetry_request(alice(), 0) for _ in range(1000)][10:]
     assert {exceeded and exceeded.scope for exceeded in refused} == {"source_address"}
-    other = alice()
-    other.source_address = "10.0.0.8"
+    other = replace(alice(), source_address="10.0.0.8")
     assert [limits.telemetry_request(other, 0) for _ in range(10)] == [None] * 10
     # A flood of a principal does not use up its hosts either.
-    other.source_address = "10.0.0.9"
+    other = replace(other, source_address="10.0.0.9")
     refused = [limits.telemetry_request(other, 0) for _ in range(1000)]
     assert {exceeded and exceeded.scope for exceeded in refused} == {"principal"}
     bob = connection(principal="User:bob", source_address="10.0.0.9")
@@ -254,9 +264,9 @@ def test_reauthentication_is_not_a_new_connection() -> None:
     one = alice()
     assert [limits.authenticated(one, 0) for _ in range(100)] == [None] * 100
     for number in range(100):
-        one.principal = f"User:{number}"
+        one = replace(one, principal=f"User:{number}")
         assert limits.authenticated(one, 0) is None
-    one.principal = "User:alice"
+    one = replace(one, principal="User:alice")
     assert [limits.authenticated(one, 0) is None for _ in range(2)] == [True, True]
 
 
@@ -280,7 +290,7 @@ def test_a_refusal_counts_for_no_peer() -> None:
     exceeded = limits.take(LimitName.NEW_INSTANCES, dave, 0)
     assert exceeded is not None
     assert exceeded.scope == "source_address"
-    dave.source_address = "10.0.0.8"
+    dave = replace(dave, source_address="10.0.0.8")
     assert limits.take(LimitName.NEW_INSTANCES, dave, 0) is None
 
 

@@ -167,6 +167,6 @@ def test_offences_are_forgotten_with_the_instance(enabled: bool) -> None:
     client = subscribed(pressed(enabled=enabled, offenders={"max_too_large": 1}))
     client.push(10, METRICS * 20)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == enabled
-    client.telemetry.instances.disconnected(client.connection)
+    client.telemetry.instances.disconnected(client.identity.id)
     assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == 0
     assert client.get(20).response.requested_metrics == ("",)

@@ -18,9 +18,9 @@ def test_time_is_charged_to_open_connections_and_to_the_latest_that_closed(
     plugin_time = PluginTime(limits)
     connections = [connection(id=f"c{number}", source_address=f"10.0.0.{number}") for number in range(4)]
     for one in connections:
-        plugin_time.opened(one)
+        plugin_time.identified(one)
     for one in connections[:3]:
-        plugin_time.closed(one)
+        plugin_time.closed(one.id)
     plugin_time.charge({one.id: 10.0 for one in connections}, 0.0)
     charged = [limits.overspent(one, 0.0) is not None for one in connections]
     assert charged == [False, True, True, True], "the first that closed is forgotten"
@@ -30,6 +30,6 @@ def test_a_connection_that_was_never_open_is_not_kept() -> None:
     limits = Limits(LimitsSettings())
     plugin_time = PluginTime(limits)
     refused = connection()
-    plugin_time.closed(refused)
+    plugin_time.closed(refused.id)
     plugin_time.charge({refused.id: 10.0}, 0.0)
     assert limits.overspent(refused, 0.0) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from receiver.settings.metric_processing import SeriesSettings
-from receiver.telemetry.connection import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid
 
 ALICE, BOB = "User:alice", "User:bob"

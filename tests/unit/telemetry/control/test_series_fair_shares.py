@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.connection import Connection
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import MAX_PER_CONNECTION
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import Client, connection, payload, subscription
@@ -37,9 +37,9 @@ def core(**settings: object) -> Client:
     )
 
 
-def use(client: Client, over: Connection, instance: Uuid, now: float) -> int:
+def use(client: Client, over: ClientIdentity, instance: Uuid, now: float) -> int:
     """Get and push as an instance; return how many points did not fit."""
-    client.connection, client.id = over, instance
+    client.identity, client.id = over, instance
     client.get(now)
     outcome = client.push(now, SMALL)
     return outcome.metrics.overflowed
@@ -52,7 +52,7 @@ def test_a_closed_connection_forgets_all_its_instances() -> None:
         use(client, hostile, uuid(number), 0.0)
     assert len(client.telemetry.instances) == 50
     assert client.telemetry.series.series == 100
-    client.telemetry.instances.disconnected(hostile)
+    client.telemetry.instances.disconnected(hostile.id)
     assert len(client.telemetry.instances) == 0
     assert client.telemetry.series.series == 0
     assert client.telemetry.instances.statistics.disconnected == 50
@@ -64,9 +64,9 @@ def test_an_instance_used_by_another_connection_outlives_the_first() -> None:
     use(client, first, uuid(1), 0.0)
     use(client, first, uuid(2), 0.0)
     use(client, second, uuid(1), 1.0)
-    client.telemetry.instances.disconnected(first)
+    client.telemetry.instances.disconnected(first.id)
     assert [instance.id for instance in client.telemetry.instances] == [uuid(1)]
-    client.telemetry.instances.disconnected(second)
+    client.telemetry.instances.disconnected(second.id)
     assert len(client.telemetry.instances) == 0
 
 
@@ -114,9 +114,9 @@ def test_a_site_within_its_share_loses_no_instance(steps: list[tuple[int, int, b
         use(client, innocent, instance, 0.0)
     for number, site, disconnects in steps:
         if disconnects:
-            client.telemetry.instances.disconnected(hostile[site % 3])
+            client.telemetry.instances.disconnected(hostile[site % 3].id)
         else:
-            client.connection, client.id = hostile[site % 3], uuid(number)
+            client.identity, client.id = hostile[site % 3], uuid(number)
             client.get(1.0)
         assert len(client.telemetry.instances) <= most
         assert mine <= {instance.id for instance in client.telemetry.instances}

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from receiver.telemetry.connection import MAX_TEXT_CHARS, Connection
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire import api_keys
 from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
-__all__ = ["ClientIdentity"]
+__all__ = ["InstanceBinding"]
 
 #: Requests without an id to look at, after which the connection counts as unbound. A client asks
 #: for ApiVersions in a version that the receiver does not know, falls back, and tries SASL
@@ -44,22 +44,17 @@ __all__ = ["ClientIdentity"]
 _MAX_UNDECIDED: Final = 8
 
 
-class ClientIdentity:
+class InstanceBinding:
     """The client instance that one connection is bound to.
-
-    Args:
-        connection: The connection's entry in the registry. This class sets its client id and client
-            instance id.
 
     Attributes:
         decided: Whether the first request (or the eighth that does not count) has arrived.
         bound_to: The client instance id of the connection; None if it is bound to none.
     """
 
-    __slots__ = ("_connection", "_first_client_id", "_undecided", "bound_to", "decided")
+    __slots__ = ("_first_client_id", "_undecided", "bound_to", "decided")
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._first_client_id: str | None = None
         self._undecided = 0
         self.decided = False
@@ -78,9 +73,6 @@ class ClientIdentity:
         """
         if self._first_client_id is None and header.client_id is not None:
             self._first_client_id = header.client_id[:MAX_TEXT_CHARS]
-        client_id = self.client_id(header)
-        if client_id is not None:
-            self._connection.client_id = client_id[:MAX_TEXT_CHARS]
         instance_id = header.client_instance_id
         if instance_id is None and not _has_older_header(header):
             self._undecided += 1
@@ -89,8 +81,6 @@ class ClientIdentity:
         if not self.decided:
             self.decided = True
             self.bound_to = instance_id
-            if instance_id is not None:
-                self._connection.client_instance_id = instance_id
         if instance_id is None:
             return self.bound_to is None or not offered_header_v3
         return instance_id != ZERO_UUID and (self.bound_to is None or instance_id == self.bound_to)

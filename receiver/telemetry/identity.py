@@ -1,6 +1,7 @@
-"""The values that describe a client connection and the broker behind the sidecar.
+"""Who a client is, and the broker behind the sidecar.
 
-The session fills them from the wire; the gateway keeps the registry of connections (KIP-511).
+Owns the one value that limits, subscriptions, labels, logs and REST views read. Admission makes it,
+the session replaces it when the client says more, and the registry of connections keeps it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
-from receiver.wire.uuid import Uuid
+from receiver.wire.uuid import Uuid, uuid_to_text
 
 __all__ = [
     "ANONYMOUS",
@@ -17,7 +18,7 @@ __all__ = [
     "UNKNOWN",
     "UNKNOWN_PRINCIPAL",
     "Broker",
-    "Connection",
+    "ClientIdentity",
 ]
 
 #: The maximum length that is kept of a client id, software name and software version. Each has up
@@ -42,19 +43,28 @@ class Broker:
     cluster_id: str | None = None  # None until it is configured or learned from the broker
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Connection:
-    """One client connection (KIP-511, "Connection registry")."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientIdentity:
+    """Who the client of one connection is (KIP-511, "Connection registry").
 
-    id: str  # unique while the receiver runs
+    It never changes: what is learned later makes a new value, by :func:`dataclasses.replace`. The
+    values of one connection have the same ``id``, so tables are keyed by it.
+    """
+
+    id: str  # of the connection, unique while the receiver runs
     listener: str
     security_protocol: str
     source_address: str
     source_port: int
-    since: float  # when it was accepted, in seconds since the epoch
+    since: float  # when the connection was accepted, in seconds since the epoch
     client_id: str = ""  # of the latest request that had one
     client_software_name: str = UNKNOWN  # of the last valid ApiVersions request since version 3
     client_software_version: str = UNKNOWN
-    client_instance_id: Uuid | None = None  # of the latest telemetry request
+    client_instance_id: Uuid | None = None  # of the latest telemetry request, or of KIP-1313's header
     principal: str = ANONYMOUS  # of the client certificate, or of the login that the broker accepted
     sasl_mechanism: str | None = None
+
+    @property
+    def instance_text(self) -> str | None:
+        """The client instance id in Kafka's text form; None while it is unknown."""
+        return None if self.client_instance_id is None else uuid_to_text(self.client_instance_id)
