@@ -28,7 +28,7 @@ class CumulativeExports:
         """
         results = self._cache.results(pushes, self._accumulate)
         body = b"".join([data for data, _ in results])
-        # A repeated push has no data.
+        # A repeated or empty push has no data.
         answer = send(body) if body else None
         self._cache.discard(pushes)
         if not (refused := sum(points for _, points in results)):

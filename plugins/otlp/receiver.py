@@ -51,14 +51,15 @@ class OtlpReceiver(ClientTelemetryReceiver):
         return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
-        """Export pushes in one request.
+        """Export pushes in one request; none if no push has metrics.
 
         Returns:
             None, or the points that the destination rejected (OTLP's partial success) or that
             cannot be made cumulative.
         """
         if self._cumulative is None:
-            return self._transport.export(b"".join([push.payload.data for push in pushes]))
+            body = b"".join([push.payload.data for push in pushes])
+            return self._transport.export(body) if body else None
         return self._cumulative.export(pushes, self._transport.export)
 
     def stop(self) -> None:

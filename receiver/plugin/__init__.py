@@ -121,11 +121,13 @@ class ClientTelemetryPayload:
         client_instance_id: The client instance's id in Kafka's text form (22 characters).
         terminating: Whether the client marked its last push (KIP-714, "Terminating").
         data: A ``MetricsData`` as OTLP bytes, which is also an ``ExportMetricsServiceRequest``.
-            The concatenated data of several pushes is one valid ``MetricsData`` of all of them,
-            because protobuf appends repeated fields.
+            Empty if the client pushed no metrics or none remained: then the push only says that the
+            client lives, or that it ends. The concatenated data of several pushes is one valid
+            ``MetricsData`` of all of them, because protobuf appends repeated fields.
         sequence: The number of this push among the instance's pushes to this receiver, from 1.
-        push_id: A hash of the instance's id and of the bytes that the client sent, 32 hexadecimal
-            digits. A push that the client repeats has the same one, even at another broker.
+        push_id: 32 hexadecimal digits. A push that the client repeats has the same one, even at
+            another broker and compressed anew: it is a hash of the instance's id, the uncompressed
+            metrics and ``terminating``. Each push without data points has another one.
         content_type: Always :data:`OTLP_CONTENT_TYPE`.
     """
 

@@ -33,7 +33,7 @@ class PushOutcome:
     response: PushTelemetryResponse
     identity: ClientIdentity  # of the request; with the instance's id, if an instance is kept
     client_instance_id: Uuid
-    push: Push | None = None  # for plugins; None when it was refused or has no metrics
+    push: Push | None = None  # for plugins; None when it was refused
     wire_bytes: int = 0  # size of the metrics in the request
     inflated_bytes: int = 0  # their inflated size; 0 when they were not inflated
     metrics: LabelledMetrics = field(default_factory=LabelledMetrics)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.uuid import Uuid
 
-__all__ = ["build_push"]
+__all__ = ["build_push", "content_id", "empty_id"]
+
+#: Hexadecimal digits of a push id.
+_ID_DIGITS: Final = 32
 
 
 def build_push(
     data: bytes,
-    request: PushTelemetryRequest,
     *,
+    push_id: str,
+    terminating: bool,
     instance: ClientInstance,
     identity: ClientIdentity,
     broker: Broker,
@@ -48,16 +53,31 @@ def build_push(
     )
     payload = ClientTelemetryPayload(
         client_instance_id=instance.text_id,
-        terminating=request.terminating,
+        terminating=terminating,
         data=data,
         sequence=instance.pushes_accepted,
-        push_id=_push_id(request),
+        push_id=push_id,
     )
     return Push(context=context, payload=payload)
 
 
-def _push_id(request: PushTelemetryRequest) -> str:
-    """Hash the push: a repeated push has the same id, even at another broker."""
-    identity = hashlib.blake2b(request.client_instance_id, digest_size=16)
-    identity.update(request.metrics or b"")
-    return identity.hexdigest()
+def content_id(client_instance_id: Uuid, metrics: bytes, *, terminating: bool) -> str:
+    """Return the push id of inflated metrics: the same for a repeat, even at another broker.
+
+    The codec does not matter, because a client may compress the same metrics anew. A terminating
+    push is no repeat of the push before it, because it says more.
+    """
+    # SHA-256, because processors compute it faster than BLAKE2, and the metrics are inflated.
+    digest = hashlib.sha256(b"%b%c" % (client_instance_id, terminating))
+    digest.update(metrics)
+    return digest.hexdigest()[:_ID_DIGITS]
+
+
+def empty_id(client_instance_id: Uuid, broker_id: int, received_at_ns: int, sequence: int) -> str:
+    """Return the push id of a push without data points: another one for each push.
+
+    All of them may have the same bytes, so :func:`content_id` would make each a repeat of the
+    first. They have nothing to count twice, but each says that the client lives, or that it ends.
+    """
+    text = f"{broker_id} {received_at_ns} {sequence}"
+    return hashlib.sha256(b"empty" + client_instance_id + text.encode()).hexdigest()[:_ID_DIGITS]

@@ -23,7 +23,7 @@ from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
-from receiver.telemetry.push import build_push
+from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
@@ -237,23 +237,26 @@ class ClientTelemetry:
             overflowed=labelled.overflowed,
             now=now,
         )
-        push = None
         if labelled.data:
             self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
-            push = build_push(
+        if labelled.series or labelled.overflowed:
+            push_id = content_id(client_instance_id, inflated, terminating=request.terminating)
+        else:
+            push_id = empty_id(client_instance_id, self._broker.id, received_at_ns, instance.pushes_accepted)
+        return PushOutcome(
+            response=_ACCEPTED,
+            identity=identity,
+            client_instance_id=client_instance_id,
+            push=build_push(
                 labelled.data,
-                request,
+                push_id=push_id,
+                terminating=request.terminating,
                 instance=instance,
                 identity=identity,
                 broker=self._broker,
                 labels=labels,
                 received_at_ns=received_at_ns,
-            )
-        return PushOutcome(
-            response=_ACCEPTED,
-            identity=identity,
-            client_instance_id=client_instance_id,
-            push=push,
+            ),
             wire_bytes=size,
             inflated_bytes=len(inflated),
             metrics=labelled,

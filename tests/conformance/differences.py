@@ -249,7 +249,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         name="Metrics that are null",
         kafka="Closes the connection, because the schema does not allow null.",
-        receiver="Treats null as empty: it answers NONE and exports nothing.",
+        receiver="Treats null as empty: it answers NONE, and plugins get a push without metrics.",
         reason="librdkafka before 2.10.1 sends null if no metric matches, and would reconnect without end.",
         lines={
             "push of null metrics": {2: ("closed", "NONE"), 3: ("closed", "open")},

@@ -187,7 +187,9 @@ class Rules(RuleBasedStateMachine):
         outcome = self.telemetry.push_telemetry(connected, request, now=float(self.now), received_at_ns=0)
         assert outcome.response.error_code == expected
         assert outcome.response.throttle_time_ms == 0
-        assert (outcome.push is not None) == (expected == E.NONE and what in ("valid", "old id"))
+        assert (outcome.push is not None) == (expected == E.NONE)
+        if outcome.push is not None:
+            assert (outcome.push.payload.data == b"") == (what == "empty")
         assert (outcome.problem is not None) == (expected != E.NONE)
         assert outcome.identity == replace(connected, client_instance_id=instance_id)
         self._remember(remembered, Event("push", self.now, expected, terminating, counted))

@@ -62,7 +62,8 @@ def test_any_push_is_answered(
     )
     assert outcome.response.error_code in set(ErrorCode)
     assert (outcome.problem is None) == (outcome.response.error_code == ErrorCode.NONE)
-    if outcome.push is not None:
+    assert (outcome.push is None) == (outcome.problem is not None)
+    if outcome.push is not None and outcome.push.payload.data:
         assert outcome.push.payload.metrics.resource_metrics
 
 

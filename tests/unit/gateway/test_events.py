@@ -79,8 +79,8 @@ def test_only_a_push_that_was_taken_goes_to_the_plugins(gate: Gate, wire: Wire) 
     for metrics, error_code, pushed in (
         (b"\xff no protobuf", 87, 0),
         (OTLP, 0, 1),
-        (b"", 0, 1),
-        (OTLP, 89, 1),
+        (b"", 0, 2),
+        (OTLP, 89, 2),
     ):
         if error_code == 0:
             wire.clock.now += 10

@@ -23,6 +23,7 @@ from tests.unit.telemetry.parts import (
     ALL_PAYLOADS,
     COMPRESSED,
     RECEIVED_AT_NS,
+    Client,
     connection,
     labels_of,
     payload,
@@ -116,6 +117,58 @@ def test_dropped_points_and_removed_labels_are_counted() -> None:
     assert (outcome.metrics.dropped_points, outcome.metrics.removed_labels) == (0, 1)
 
 
+def push_ids(client: Client, *contents: tuple[bytes, int]) -> list[str]:
+    """Push each content in the given codec; return the push ids."""
+    outcomes = [
+        client.push(10 * number, COMPRESSED[codec](data), compression_type=codec)
+        for number, (data, codec) in enumerate(contents, 1)
+    ]
+    return [outcome.push.payload.push_id for outcome in outcomes if outcome.push is not None]
+
+
+def test_metrics_compressed_anew_are_a_repeat() -> None:
+    contents = [(SMALL, codec) for codec in COMPRESSED]
+    client = ready()
+    ids = push_ids(client, *contents)
+    assert len(ids) == len(contents)
+    assert len(set(ids)) == 1
+    elsewhere = Client(subscription(), connected=connection(id="another broker"))
+    elsewhere.id, elsewhere.subscription_id = client.id, client.subscription_id
+    assert push_ids(elsewhere, (SMALL, 0)) == ids[:1], "at another broker, too"
+    assert not set(push_ids(ready(), (SMALL, 0))) & set(ids), "another instance"
+
+
+def test_a_terminating_push_is_no_repeat_of_the_push_before() -> None:
+    client = ready()
+    last = client.push(1, SMALL).push
+    end = client.push(2, SMALL, terminating=True).push
+    assert last is not None
+    assert end is not None
+    assert last.payload.push_id != end.payload.push_id
+
+
+NO_POINTS = MetricsData()
+NO_POINTS.resource_metrics.add().scope_metrics.add().metrics.add(name="a")
+NO_METRICS = MetricsData()
+NO_METRICS.resource_metrics.add().scope_metrics.add().scope.name = "franz"
+NOT_MEASURED = MetricsData()
+_points = NOT_MEASURED.resource_metrics.add().scope_metrics.add().metrics.add(name="a").gauge.data_points
+_points.add(as_double=float("nan"))
+
+
+@pytest.mark.parametrize(
+    "empty", [b"", *(data.SerializeToString() for data in (NO_POINTS, NO_METRICS, NOT_MEASURED))]
+)
+def test_pushes_without_points_are_no_repeats_of_each_other(empty: bytes) -> None:
+    client = ready()
+    ids = push_ids(client, *[(empty, 0)] * 3)
+    end = client.push(31, empty, terminating=True).push
+    assert end is not None
+    assert len({*ids, end.payload.push_id}) == 4
+    assert end.payload.terminating
+    assert {len(push_id) for push_id in ids} == {32}
+
+
 PUSHES = [frame for frame in load() if frame.key == 72 and frame.is_request]
 
 
@@ -135,10 +188,10 @@ def test_captured_requests_are_accepted_as_by_kafka(frame: Captured) -> None:
     outcome = telemetry.push_telemetry(connected, request, now=0, received_at_ns=RECEIVED_AT_NS)
     assert outcome.response.error_code == E.NONE
     assert outcome.identity == replace(connected, client_instance_id=request.client_instance_id)
+    assert outcome.push is not None
+    assert outcome.push.payload.terminating is request.terminating
     if frame.label.startswith("franz"):
         # The subscription was "*", which matches nothing in franz-go.
-        assert outcome.push is None
+        assert outcome.push.payload.data == b""
     else:
-        assert outcome.push is not None
-        assert outcome.push.payload.terminating is request.terminating
         assert labels_of(outcome.push.payload.metrics)[0]["client_id"] == frame.client_id

@@ -207,7 +207,9 @@ def test_an_empty_push_is_valid_with_any_codec(metrics: Any, codec: int) -> None
     client = ready()
     outcome = client.push(1, metrics, compression_type=codec, terminating=True)
     assert outcome.response.error_code == E.NONE
-    assert (outcome.push, outcome.problem, outcome.wire_bytes, outcome.inflated_bytes) == (None, None, 0, 0)
+    assert (outcome.problem, outcome.wire_bytes, outcome.inflated_bytes) == (None, 0, 0)
+    assert outcome.push is not None
+    assert (outcome.push.payload.data, outcome.push.payload.terminating) == (b"", True)
     assert client.push(20).response.error_code == E.INVALID_REQUEST
 
 
@@ -215,7 +217,8 @@ def test_an_empty_push_is_valid_with_any_codec(metrics: Any, codec: int) -> None
 def test_a_push_that_inflates_to_nothing_is_empty(codec: int) -> None:
     outcome = ready().push(1, COMPRESSED[codec](b""), compression_type=codec)
     assert outcome.response.error_code == E.NONE
-    assert outcome.push is None
+    assert outcome.push is not None
+    assert outcome.push.payload.data == b""
     assert outcome.wire_bytes > 0
     assert outcome.inflated_bytes == 0
 

@@ -4,6 +4,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -14,7 +15,7 @@ from plugins._shared.http_client import HttpClient, parse_retry_after
 from plugins.otlp import OtlpConfig
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
-from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, Push, RetryableError
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.destinations import (
     Certificates,
@@ -62,6 +63,19 @@ def test_several_pushes_arrive_as_one_request_with_their_bytes_unchanged(
     assert headers["content-type"] == "application/x-protobuf"
     assert headers["x-key"] == "v"
     assert headers["user-agent"].startswith("kafka-client-telemetry/")
+
+
+@pytest.mark.parametrize("temporality", ["as_received", "cumulative"])
+def test_pushes_without_metrics_make_no_request(http_server: HttpDestination, temporality: str) -> None:
+    pushed = client_push()
+    empty = Push(
+        context=pushed.context, payload=replace(pushed.payload, data=b"", push_id="e" * 32, sequence=7)
+    )
+    with started(endpoint=endpoint(http_server), protocol="http", temporality=temporality) as one:
+        assert one.export(empty.context, empty.payload) is None
+        assert http_server.bodies == []
+        one.export_batch([pushed, empty])
+    assert len(http_server.bodies) == 1
 
 
 def test_the_path_of_an_endpoint_is_kept(http_server: HttpDestination) -> None:
