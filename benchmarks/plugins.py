@@ -25,7 +25,7 @@ import structlog
 from benchmarks.captured import JAVA_PRODUCER, Captured, push_of, telemetry_core
 from benchmarks.figures import Figure, Report, table
 from benchmarks.processes import BenchmarkError
-from receiver.app import GC_THRESHOLDS
+from receiver.core.process import GC_THRESHOLDS
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.plugin import Push

@@ -12,7 +12,7 @@ import structlog
 
 from receiver.settings.model import LogSettings
 
-__all__ = ["RateLimitedLog", "configure"]
+__all__ = ["RateLimitedLog", "configure", "name_process"]
 
 _EVERY_S: Final = 10.0
 
@@ -28,6 +28,7 @@ def configure(settings: LogSettings) -> None:
     )
     structlog.configure(
         processors=[
+            _add_process,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -37,6 +38,19 @@ def configure(settings: LogSettings) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def name_process(name: str) -> None:
+    """Add a field ``process`` to all lines of this process."""
+    _process["process"] = name
+
+
+_process: dict[str, str] = {}
+
+
+def _add_process(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    event.update(_process)
+    return event
 
 
 class RateLimitedLog:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from receiver.log import RateLimitedLog
-from receiver.metrics import ReceiverMetrics
 from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
@@ -39,14 +39,14 @@ class RequestLog:
     """Logs requests if asked to, and warnings about clients at a limited rate.
 
     Args:
-        metrics: The receiver's own metrics.
+        count_exceeded: Counts a limit that a peer is over.
 
     Attributes:
         log_requests: Whether each ApiVersions and telemetry request is logged.
     """
 
-    def __init__(self, metrics: ReceiverMetrics, *, log_requests: bool) -> None:
-        self._metrics = metrics
+    def __init__(self, count_exceeded: Callable[[Exceeded], None], *, log_requests: bool) -> None:
+        self._count_exceeded = count_exceeded
         self._warnings = RateLimitedLog("receiver.gateway")
         self.log_requests = log_requests
 
@@ -78,7 +78,7 @@ class RequestLog:
 
     def limit_exceeded(self, identity: ClientIdentity, exceeded: Exceeded) -> None:
         """Count and log that a peer exceeded a limit."""
-        self._metrics.limit_exceeded(exceeded)
+        self._count_exceeded(exceeded)
         self.warning(
             "limit exceeded",
             identity,

@@ -1,12 +1,12 @@
 """The objects that the REST API shows and changes.
 
-Every call into them runs on the event loop that carries the Kafka traffic, so none may block, and
-the work of each is bounded.
+Every call into them runs on the core's event loop, so none may block, and the work of each is
+bounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -34,6 +34,8 @@ class ApiDependencies:
     plugins: Callable[[], Sequence[PluginStatistics]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
+    #: Reads the numbers of other processes that the metrics show.
+    refresh: Callable[[], Awaitable[None]]
     #: The receiver's metrics and their content type, for an ``Accept`` header.
     exposition: Callable[[str | None], tuple[bytes, str]]
     #: Counts a request that was refused for its caller, by reason.

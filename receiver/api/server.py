@@ -1,4 +1,4 @@
-"""Serves the REST application on the event loop that carries Kafka traffic.
+"""Serves the REST application on the core's event loop.
 
 uvicorn's protocol class parses HTTP and runs the application. uvicorn's ``Server`` is not used,
 because its options cannot keep four promises of docs/rest.md (checked with uvicorn 0.54):
@@ -11,14 +11,13 @@ because its options cannot keep four promises of docs/rest.md (checked with uvic
 - A source address that opens too many connections waits, and the loop accepts one connection a
   turn.
 
-Signals and the log belong to receiver/app.py.
+Signals belong to the supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from typing import Final
@@ -39,7 +38,6 @@ from receiver.tls import TlsFilesError, server_context
 
 __all__ = ["RestServer"]
 
-_BACKLOG: Final = 128
 _MAX_CONNECTIONS: Final = 256
 _HANDSHAKE_S: Final = 5.0
 _TLS_SHUTDOWN_S: Final = 1.0
@@ -62,15 +60,23 @@ _log = structlog.get_logger("receiver.api")
 class RestServer:
     """Serves an ASGI application from :meth:`start` to :meth:`stop`.
 
-    A TLS file that cannot be used, or an address that cannot be bound, raises ServerError.
+    A TLS file that cannot be used raises ServerError.
+
+    Args:
+        app: The application.
+        settings: The settings of the REST API.
+        listening: The listening socket; the server owns its descriptor.
     """
 
-    def __init__(self, app: ASGIApp, settings: RestSettings) -> None:
-        #: The address that it listens on; the system may choose the port at the start.
-        self.address = settings.bind
+    def __init__(self, app: ASGIApp, settings: RestSettings, listening: socket.socket) -> None:
+        listening.setblocking(False)  # noqa: FBT003 -- positional only
+        self._listening = listening
+        #: The address that it listens on; the system may have chosen the port.
+        self.address = HostPort(host=settings.bind.host, port=listening.getsockname()[1])
         try:
             self._tls = None if settings.tls is None else server_context("rest", settings.tls, key="rest.tls")
         except TlsFilesError as error:
+            listening.close()
             raise ServerError(error.setting, error.problem) from None
         # Without authentication nobody can guess a token, and only this machine can connect.
         self._rate = ConnectionRate() if settings.authenticates else None
@@ -90,7 +96,6 @@ class RestServer:
         )
         self._state = ServerState()
         self._warnings = RateLimitedLog("receiver.api")
-        self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._open: dict[asyncio.Task[None], HttpConnection] = {}
 
@@ -99,24 +104,25 @@ class RestServer:
         """End of the certificate's validity in seconds since the epoch; None without TLS."""
         return None if self._tls is None else self._tls.not_after()
 
-    async def start(self) -> None:
-        """Listen, and serve in tasks of the running event loop."""
-        self._listening = _listen(self.address)
-        self.address = HostPort(host=self.address.host, port=self._listening.getsockname()[1])
+    def start(self) -> None:
+        """Serve in tasks of the running event loop."""
         if self._tls is None and not self.address.is_loopback:
             _log.warning("rest.tls is not set, tokens cross the network unencrypted", bind=str(self.address))
         self._accepting = asyncio.create_task(self._accept(self._listening), name="rest-server")
+
+    def close(self) -> None:
+        """Close the listening socket of a server that was not started."""
+        self._listening.close()
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Accept no more connections and close after the responses in progress.
 
         The connections that remain after the timeout are aborted.
         """
-        if self._accepting is None or self._listening is None:
-            return
-        self._accepting.cancel()
-        await asyncio.gather(self._accepting, return_exceptions=True)
-        self._accepting = None
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+            self._accepting = None
         self._listening.close()
         for task, connection in self._open.items():
             if connection.connected:
@@ -196,19 +202,3 @@ class RestServer:
             self._warnings.warning("TLS handshake on the REST API failed", problem=str(error)[:200])
         else:
             await connection.closed.wait()
-
-
-def _listen(bind: HostPort) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        dual = family == socket.AF_INET6
-        listening = socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=dual)
-    except socket.gaierror as error:
-        raise ServerError("rest.bind", f"{bind}: the host is not known: {error.strerror}") from None
-    except (OSError, ValueError) as error:
-        errno = getattr(error, "errno", None)
-        reason = os.strerror(errno) if errno else str(error)
-        raise ServerError("rest.bind", f"{bind}: cannot listen there: {reason}") from None
-    listening.setblocking(False)  # noqa: FBT003 -- positional only
-    return listening

@@ -12,20 +12,17 @@ from typing import Annotated
 import typer
 
 from receiver import dumps
+from receiver.checked import load_checked
 from receiver.cli import rest
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
 from receiver.cli.token import token_app
-from receiver.host.discovery import HostedPlugin, installed_types, load_plugins
+from receiver.host.discovery import HostedPlugin, installed_types
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
-from receiver.settings.key_file import hash_key
-from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
-from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.quirks import Quirks
 
 __all__ = ["app", "main"]
 
@@ -94,8 +91,8 @@ def serve(
       kafka-telemetry serve --config receiver.yaml
       KAFKA_TELEMETRY_BROKER__ID=2 kafka-telemetry serve --config receiver.yaml
 
-    `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops. SIGHUP reloads the
-    configuration and logs the changed keys that need a restart.
+    `kafka-telemetry config reference` prints all keys. SIGTERM drains and stops. SIGHUP applies the
+    changed configuration, or logs why it can't and keeps the old one.
     """
     # Before anything else, because the configuration and the environment hold secrets.
     core_bytes = dumps.forbid()
@@ -148,12 +145,6 @@ def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
 
 def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
-        settings = load(file, os.environ)
-        hash_key(settings.telemetry.privacy)
-        # Building quirks and plugins does no I/O, so it only checks their settings.
-        Quirks(settings.telemetry.quirks, compression=())
-        return settings, load_plugins(settings.plugins)
-    except InvalidValueError as error:
-        raise fail(f"{file.name}: {error}", EXIT_CONFIG) from None
+        return load_checked(file, os.environ)
     except SettingsError as error:
-        raise fail(str(sourced(error, file, os.environ)), EXIT_CONFIG) from None
+        raise fail(str(error), EXIT_CONFIG) from None

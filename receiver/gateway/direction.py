@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from receiver.gateway.event_loop import DirectEventLoop, Share
+from receiver.event_loop import DirectEventLoop, Share
 from receiver.wire.framing import BrokenStreamError, FrameRewriter
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from receiver.metrics import ReceiverMetrics
+from receiver.metrics import RelayMetrics
 from receiver.request_log import RequestLog
 from receiver.session.effects import (
     ApiVersionsAnswered,
@@ -25,11 +25,11 @@ class GatewayEvents:
     """Reports what happened on a connection to the metrics and the log.
 
     Args:
-        metrics: The receiver's own metrics.
+        metrics: The relay's metrics.
         log: The request log.
     """
 
-    def __init__(self, metrics: ReceiverMetrics, log: RequestLog) -> None:
+    def __init__(self, metrics: RelayMetrics, log: RequestLog) -> None:
         self._metrics = metrics
         self._log = log
 

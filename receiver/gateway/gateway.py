@@ -1,9 +1,9 @@
-"""Opens and drains all listeners together."""
+"""The listeners of a relay process: opened, replaced and drained together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 
 from receiver.gateway.listener import Listener
 
@@ -11,23 +11,26 @@ __all__ = ["Gateway"]
 
 
 class Gateway:
-    """The receiver's listeners."""
+    """The listeners that accept clients, and those that only have open connections left."""
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self.listeners = tuple(listeners)
+    def __init__(self) -> None:
+        self.listeners: Collection[Listener] = ()
+        self._retired: list[Listener] = []
+        self._traffic_of_gone: dict[str, tuple[int, int]] = {}
 
-    async def open(self) -> None:
-        """Open every listener, or none.
+    def replace(self, listeners: Iterable[Listener]) -> None:
+        """Accept clients with these listeners from now on.
 
-        Raises:
-            ListenerError: A listener can't bind its address.
+        A listener that was there already goes on. The connections of one that is gone stay open.
         """
-        try:
-            for listener in self.listeners:
-                await listener.open()
-        except BaseException:
-            self.stop_accepting()
-            raise
+        before, self.listeners = self.listeners, tuple(listeners)
+        for listener in before:
+            if listener not in self.listeners:
+                listener.stop_accepting()
+                self._retired.append(listener)
+        for listener in self.listeners:
+            if listener not in before:
+                listener.open()
 
     def problems(self) -> list[str]:
         """Return one line for each listener whose broker does not answer."""
@@ -37,12 +40,33 @@ class Gateway:
             if (problem := listener.upstream_problem) is not None
         ]
 
+    def traffic(self) -> dict[str, tuple[int, int]]:
+        """Return the bytes read since the start, from clients and from the broker, by listener."""
+        for listener in [one for one in self._retired if one.empty]:
+            self._retired.remove(listener)
+            _add(self._traffic_of_gone, listener)
+        traffic = dict(self._traffic_of_gone)
+        for listener in (*self.listeners, *self._retired):
+            _add(traffic, listener)
+        return traffic
+
     def stop_accepting(self) -> None:
-        """Close every listening socket."""
+        """Accept no more clients."""
         for listener in self.listeners:
             listener.stop_accepting()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no connection is open or about to be."""
+        return all(listener.empty for listener in (*self.listeners, *self._retired))
 
     async def drain(self, timeout_s: float) -> None:
         """Finish responses in flight for ``timeout_s`` seconds, then close all."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        await asyncio.gather(*(listener.drain(deadline) for listener in self.listeners))
+        await asyncio.gather(*(listener.drain(deadline) for listener in (*self.listeners, *self._retired)))
+
+
+def _add(traffic: dict[str, tuple[int, int]], listener: Listener) -> None:
+    from_clients, from_broker = traffic.get(listener.settings.name, (0, 0))
+    more_from_clients, more_from_broker = listener.traffic
+    traffic[listener.settings.name] = (from_clients + more_from_clients, from_broker + more_from_broker)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import itertools
 import socket
 import time
 from collections.abc import Callable
@@ -16,16 +15,16 @@ from typing import Final
 
 import structlog
 
+from receiver.event_loop import running_loop
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
-from receiver.gateway.event_loop import running_loop
+from receiver.gateway.core_link import CoreLink
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.proxy_protocol import plain_address
-from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, RelayServices, close_with_reset
 from receiver.gateway.upstream_address import UpstreamAddress, describe_error
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
-from receiver.metrics import ReceiverMetrics
+from receiver.metrics import RelayMetrics
 from receiver.plugin.sources import site_of
 from receiver.request_log import connection_fields
 from receiver.session.login import LoginOutcome
@@ -33,14 +32,12 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import ANONYMOUS, Broker, ClientIdentity
-from receiver.tls import TlsFilesError
 
-__all__ = ["Listener", "ListenerError", "SessionFactory"]
+__all__ = ["Listener", "SessionFactory"]
 
 #: Makes the session of a new connection.
 SessionFactory = Callable[[ClientIdentity, Upstream], Session]
 
-_BACKLOG: Final = 1024
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
 _ENDED_BY_BROKER: Final = frozenset(
@@ -52,57 +49,55 @@ _LIMITS: Final = {
 }
 _DRAIN_CHECK_S: Final = 0.05
 
-_connection_numbers = itertools.count(1)
 _log = structlog.get_logger("receiver.gateway")
-
-
-class ListenerError(Exception):
-    """A listener can't be opened; the message names it and the reason."""
 
 
 class Listener:
     """The gateway's side of one advertised listener of the broker.
 
     Args:
+        settings: The listener's settings.
+        listening: The listening socket, which all relay processes share; the listener owns its
+            descriptor.
         broker: The broker's identity; the cluster id may be set here.
         upstream: The API versions of the broker; set here.
+        core: The link to the core, which knows the open connections.
+        metrics: The relay process's metrics.
         services: What all relays share.
-        on_disconnect: Called with the id of each connection that is closed.
+        make_session: Makes the session of a new identity.
 
     Raises:
-        ListenerError: A TLS file can't be used.
+        TlsFilesError: A TLS file can't be used.
     """
 
     def __init__(
         self,
         settings: ListenerSettings,
+        listening: socket.socket,
         *,
         broker: Broker,
         upstream: Upstream,
-        registry: ConnectionRegistry,
-        metrics: ReceiverMetrics,
+        core: CoreLink,
+        metrics: RelayMetrics,
         services: RelayServices,
         make_session: SessionFactory,
-        on_disconnect: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self._upstream = upstream
-        self._registry = registry
+        self._core = core
         self._metrics = metrics
         self._limits = services.limits
         self._services = services
         self._make_session = make_session
-        self._on_disconnect = on_disconnect
         turns = HandshakeTurns()
-        try:
-            self._admission = Admission(settings, services.limits, turns)
-            self._address = UpstreamAddress(settings, turns)
-        except TlsFilesError as error:
-            raise ListenerError(f"listener {settings.name}: {error}") from None
-        self._watch = UpstreamWatch(settings, self._address, broker, upstream)
+        self._admission = Admission(settings, services.limits, turns)
+        self._address = UpstreamAddress(settings, turns)
+        self._watch = UpstreamWatch(
+            settings, self._address, broker, upstream, on_change=core.problems_changed
+        )
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | None = listening
         self._traffic_of_closed = (0, 0)
         self._warnings = RateLimitedLog("receiver.gateway")
 
@@ -131,25 +126,25 @@ class Listener:
             from_broker += down
         return from_clients, from_broker
 
-    async def open(self) -> None:
-        """Begin to listen, and to probe the broker.
+    @property
+    def empty(self) -> bool:
+        """Whether no connection is open or about to be."""
+        return not self._relays and not self._connecting
 
-        Raises:
-            ListenerError: The address can't be bound.
-        """
-        loop = asyncio.get_running_loop()
-        self._socket = await _bind(self.settings)
-        loop.add_reader(self._socket, self._accept)
+    def open(self) -> None:
+        """Begin to accept clients, and to probe the broker."""
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
         self._watch.start()
         _log.info(
-            "listening",
+            "accepting clients",
             listener=self.settings.name,
             bind=str(self.settings.bind),
             upstream=str(self.settings.upstream),
         )
 
     def stop_accepting(self) -> None:
-        """Close the listening socket; the kernel then refuses new clients."""
+        """Close this process's descriptor of the listening socket."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -217,8 +212,9 @@ class Listener:
                 close_with_reset(client)
                 self._refuse_at_admission(error)
                 return
+        number, connection_id = self._core.new_connection()
         identity = ClientIdentity(
-            id=str(next(_connection_numbers)),
+            id=connection_id,
             listener=self.settings.name,
             security_protocol=self.settings.security_protocol,
             source_address=source_address,
@@ -228,13 +224,13 @@ class Listener:
         started = time.perf_counter()
         if self._admission.needs_no_bytes and (broker := self._address.connect_at_once()) is not None:
             self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
-            self._join(client, broker, identity)
+            self._join(client, broker, number, identity)
             return
-        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, identity))
+        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, number, identity))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _admit_and_join(self, client: socket.socket, identity: ClientIdentity) -> None:
+    async def _admit_and_join(self, client: socket.socket, number: int, identity: ClientIdentity) -> None:
         try:
             client, identity = await self._admission.admit(client, identity)
         except RefusedError as error:
@@ -251,9 +247,11 @@ class Listener:
                 self._refuse_for_upstream(error)
                 return
             raise
-        self._join(client, broker, identity)
+        self._join(client, broker, number, identity)
 
-    def _join(self, client: socket.socket, broker: socket.socket, identity: ClientIdentity) -> None:
+    def _join(
+        self, client: socket.socket, broker: socket.socket, number: int, identity: ClientIdentity
+    ) -> None:
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -273,10 +271,19 @@ class Listener:
         # If a sink takes nothing, its send buffer and the source's receive buffer fill.
         buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
-            loop, identity, client, broker, session, self._services, share, buffer_bytes, self._closed
+            loop,
+            number,
+            identity,
+            client,
+            broker,
+            session,
+            self._services,
+            share,
+            buffer_bytes,
+            self._closed,
         )
         self._relays.add(relay)
-        self._registry.add(identity)
+        self._core.opened(number, identity, relay)
         self._metrics.connection_opened(self.settings.name)
         relay.start()
 
@@ -306,13 +313,12 @@ class Listener:
     def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
         identity = relay.identity
         self._relays.discard(relay)
-        self._registry.remove(identity.id)
+        self._core.closed(relay.number)
         self._limits.connection_closed(identity)
         up, down = relay.traffic
         from_clients, from_broker = self._traffic_of_closed
         self._traffic_of_closed = (from_clients + up, from_broker + down)
         self._metrics.connection_closed(self.settings.name, reason)
-        self._on_disconnect(identity.id)
         if reason in _ENDED_BY_BROKER and self._socket is not None:
             self._watch.check()
         if reason is CloseReason.INTERNAL_ERROR:
@@ -338,26 +344,3 @@ class Listener:
         self._warnings.warning(
             "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem
         )
-
-
-async def _bind(settings: ListenerSettings) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    try:
-        addresses = await loop.getaddrinfo(
-            settings.bind.host, settings.bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = addresses[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setblocking(False)  # noqa: FBT003 - the socket's own signature
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(_BACKLOG)
-        except OSError:
-            listening.close()
-            raise
-    except OSError as error:
-        raise ListenerError(
-            f"listener {settings.name}: can't listen on {settings.bind}: {describe_error(error)}"
-        ) from error
-    return listening

@@ -20,14 +20,15 @@ from enum import StrEnum
 from typing import Final
 
 from receiver.clock import Clock
-from receiver.core.telemetry_calls import Reply, TelemetryAnswer
+from receiver.event_loop import DirectEventLoop, Share
+from receiver.gateway.core_link import CoreLink
 from receiver.gateway.direction import Direction
-from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.mute import Mute
 from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.tls_direction import TlsDirection
 from receiver.gateway.tls_socket import TlsSocket
+from receiver.link.messages import Answer
 from receiver.request_log import RequestLog
 from receiver.session.effects import (
     Effect,
@@ -89,8 +90,7 @@ class RelayServices:
     """What all relays share.
 
     Attributes:
-        call: Has the telemetry core answer a call.
-        identity_changed: Tells the telemetry core that a client said more about itself.
+        core: The link to the core, which answers calls.
         limits: The limits of each peer.
         memory: The memory that requests hold.
         events: Counts and logs effects.
@@ -98,8 +98,7 @@ class RelayServices:
         clock: Source of time.
     """
 
-    call: Callable[[ClientIdentity, TelemetryCall, Reply], None]
-    identity_changed: Callable[[ClientIdentity], None]
+    core: CoreLink
     limits: Limits
     memory: RequestMemory
     events: GatewayEvents
@@ -111,6 +110,8 @@ class Relay:
     """Both directions of a connection, from the time that the broker is connected.
 
     Args:
+        number: The connection's number on this relay process.
+        identity: Who the client is, so far.
         client: The client's socket, non-blocking; the relay owns it.
         broker: The broker's socket, non-blocking; the relay owns it.
         services: What all relays share.
@@ -119,6 +120,7 @@ class Relay:
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
+        number: As given.
         identity: Who the client is.
         cpu: Returns the seconds of CPU time that the thread has used.
     """
@@ -132,6 +134,7 @@ class Relay:
         "_draining",
         "_ended_first",
         "_half_closed",
+        "_identity_changed",
         "_last_moved",
         "_loop",
         "_mute",
@@ -144,11 +147,13 @@ class Relay:
         "_up",
         "cpu",
         "identity",
+        "number",
     )
 
     def __init__(
         self,
         loop: DirectEventLoop,
+        number: int,
         identity: ClientIdentity,
         client: socket.socket,
         broker: socket.socket,
@@ -172,8 +177,10 @@ class Relay:
         self._ended_first: CloseReason | None = None
         self._refused: BrokenStreamError | None = None
         self._closed = False
+        self._identity_changed = False
         self._draining = False
         self._last_moved = 0.0
+        self.number = number
         self.identity = identity
         self.cpu = services.clock.cpu
         self._up = self._direction(client, broker, session.requests)
@@ -248,6 +255,7 @@ class Relay:
             return
         now = services.clock.monotonic()
         services.limits.spent(self.identity, self.cpu() - started, now)
+        services.core.report_soon()
         if self._muted is None and (exceeded := services.limits.overspent(self.identity, now)) is not None:
             services.log.limit_exceeded(self.identity, exceeded)
             self._mute_client(now)
@@ -265,22 +273,31 @@ class Relay:
                 self._execute(effect)
                 if self._closed:
                     return
+            if self._session.closing is None:
+                self._report_identity()
         except Exception as error:  # a bug must end this connection only
             self.fail(error)
 
     def _execute(self, effect: Effect) -> None:
-        identity, services = self.identity, self._services
-        services.events.report(identity, effect)
+        services = self._services
+        services.events.report(self.identity, effect)
         match effect:
             case TelemetryCall():
-                services.call(identity, effect, self._answered)
+                self._report_identity()
+                services.core.call(self.number, effect, self._answered)
             case IdentityChanged():
                 self.identity = effect.identity
-                services.identity_changed(effect.identity)
+                self._identity_changed = True
             case LoginEnded(_, outcome) if outcome is not LoginOutcome.FAILED:
                 self._authenticated()
             case Flooded():
-                services.limits.flooded(identity, services.clock.monotonic())
+                services.limits.flooded(self.identity, services.clock.monotonic())
+
+    def _report_identity(self) -> None:
+        """Tell the core who the client is, unless it is refused for that."""
+        if self._identity_changed:
+            self._identity_changed = False
+            self._services.core.changed(self.number, self.identity)
 
     def _authenticated(self) -> None:
         services = self._services
@@ -289,7 +306,7 @@ class Relay:
             services.log.limit_exceeded(self.identity, exceeded)
             self._session.end(SessionEnd.LIMIT)
 
-    def _answered(self, answer: TelemetryAnswer) -> None:
+    def _answered(self, answer: Answer) -> None:
         """Send the core's answer to a call, which may come much later."""
         if self._closed:
             return
@@ -420,6 +437,13 @@ class Relay:
     def fail(self, error: Exception) -> None:
         """Close after an unexpected exception in our code."""
         self.close(CloseReason.INTERNAL_ERROR, error)
+
+    def end_at_limit(self) -> None:
+        """Close because there are too many connections on all relays together.
+
+        Both peers see a reset, like a client that is refused at once.
+        """
+        self.close(CloseReason.LIMIT, reset=True)
 
     def close_for_held_bytes(self) -> None:
         """Close because all connections together hold too many bytes."""

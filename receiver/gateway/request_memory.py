@@ -17,7 +17,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from receiver.gateway.event_loop import running_loop
+from receiver.event_loop import running_loop
 from receiver.plugin.sources import site_of
 from receiver.settings.limits import LimitsSettings
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from receiver.event_loop import DirectEventLoop, Share
 from receiver.gateway.direction import Direction
-from receiver.gateway.event_loop import DirectEventLoop, Share
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.wire.framing import FrameRewriter
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -33,12 +34,20 @@ _CHECK_AFTER_S: Final = 1.0
 class UpstreamWatch:
     """Keeps what is known of a listener's broker up to date.
 
+    ``on_change`` is called when the problem or the cluster id may have changed.
+
     Attributes:
         problem: Why the broker can't be reached; None while it can.
     """
 
     def __init__(
-        self, settings: ListenerSettings, address: UpstreamAddress, broker: Broker, upstream: Upstream
+        self,
+        settings: ListenerSettings,
+        address: UpstreamAddress,
+        broker: Broker,
+        upstream: Upstream,
+        *,
+        on_change: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._address = address
@@ -48,6 +57,7 @@ class UpstreamWatch:
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
         self._probing: asyncio.Task[None] | None = None
         self._upstream = upstream
+        self._on_change = on_change
         self.problem: str | None = "not probed yet"
 
     def start(self) -> None:
@@ -57,6 +67,7 @@ class UpstreamWatch:
     def failed(self, problem: str) -> None:
         """Record a failed connection, and probe until the broker answers again."""
         self.problem = problem
+        self._on_change()
         self._probe(after_s=0.0)
 
     def check(self) -> None:
@@ -84,6 +95,7 @@ class UpstreamWatch:
                 )
             except ProbeError as error:
                 self.problem = str(error)
+                self._on_change()
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
@@ -91,6 +103,7 @@ class UpstreamWatch:
             if self.problem is not None:
                 self.problem = None
                 self._log.info("the broker answers", cluster_id=self._broker.cluster_id)
+            self._on_change()
             return
 
     def _set_cluster_id(self, cluster_id: str | None) -> None:

@@ -64,11 +64,13 @@ class HostedPlugin:
         type: The name of its entry point.
         plugin: The plugin.
         settings: The host's settings for it.
+        config: The operator's entry, from which the plugin was constructed.
     """
 
     name: str
     type: str
     plugin: ClientTelemetryReceiver = field(repr=False)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     settings: HostSettings = field(default_factory=HostSettings)
 
     @property
@@ -115,8 +117,8 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
     loaded = [_load(index, config, types) for index, config in enumerate(configs)]
     names = _names([(type_, settings) for type_, settings, _ in loaded])
     plugins = [
-        HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings)
-        for name, (type_, settings, plugin) in zip(names, loaded, strict=True)
+        HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings, config=config)
+        for name, (type_, settings, plugin), config in zip(names, loaded, configs, strict=True)
     ]
     _check_spools(plugins)
     return plugins

@@ -70,20 +70,71 @@ class PluginHost:
     ) -> None:
         self._clock = clock
         self._cpu = CpuAccount()
-        self._plugins = [
-            PluginDelivery(hosted, hangs_after_s=hangs_after_s, clock=clock, cpu=self._cpu)
-            for hosted in plugins
-        ]
+        self._hangs_after_s = hangs_after_s
+        self._plugins = [self._delivery(hosted) for hosted in plugins]
         self._offers = tuple(plugin.offer for plugin in self._plugins)
         self._watch_every_s = watch_every_s
         self._stopped = threading.Event()
+        self._replacing: threading.Thread | None = None
 
     def start(self) -> None:
         """Start every plugin on its own thread, without waiting."""
         for plugin in self._plugins:
             plugin.start()
-        if self._plugins:
-            threading.Thread(target=self._watch, name="plugin-watch", daemon=True).start()
+        threading.Thread(target=self._watch, name="plugin-watch", daemon=True).start()
+
+    def replace(self, plugins: Sequence[HostedPlugin], timeout_s: float) -> None:
+        """Deliver to these plugins from now on, without waiting.
+
+        A plugin with the same name and configuration goes on. Another one is stopped, as by
+        :meth:`stop`, and then the one of the same name is started; meanwhile its pushes wait in the
+        queue. One plugin after the other is replaced. The spool of a removed plugin stays.
+
+        Args:
+            plugins: The plugins of :func:`receiver.host.discovery.load_plugins`.
+            timeout_s: The drain time of each plugin that is stopped, in seconds.
+        """
+        running = {plugin.hosted.name: plugin for plugin in self._plugins}
+        deliveries = []
+        changes: list[tuple[PluginDelivery | None, PluginDelivery | None]] = []
+        for hosted in plugins:
+            existing = running.pop(hosted.name, None)
+            if existing is not None and (existing.hosted.type, existing.hosted.config) == (
+                hosted.type,
+                hosted.config,
+            ):
+                deliveries.append(existing)
+                continue
+            delivery = self._delivery(hosted)
+            deliveries.append(delivery)
+            changes.append((existing, delivery))
+        # A removed plugin goes first, because a new one may need its port or its folder.
+        changes = [(plugin, None) for plugin in running.values()] + changes
+        self._plugins = deliveries
+        self._offers = tuple(plugin.offer for plugin in deliveries)
+        if changes:
+            arguments = (changes, timeout_s, self._replacing)
+            self._replacing = threading.Thread(target=self._exchange, args=arguments, name="plugin-exchange")
+            self._replacing.start()
+
+    def _exchange(
+        self,
+        changes: Sequence[tuple[PluginDelivery | None, PluginDelivery | None]],
+        timeout_s: float,
+        earlier: threading.Thread | None,
+    ) -> None:
+        if earlier is not None:
+            earlier.join()
+        for stopping, starting in changes:
+            if stopping is not None:
+                deadline = self._clock() + timeout_s
+                stopping.request_stop(deadline, _closing_s(timeout_s))
+                stopping.join(deadline)
+            if starting is not None:
+                starting.start()
+
+    def _delivery(self, hosted: HostedPlugin) -> PluginDelivery:
+        return PluginDelivery(hosted, hangs_after_s=self._hangs_after_s, clock=self._clock, cpu=self._cpu)
 
     def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
         """Queue a push for every plugin; never waits, never raises.
@@ -125,6 +176,8 @@ class PluginHost:
             Whether every plugin ended in time.
         """
         deadline = self._clock() + timeout_s
+        if self._replacing is not None:
+            self._replacing.join(timeout_s)
         for plugin in self._plugins:
             plugin.request_stop(deadline, _closing_s(timeout_s))
         ended = [plugin.join(deadline) for plugin in self._plugins]

@@ -16,9 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
-from receiver.metrics.labels import SoftwareLabels, mechanism_label
+from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
-from receiver.session.login import LoginOutcome
 from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
@@ -131,6 +130,13 @@ class ReceiverMetrics:
         self.connections_opened = self._counter(
             "connections_opened", "Client connections accepted.", "listener"
         )
+        self.listener_bytes = self._counter(
+            "listener_bytes", "Bytes that a listener has forwarded, by direction.", "listener", "direction"
+        )
+        self.deferred_calls = self._plain_counter(
+            "deferred_calls",
+            "Times that a connection waited for another turn because its peer's share was used up.",
+        )
         self.connections_closed = self._counter(
             "connections_closed", "Client connections that ended.", "listener", "reason"
         )
@@ -143,6 +149,10 @@ class ReceiverMetrics:
         self.answered_before_stored = self._plain_counter(
             "pushes_answered_before_stored",
             "Pushes answered after a second although they were not on disk yet.",
+        )
+        self.core_unavailable = self._plain_counter(
+            "core_unavailable_calls",
+            "Telemetry requests answered THROTTLING_QUOTA_EXCEEDED because the core did not answer in time.",
         )
         self.limits_exceeded = self._counter(
             "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
@@ -229,26 +239,6 @@ class ReceiverMetrics:
         self._steps_done(outcome.metrics.steps)
         self.push_seconds.observe(seconds)
 
-    def api_versions_answered(self, error_code: int) -> None:
-        """Count one answered ApiVersions (KIP-35, KIP-511, KIP-1242)."""
-        self.api_versions[error_name(error_code),].inc()
-
-    def connection_opened(self, listener: str) -> None:
-        """Count an accepted client connection."""
-        self.connections_opened[listener,].inc()
-
-    def connection_closed(self, listener: str, reason: str) -> None:
-        """Count a closed client connection; ``reason`` must be one of a bounded set."""
-        self.connections_closed[listener, reason].inc()
-
-    def connection_refused(self, listener: str, reason: str) -> None:
-        """Count a refused client connection; ``reason`` must be one of a bounded set."""
-        self.connections_refused[listener, reason].inc()
-
-    def protocol_error(self, listener: str, reason: str) -> None:
-        """Count a protocol error of a client; ``reason`` must be one of a bounded set."""
-        self.protocol_errors[listener, reason].inc()
-
     def push_answered_before_stored(self) -> None:
         """Count a push that was answered before it was on disk."""
         self.answered_before_stored.inc()
@@ -256,21 +246,6 @@ class ReceiverMetrics:
     def limit_exceeded(self, exceeded: Exceeded) -> None:
         """Count a connection, request or push over a limit."""
         self.limits_exceeded[exceeded.limit, exceeded.scope].inc()
-
-    def authentication(self, listener: str, mechanism: str, outcome: LoginOutcome) -> None:
-        """Count a completed login.
-
-        Args:
-            listener: The listener's name.
-            mechanism: The SASL mechanism that the client named, or ``TLS`` for a certificate. An
-                unknown mechanism counts as :data:`~receiver.metrics.labels.OTHER`.
-            outcome: The outcome.
-        """
-        self.authenticated[listener, mechanism_label(mechanism), outcome].inc()
-
-    def upstream_connected(self, listener: str, seconds: float) -> None:
-        """Record the time to connect to the broker."""
-        self.upstream_connect_seconds[listener,].observe(seconds)
 
     def rest_refused(self, reason: str) -> None:
         """Count a refused REST request; ``reason`` must be one of a bounded set."""

@@ -20,24 +20,26 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
 
-__all__ = ["ListenerBytes", "PulledMetrics", "Sources"]
+__all__ = ["ProcessNumbers", "PulledMetrics", "Sources"]
 
 _PREFIX = "kafka_telemetry_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerBytes:
-    """Bytes that a listener has forwarded since the start, including telemetry.
+class ProcessNumbers:
+    """The state of one process of the receiver.
 
     Attributes:
-        listener: The listener's name.
-        from_clients: Bytes read from clients.
-        to_clients: Bytes written to clients.
+        process: ``core``, or ``relay-1`` and so on.
+        cpu_s: Seconds of CPU time since its start.
+        resident_bytes: Resident memory, shared pages included.
+        loop_lag_s: The longest turn of its event loop since the last scrape, in seconds.
     """
 
-    listener: str
-    from_clients: int
-    to_clients: int
+    process: str
+    cpu_s: float
+    resident_bytes: int
+    loop_lag_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,26 +50,26 @@ class Sources:
         connections: The registry's open connections (KIP-511).
         instances: The telemetry core's client instances.
         telemetry: The telemetry core, for series budgets and narrowed subscriptions.
-        listeners: The bytes of each listener.
+        processes: The numbers of each process.
+        relays: The number of relays that are linked to the core.
         ready: Whether the receiver accepts clients.
         draining: Whether the receiver is stopping.
         certificates: For each certificate in use: the listener's name, or ``rest``; the side that
             it is shown to, ``client`` or ``upstream``; its expiry in seconds since the epoch.
         peers: The number of peers that the limits track, by scope.
         held_bytes: Memory of waiting bytes on connections.
-        deferred_calls: Times that a connection waited for another turn of the event loop.
     """
 
     connections: Callable[[], Iterable[ClientIdentity]]
     instances: Callable[[], ClientInstances]
     telemetry: Callable[[], ClientTelemetry]
-    listeners: Callable[[], Iterable[ListenerBytes]]
+    processes: Callable[[], Iterable[ProcessNumbers]]
+    relays: Callable[[], int]
     ready: Callable[[], bool]
     draining: Callable[[], bool]
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
     peers: Callable[[], Mapping[Scope, int]]
     held_bytes: Callable[[], int]
-    deferred_calls: Callable[[], int]
 
 
 class PulledMetrics(Collector):
@@ -86,15 +88,11 @@ class PulledMetrics(Collector):
         yield self._connections()
         yield from self._instances()
         yield from demand_metrics(self._sources.telemetry())
-        yield from self._listeners()
+        yield from self._processes()
+        yield _gauge("relays", "Relay processes that are linked to the core.", self._sources.relays())
         yield self._certificates()
         yield self._peers()
         yield _gauge("held_bytes", "Memory of bytes that wait on connections.", self._sources.held_bytes())
-        yield _counter(
-            "deferred_calls",
-            "Times that a connection waited for another turn because its peer's share was used up.",
-            self._sources.deferred_calls(),
-        )
         yield _gauge("ready", "1 while the receiver accepts clients.", int(self._sources.ready()))
         yield _gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
 
@@ -129,16 +127,25 @@ class PulledMetrics(Collector):
             "instances_disconnected", "Client instances removed with their connection.", counts.disconnected
         )
 
-    def _listeners(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            f"{_PREFIX}listener_bytes",
-            "Bytes that a listener has forwarded, by direction.",
-            labels=["listener", "direction"],
+    def _processes(self) -> Iterator[Metric]:
+        cpu = CounterMetricFamily(
+            f"{_PREFIX}process_cpu_seconds", "CPU time of a process since its start.", labels=["process"]
         )
-        for passed in self._sources.listeners():
-            family.add_metric([passed.listener, "from_clients"], passed.from_clients)
-            family.add_metric([passed.listener, "to_clients"], passed.to_clients)
-        yield family
+        resident = GaugeMetricFamily(
+            f"{_PREFIX}process_resident_bytes",
+            "Resident memory of a process, with the pages that it shares with others.",
+            labels=["process"],
+        )
+        lag = GaugeMetricFamily(
+            f"{_PREFIX}event_loop_lag_seconds",
+            "Longest turn of a process's event loop since the last scrape.",
+            labels=["process"],
+        )
+        for one in self._sources.processes():
+            cpu.add_metric([one.process], one.cpu_s)
+            resident.add_metric([one.process], one.resident_bytes)
+            lag.add_metric([one.process], one.loop_lag_s)
+        yield from (cpu, resident, lag)
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(

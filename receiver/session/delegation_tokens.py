@@ -10,6 +10,7 @@ A token's HMAC must not be kept, because anybody can log in with it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from receiver.principal.sasl import MAX_NAME_BYTES
@@ -33,12 +34,16 @@ class DelegationTokens:
 
     Entries do not expire, because a token's owner never changes and its random id is never reused.
     If the broker names two owners of one token anyway, the owner is unknown.
+
+    Attributes:
+        on_learned: Called with a token's id and its owner when a response has named them.
     """
 
-    __slots__ = ("_owners",)
+    __slots__ = ("_owners", "on_learned")
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, str | None] = OrderedDict()  # None: the broker named two
+        self.on_learned: Callable[[str, str], None] = _ignore
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -62,17 +67,30 @@ class DelegationTokens:
         except (WireError, ValueError):
             return
         for token in tokens:
-            self._keep(token)
+            owner = f"{token.principal_type}:{token.principal_name}"
+            if self.keep(token.token_id, owner):
+                self.on_learned(token.token_id, owner)
 
-    def _keep(self, token: DelegationToken) -> None:
-        owner = f"{token.principal_type}:{token.principal_name}"
-        if len(token.token_id.encode()) > _MAX_ID_BYTES or len(owner.encode()) > MAX_NAME_BYTES:
-            return
-        if self._owners.setdefault(token.token_id, owner) != owner:
-            self._owners[token.token_id] = None
-        self._owners.move_to_end(token.token_id)
+    def owners(self) -> list[tuple[str, str]]:
+        """Return the ids and the owners of all tokens with one owner."""
+        return [(token_id, owner) for token_id, owner in self._owners.items() if owner is not None]
+
+    def keep(self, token_id: str, owner: str) -> bool:
+        """Remember the owner of a token; return whether that is new."""
+        if len(token_id.encode()) > _MAX_ID_BYTES or len(owner.encode()) > MAX_NAME_BYTES:
+            return False
+        is_new = token_id not in self._owners
+        if self._owners.setdefault(token_id, owner) != owner:
+            is_new = self._owners[token_id] is not None
+            self._owners[token_id] = None
+        self._owners.move_to_end(token_id)
         if len(self._owners) > _MAX_TOKENS:
             self._owners.popitem(last=False)
+        return is_new
+
+
+def _ignore(token_id: str, owner: str) -> None:
+    """Tell nobody."""
 
 
 def _tokens(header: RequestHeader, response: bytes) -> tuple[DelegationToken, ...]:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import Settings
+from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
@@ -223,6 +224,7 @@ class ReceiverSettings(Settings):
     """The whole of ``receiver.yaml``."""
 
     broker: BrokerSettings
+    gateway: GatewaySettings = GatewaySettings()
     listeners: tuple[ListenerSettings, ...] = Field(
         min_length=1, description="The listeners, one for each advertised listener of the broker."
     )

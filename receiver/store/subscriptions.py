@@ -56,6 +56,13 @@ class Subscriptions:
         async with self._changing:
             self._put_in_force(SubscriptionSet(await asyncio.to_thread(self._store.load_all)))
 
+    async def use(self, store: SqliteSubscriptionStore) -> None:
+        """Use another store and put its subscriptions in force. Errors as :meth:`load`."""
+        async with self._changing:
+            subscriptions = SubscriptionSet(await asyncio.to_thread(store.load_all))
+            self._store = store
+            self._put_in_force(subscriptions)
+
     async def put(self, subscription: Subscription, *, only_if: Condition | None = None) -> bool:
         """Create or replace a subscription, and return whether it is new.
 

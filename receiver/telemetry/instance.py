@@ -307,6 +307,12 @@ class ClientInstances:
         if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
             self._evict(self._by_site[largest])
 
+    def resize(self, max_instances: int) -> None:
+        """Remember at most so many instances from now on, and evict the others."""
+        self._max = max_instances
+        while len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
+            self._evict(self._by_site[largest])
+
     def identity_changed(self, identity: ClientIdentity) -> None:
         """Replace the identity of the instances whose last request came over its connection."""
         for instance in self._by_connection.get(identity.id, {}).values():

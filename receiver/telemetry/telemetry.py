@@ -84,15 +84,21 @@ class ClientTelemetry:
         """Replace all subscriptions; they take effect with each client's next request."""
         self.subscriptions = subscriptions
 
+    @staticmethod
+    def check_settings(settings: TelemetrySettings, hash_key: bytes | None) -> None:
+        """Check settings for :meth:`replace_settings`, which raises the same InvalidValueError."""
+        Quirks(settings.quirks, compression=settings.compression)
+        Steps(settings.normalization, settings.privacy, hash_key)
+
     def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None = None) -> None:
         """Replace the settings; they take effect with each client's next request.
-
-        ``max_bytes`` and ``max_instances`` keep their values from the start.
 
         Raises:
             InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
         """
         self._apply_settings(settings, hash_key)
+        self._max_bytes = settings.max_bytes
+        self.instances.resize(settings.max_instances)
         self.series.replace_settings(settings.series)
         self.backpressure.replace_settings(settings.backpressure)
         self.offenders.replace_settings(settings.backpressure)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
+
+
+def with_descendants(pid: int) -> list[int]:
+    """Return the ids of a process and of all processes that it started, oldest first."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
+    return found
 
 
 def cpu_seconds(pid: int) -> float:

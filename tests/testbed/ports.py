@@ -51,3 +51,13 @@ def is_open(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def listening_on(host: str, port: int = 0) -> socket.socket:
+    """A non-blocking socket that listens there, as the supervisor makes them."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setblocking(False)
+    listening.bind((host, port))
+    listening.listen(128)
+    return listening

@@ -51,6 +51,7 @@ async def readyz(dependencies: Dependencies) -> HealthView:
 )
 async def metrics(dependencies: Dependencies, accept: Annotated[str | None, Header()] = None) -> Response:
     """Expose the metrics in Prometheus text format or, on request, OpenMetrics."""
+    await dependencies.refresh()
     content, content_type = dependencies.exposition(accept)
     # As a header, because Starlette would append a charset to `media_type`.
     return Response(content, headers={"content-type": content_type})

@@ -11,7 +11,7 @@ may overfill it by up to ``debt`` seconds:
 limit                 unit of     burst   debt    filled by
                       setting
 ====================  ==========  ======  ======  ==================================================
-new_connections       per second  10 s            a connection; one closed for a flood counts as 20
+new_connections       per second  10 s    10 s    a connection; one closed for a flood counts as 20
 new_instances         per minute  60 s            a client instance that was unknown
 telemetry_requests    per second  10 s            a telemetry request
 core_time             per second  4 s     60 s    CPU time of the peer's requests and pushes
@@ -27,6 +27,15 @@ out.
 An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits.
 A site may use ``ipv6_site_factor`` times as much. Otherwise a site could act as 65,536 sources.
 
+**Processes.** Each relay process and the core have limits of their own. A relay's are the first
+line, and work without the core. It reports what it counted (:meth:`Limits.take_usage`). The core
+adds the reports of all relays to its own buckets, which are those of the whole receiver, and tells
+the relays which buckets are more than half full (:meth:`Limits.take_levels`). All processes read
+the same monotonic clock, so a level is a time. Reports leave every tenth of a second, and at once
+when a peer has used a part of a bucket on a relay (:attr:`Limits.urgent`). So the relays together
+admit at most a twentieth of a burst too much, and the bucket pays that back. The core counts open
+connections (:meth:`Limits.admitted`), and has those over the limit closed.
+
 Buckets are kept for a bounded number of peers of each kind; the least recently seen is forgotten
 first. A forgotten bucket is empty. The number of open connections is never forgotten.
 """
@@ -34,19 +43,25 @@ first. A forgotten bucket is empty. The number of open connections is never forg
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 
-__all__ = ["Exceeded", "LimitName", "Limits", "Scope"]
+__all__ = ["Exceeded", "Level", "LimitName", "Limits", "Scope", "Usage"]
 
 #: The kinds of peers.
 Scope = Literal["source_address", "source_site", "principal"]
+
+#: What a peer used: scope, peer, limit, units.
+Usage: TypeAlias = tuple[str, str, str, float]
+
+#: A bucket's level: scope, peer, limit, monotonic seconds at which it will be empty.
+Level: TypeAlias = tuple[str, str, str, float]
 
 
 class LimitName(StrEnum):
@@ -93,12 +108,28 @@ class Limits:
     ``User:ANONYMOUS`` and ``User:unknown`` have no limits, because many clients share them.
 
     In all methods, ``now`` is monotonic seconds.
+
+    Args:
+        settings: The limits.
+        relays: The number of relays if these are the limits of one, which reports what it
+            counts. 0 for the limits of the whole receiver.
+
+    Attributes:
+        urgent: Whether what a peer used since the last report should be reported at once.
     """
 
-    def __init__(self, settings: LimitsSettings) -> None:
-        self._sources = _Peers("source_address")
-        self._sites = _Peers("source_site")
-        self._principals = _Peers("principal")
+    def __init__(self, settings: LimitsSettings, *, relays: int = 0) -> None:
+        self._relays = relays
+        self._usage: dict[tuple[Scope, str, LimitName], float] = {}
+        self._changed: dict[tuple[Scope, str, LimitName], None] = {}
+        self.urgent = False
+        note = self._used if relays else self._filled
+        self._sources = _Peers("source_address", note)
+        self._sites = _Peers("source_site", note)
+        self._principals = _Peers("principal", note)
+        self._by_scope: dict[str, _Peers] = {
+            one.scope: one for one in (self._sources, self._sites, self._principals)
+        }
         self._principal_of: dict[str, str] = {}
         self.replace_settings(settings)
 
@@ -128,19 +159,24 @@ class Limits:
 
     def authenticated(self, connection: ClientIdentity, now: float) -> Exceeded | None:
         """Count a connection for its latest principal, unless the principal is over a limit."""
-        principal = _principal(connection)
-        counted = self._principal_of.get(connection.id)
-        if principal == counted:
-            return None
-        if counted is not None:
-            self._principals.close(counted)
-            del self._principal_of[connection.id]
+        principal = self._new_principal(connection)
         if principal is None:
             return None
         exceeded = self._principals.open(principal, now)
         if exceeded is None:
             self._principal_of[connection.id] = principal
         return exceeded
+
+    def _new_principal(self, identity: ClientIdentity) -> str | None:
+        """Return the principal to count a connection for, and uncount an earlier one."""
+        principal = _principal(identity)
+        counted = self._principal_of.get(identity.id)
+        if principal == counted:
+            return None
+        if counted is not None:
+            self._principals.close(counted)
+            del self._principal_of[identity.id]
+        return principal
 
     def connection_closed(self, connection: ClientIdentity) -> None:
         """Remove a counted connection from its source address and its principal."""
@@ -194,9 +230,85 @@ class Limits:
         for peers, peer in self._peers_of(connection):
             peers.fill(limit, peer, units, now)
 
-    def _peers_of(self, connection: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
-        yield from self._addresses(connection)
-        principal = _principal(connection)
+    # -- several processes ---------------------------------------------------------------------
+
+    def take_usage(self) -> list[Usage]:
+        """Return what peers used on this relay since the last call."""
+        if not self._usage:
+            return []
+        usage: list[Usage] = [(*bucket, units) for bucket, units in self._usage.items()]
+        self._usage.clear()
+        self.urgent = False
+        return usage
+
+    def add_usage(self, usage: Iterable[Usage], now: float) -> None:
+        """Count what peers used on a relay.
+
+        Raises:
+            ValueError: There is no such scope or limit.
+        """
+        for scope, peer, limit, units in usage:
+            self._peers(scope).fill(LimitName(limit), peer, units, now)
+
+    def take_levels(self, now: float) -> list[Level]:
+        """Return the buckets that were filled since the last call and are more than half full."""
+        if not self._changed:
+            return []
+        levels: list[Level] = []
+        for scope, peer, limit in self._changed:
+            empty_at = self._by_scope[scope].level(limit, peer, now)
+            if empty_at is not None:
+                levels.append((scope, peer, limit, empty_at))
+        self._changed.clear()
+        return levels
+
+    def raise_levels(self, levels: Iterable[Level]) -> None:
+        """Fill the buckets of this relay up to those of the whole receiver.
+
+        Raises:
+            ValueError: There is no such scope or limit.
+        """
+        for scope, peer, limit, empty_at in levels:
+            self._peers(scope).rise(LimitName(limit), peer, empty_at)
+
+    def admitted(self, identity: ClientIdentity) -> Exceeded | None:
+        """Count an open connection that a relay has admitted; call it once for each.
+
+        Returns:
+            The limit if the source has more connections than it may on all relays together. The
+            connection is counted until :meth:`connection_closed` all the same.
+        """
+        over = [peers.admit(peer) for peers, peer in self._addresses(identity)]
+        return next(filter(None, over), None)
+
+    def identified(self, identity: ClientIdentity) -> Exceeded | None:
+        """Count a connection for its latest principal, as :meth:`admitted` does for its source."""
+        principal = self._new_principal(identity)
+        if principal is None:
+            return None
+        self._principal_of[identity.id] = principal
+        return self._principals.admit(principal)
+
+    def _peers(self, scope: str) -> _Peers:
+        peers = self._by_scope.get(scope)
+        if peers is None:
+            raise ValueError(f"no scope of limits: {scope!r}")
+        return peers
+
+    def _used(self, peers: _Peers, peer: str, rate: _Rate, units: float) -> None:
+        bucket = (peers.scope, peer, rate.bucket.limit)
+        if len(self._usage) >= _MAX_UNREPORTED and bucket not in self._usage:
+            return
+        total = self._usage[bucket] = self._usage.get(bucket, 0.0) + units
+        if total * rate.unit_s > rate.bucket.burst_s * _URGENT_SHARE / self._relays:
+            self.urgent = True
+
+    def _filled(self, peers: _Peers, peer: str, rate: _Rate, units: float) -> None:
+        self._changed[peers.scope, peer, rate.bucket.limit] = None
+
+    def _peers_of(self, identity: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
+        yield from self._addresses(identity)
+        principal = _principal(identity)
         if principal is not None:
             yield self._principals, principal
 
@@ -218,7 +330,7 @@ class _Bucket(NamedTuple):
 
 
 _BUCKETS: Final = (
-    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0),
+    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
     _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
     _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0),
@@ -231,6 +343,12 @@ _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
 
 # A connection that is closed for a flood counts as so many new connections.
 _FLOOD_UNITS: Final = 20
+
+# The share of a bucket that all relays together may use before one of them reports.
+_URGENT_SHARE: Final = 0.05
+
+# Buckets whose use a relay keeps while the core is away.
+_MAX_UNREPORTED: Final = 65_536
 
 # Times are floats: a bucket may be full this much early.
 _TOLERANCE_S: Final = 1e-9
@@ -253,8 +371,9 @@ class _Peers:
     _max_peers: int
     _rates: dict[LimitName, _Rate]
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, note: Callable[[_Peers, str, _Rate, float], None]) -> None:
         self.scope: Final = scope
+        self._note = note
         self._connections: dict[str, int] = {}
         self._empty_at: OrderedDict[str, dict[LimitName, float]] = OrderedDict()
 
@@ -278,17 +397,24 @@ class _Peers:
         if exceeded is not None:
             return exceeded
         self.fill(LimitName.NEW_CONNECTIONS, peer, 1, now)
+        exceeded = self.admit(peer)
+        if exceeded is not None:
+            self.close(peer)
+        return exceeded
+
+    def admit(self, peer: str) -> Exceeded | None:
+        """Count an open connection, also one that is over the limit."""
         count = self._connections.get(peer, 0)
-        if self._max_connections is not None and count >= self._max_connections:
-            return Exceeded(
-                limit=LimitName.CONNECTIONS,
-                scope=self.scope,
-                peer=peer,
-                allowed=self._max_connections,
-                retry_after_s=0.0,
-            )
         self._connections[peer] = count + 1
-        return None
+        if self._max_connections is None or count < self._max_connections:
+            return None
+        return Exceeded(
+            limit=LimitName.CONNECTIONS,
+            scope=self.scope,
+            peer=peer,
+            allowed=self._max_connections,
+            retry_after_s=0.0,
+        )
 
     def close(self, peer: str) -> None:
         self._connections[peer] -= 1
@@ -312,6 +438,24 @@ class _Peers:
         rate = self._rates.get(limit)
         if rate is None:
             return
+        empty_at = self._buckets(peer)
+        filled = max(empty_at.get(limit, _NEVER), now) + units * rate.unit_s
+        empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
+        self._note(self, peer, rate, units)
+
+    def rise(self, limit: LimitName, peer: str, empty_at: float) -> None:
+        """Have a bucket empty no earlier than at a time."""
+        if limit in self._rates:
+            buckets = self._buckets(peer)
+            buckets[limit] = max(buckets.get(limit, _NEVER), empty_at)
+
+    def level(self, limit: LimitName, peer: str, now: float) -> float | None:
+        """Return the time at which a bucket will be empty, if it is more than half full."""
+        rate = self._rates.get(limit)
+        empty_at = self._empty_at.get(peer, {}).get(limit, _NEVER)
+        return empty_at if rate is not None and empty_at - now > rate.bucket.burst_s / 2 else None
+
+    def _buckets(self, peer: str) -> dict[LimitName, float]:
         empty_at = self._empty_at.get(peer)
         if empty_at is None:
             empty_at = self._empty_at[peer] = {}
@@ -319,8 +463,7 @@ class _Peers:
                 self._empty_at.popitem(last=False)
         else:
             self._empty_at.move_to_end(peer)
-        filled = max(empty_at.get(limit, _NEVER), now) + units * rate.unit_s
-        empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
+        return empty_at
 
 
 def _principal(connection: ClientIdentity) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from receiver.gateway.registry import ConnectionRegistry
+from receiver.core.registry import ConnectionRegistry
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import IdentityChanged, TelemetryCall
 from receiver.session.session import Session

@@ -27,8 +27,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from receiver.event_loop import running_loop
 from receiver.gateway.direction import Direction
-from receiver.gateway.event_loop import running_loop
 from receiver.gateway.relay import CloseReason
 from receiver.gateway.tls import server_context
 from receiver.gateway.tls_socket import TlsSocket, wrap

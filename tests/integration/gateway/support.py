@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import struct
@@ -17,6 +16,7 @@ from typing import Any, Self
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.testbed.cpu import memory_bytes, with_descendants
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import API_VERSIONS, ScriptedBroker, produce_frame, request_frame
@@ -106,13 +106,16 @@ class GatewaySidecar(Sidecar):
         wait_until(lambda: not self.connections(), timeout_s=TIMEOUT_S, what="an empty registry")
 
     def open_files(self) -> int:
-        """How many files the process has open."""
-        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+        """How many files its processes have open."""
+        return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in with_descendants(self.pid))
 
     def resident_bytes(self) -> int:
-        """Memory that the process holds, its own pages alone."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        """Memory that its processes hold, shared pages counted by their share."""
+        return sum(memory_bytes(pid) for pid in with_descendants(self.pid))
+
+    def processes(self) -> dict[str, int]:
+        """The ids of its child processes by name: ``kct-core``, ``kct-relay-1`` and so on."""
+        return {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in with_descendants(self.pid)[1:]}
 
 
 def config(upstream_port: int, **more: Any) -> dict[str, Any]:

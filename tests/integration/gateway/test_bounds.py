@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,10 +51,12 @@ def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -
 @pytest.mark.parametrize("left", [10, 11], ids=["to accept", "to connect"])
 def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
     broker = ScriptedBroker()
-    with broker, GatewaySidecar(config(broker.port)) as sidecar, contextlib.ExitStack() as opened:
-        files = sidecar.open_files()
-        _, most = resource.prlimit(sidecar.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(sidecar.pid, resource.RLIMIT_NOFILE, (files + left, most))
+    settings = config(broker.port, gateway={"relays": 1})
+    with broker, GatewaySidecar(settings) as sidecar, contextlib.ExitStack() as opened:
+        relay = sidecar.processes()["kct-relay-1"]
+        files = len(list(Path(f"/proc/{relay}/fd").iterdir()))
+        _, most = resource.prlimit(relay, resource.RLIMIT_NOFILE)
+        resource.prlimit(relay, resource.RLIMIT_NOFILE, (files + left, most))
         served = [opened.enter_context(Raw(sidecar.port())) for _ in range(5)]
         for raw in served:
             raw.exchange(produce_frame(1))
@@ -63,9 +66,9 @@ def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
         ):
             refused.exchange(produce_frame(1))
         sidecar.wait_for_log("out_of_files")
-        used = cpu_seconds(sidecar.pid)
+        used = cpu_seconds(relay)
         time.sleep(1.0)
-        assert cpu_seconds(sidecar.pid) - used < 0.3, "it does not spin"
+        assert cpu_seconds(relay) - used < 0.3, "it does not spin"
         assert sidecar.readiness() == (200, ""), "the broker is as well as it was"
         for raw in served:
             assert raw.exchange(produce_frame(2, b"still")).endswith(b"still")

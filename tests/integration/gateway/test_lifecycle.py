@@ -236,7 +236,9 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
         with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
             assert sidecar.wait() == 1
             (entry,) = sidecar.logged("cannot start")
-            assert entry["problem"] == f"listener TAKEN: can't listen on {address}: Address already in use"
+            assert (
+                entry["problem"] == f"listener TAKEN: {address}: cannot listen there: Address already in use"
+            )
             assert "Traceback" not in sidecar.log_text()
 
 

@@ -27,6 +27,7 @@ from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
+from tests.testbed.ports import listening_on
 
 Scenario = Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]
 
@@ -142,12 +143,17 @@ class Api:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[RestServer]:
         """A real server of the application."""
-        server = RestServer(await self.app(), self.settings)
-        await server.start()
+        server = RestServer(
+            await self.app(), self.settings, listening_on(self.settings.bind.host, self.settings.bind.port)
+        )
+        server.start()
         try:
             yield server
         finally:
             await server.stop()
+
+    async def _refresh(self) -> None:
+        """Nothing to read: there are no other processes."""
 
     async def app(self) -> FastAPI:
         """The application."""
@@ -162,6 +168,7 @@ class Api:
                 connections=lambda: self.connections,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: self.not_ready_because,
+                refresh=self._refresh,
                 exposition=self.exposition,
                 count_refusal=self.refused.append,
             ),

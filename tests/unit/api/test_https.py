@@ -18,6 +18,7 @@ from receiver.api import server as server_module
 from receiver.settings.rest import RestSettings
 from receiver.tls import server_context
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
+from tests.testbed.ports import LOOPBACK, listening_on
 from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Api, Clock, bearer, problem_of, token_settings
 
 
@@ -201,7 +202,7 @@ def test_files_that_cannot_be_used_stop_the_start(files: CertificateFiles, spoil
     for content in ("-----BEGIN NONSENSE", None):
         file.unlink() if content is None else file.write_text(content)
         with pytest.raises(ServerError) as caught:
-            RestServer(nothing, settings)
+            RestServer(nothing, settings, listening_on(LOOPBACK))
         assert str(caught.value).startswith("rest.tls")
         assert str(file) in str(caught.value)
         assert "NONSENSE" not in str(caught.value)
@@ -217,7 +218,7 @@ def test_an_encrypted_key_is_refused_without_a_prompt(files: CertificateFiles) -
         )
     )
     with pytest.raises(ServerError, match=r"^rest\.tls\.key: .*the key is encrypted"):
-        RestServer(nothing, mutual(files))
+        RestServer(nothing, mutual(files), listening_on(LOOPBACK))
 
 
 def test_an_unfinished_handshake_is_cut_off(

@@ -21,6 +21,7 @@ from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
+from tests.testbed.ports import listening_on
 from tests.unit.api.conftest import Clock, telemetry_core
 
 Run = Callable[..., Result]
@@ -48,6 +49,9 @@ class Sidecar:
         self.store.close()
         assert not self._thread.is_alive()
 
+    async def _refresh(self) -> None:
+        """Nothing to read: there are no other processes."""
+
     async def _serve(self) -> None:
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
         subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
@@ -61,13 +65,16 @@ class Sidecar:
                 connections=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
+                refresh=self._refresh,
                 exposition=ReceiverMetrics(version="9.9.9").exposition,
                 count_refusal=lambda reason: None,
             ),
             self.settings,
         )
-        server = RestServer(api, self.settings)
-        await server.start()
+        server = RestServer(
+            api, self.settings, listening_on(self.settings.bind.host, self.settings.bind.port)
+        )
+        server.start()
         scheme = "http" if self.settings.tls is None else "https"
         self.url = f"{scheme}://{server.address}"
         self._up.set()

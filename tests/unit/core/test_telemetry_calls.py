@@ -68,7 +68,7 @@ class Core:
             telemetry=telemetry_core(Broker(id=NODE_ID), self.limits, max_push_bytes=1 << 20),
             limits=self.limits,
             metrics=self.metrics,
-            log=RequestLog(self.metrics, log_requests=False),
+            log=RequestLog(self.metrics.limit_exceeded, log_requests=False),
             clock=self.clock,
             deliver=self._deliver,
             instance_learned=self.learned.append,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import socket
 import struct
@@ -12,18 +11,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from receiver.core.telemetry_calls import Reply, TelemetryCalls
-from receiver.gateway.event_loop import Share, run, running_loop
+from receiver.clock import SystemClock
+from receiver.core.relays import Relays
+from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.event_loop import Share, run, running_loop
+from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.listener import Listener
-from receiver.gateway.registry import ConnectionRegistry
 from receiver.gateway.relay import CloseReason, Relay, RelayServices
 from receiver.gateway.request_memory import RequestMemory
-from receiver.metrics import ReceiverMetrics
+from receiver.link.messages import Statistics
+from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.effects import TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort
@@ -31,13 +32,14 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity
-from tests.testbed.ports import LOOPBACK, free_port
+from receiver.tls import TlsFilesError
+from tests.testbed.ports import LOOPBACK, free_port, listening_on
 from tests.testbed.scripted_broker import NODE_ID, RANGES
 from tests.unit.session.support import Clock, connection, telemetry_core
 
 _Result = TypeVar("_Result")
 _WITHIN_S = 120.0
-_numbers = itertools.count(1)
+_gates: list[Gate] = []
 MAX_FRAME_BYTES = 16 << 20
 
 #: What the system is taken to buffer for a relay whose reader is slow.
@@ -50,7 +52,11 @@ def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
 
     async def watched() -> _Result:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
-        return await asyncio.wait_for(main, _WITHIN_S)
+        try:
+            return await asyncio.wait_for(main, _WITHIN_S)
+        finally:
+            while _gates:
+                _gates.pop().close()
 
     result = run(watched())
     assert unseen == []
@@ -79,8 +85,28 @@ def pair(*, small_buffers: bool = False) -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
+def listener_settings(upstream_port: int, **settings: Any) -> ListenerSettings:
+    """The settings of a listener; ``settings`` are further ones of its section."""
+    return ListenerSettings(
+        **{
+            "name": "CLIENT",
+            "bind": HostPort(host=LOOPBACK, port=free_port()),
+            "upstream": HostPort(host=LOOPBACK, port=upstream_port),
+            "max_connections": 100,
+            **settings,
+        }
+    )
+
+
 class Gate:
-    """The parts around relays and listeners, as the composition root would join them."""
+    """A relay process's parts around relays and listeners, and a core, with a link between them.
+
+    Both run on the event loop of the test.
+
+    Attributes:
+        core: The relay process's end of the link.
+        relays: The core's end.
+    """
 
     def __init__(
         self,
@@ -91,44 +117,83 @@ class Gate:
     ) -> None:
         self.clock = clock or Clock()
         self.broker = Broker(id=NODE_ID)
-        self.limits = Limits(limits or LimitsSettings())
+        self.limits = Limits(limits or LimitsSettings(), relays=1)
         self.memory = RequestMemory(limits or LimitsSettings())
-        self.registry = ConnectionRegistry()
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
         self.storing: list[Callable[[], None]] | None = None  # where set, answers wait for these to be called
-        self.log = RequestLog(self.metrics, log_requests=False)
-        self.events = GatewayEvents(self.metrics, self.log)
-        self.telemetry = telemetry_core(self.broker, self.limits, max_push_bytes=max_push_bytes)
+        # Not the link's, so that an event is never on its way while a test looks for it.
+        self.events_of_relay = RelayMetrics()
+        self.log = RequestLog(self.events_of_relay.limit_exceeded, log_requests=False)
+        self.events = GatewayEvents(self.events_of_relay, self.log)
+        core_limits = Limits(limits or LimitsSettings())
+        self.core_log = RequestLog(self.metrics.limit_exceeded, log_requests=False)
+        self.telemetry = telemetry_core(self.broker, core_limits, max_push_bytes=max_push_bytes)
+        self.disconnected: list[str] = []
         self.calls = TelemetryCalls(
             telemetry=self.telemetry,
-            limits=self.limits,
+            limits=core_limits,
             metrics=self.metrics,
-            log=self.log,
+            log=self.core_log,
             clock=self.clock,
             deliver=self._deliver,
-            instance_learned=self.registry.instance_learned,
+            instance_learned=lambda identity: self.registry.instance_learned(identity),
+        )
+        self.relays = Relays(
+            expected=1,
+            calls=self.calls,
+            limits=core_limits,
+            metrics=self.metrics,
+            log=self.core_log,
+            broker=self.broker,
+            monotonic=self.clock.monotonic,
+            on_identity=self.telemetry.instances.identity_changed,
+            on_close=self.disconnected.append,
+        )
+        self.registry = self.relays.registry
+        self.core = CoreLink(
+            "test",
+            process="relay-1",
+            broker=self.broker,
+            limits=self.limits,
+            metrics=RelayMetrics(),
+            tokens=DelegationTokens(),
+            clock=SystemClock(),
+            problems=list,
+            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, ()),
+            count_traffic=lambda: None,
+            ask_for_link=lambda: None,
         )
         self.services = RelayServices(
-            call=self._call,
-            identity_changed=self.registry.changed,
+            core=self.core,
             limits=self.limits,
             memory=self.memory,
             events=self.events,
             log=self.log,
             clock=self.clock,
         )
-        self.disconnected: list[str] = []
         self._max_push_bytes = max_push_bytes
+        with contextlib.suppress(RuntimeError):  # some tests have no event loop, and need no link
+            self.link()
+            _gates.append(self)
+
+    def link(self) -> None:
+        """Connect the relay process and the core, on the running event loop."""
+        running_loop()
+        relay_end, core_end = socket.socketpair()
+        self.relays.attach("test", core_end)
+        self.core.attach(relay_end)
+
+    def close(self) -> None:
+        """Close the link."""
+        self.core.close()
+        self.relays.close()
 
     def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
         self.pushed.append(push)
         if self.storing is not None:
             self.storing.append(stored)
         return self.storing is not None
-
-    def _call(self, identity: ClientIdentity, call: TelemetryCall, reply: Reply) -> None:
-        self.calls.call(self.registry.find(identity.id) or identity, call, reply)
 
     def make_session(self, identity: ClientIdentity, upstream: Upstream) -> Session:
         return Session(
@@ -142,38 +207,31 @@ class Gate:
             delegation_tokens=DelegationTokens(),
         )
 
-    def disconnect(self, connection_id: str) -> None:
-        self.disconnected.append(connection_id)
-
     def listener(self, upstream_port: int, **settings: Any) -> Listener:
-        """A listener; ``settings`` are further ones of its section."""
-        return self.listener_of(
-            ListenerSettings(
-                **{
-                    "name": "CLIENT",
-                    "bind": HostPort(host=LOOPBACK, port=free_port()),
-                    "upstream": HostPort(host=LOOPBACK, port=upstream_port),
-                    "max_connections": 100,
-                    **settings,
-                }
-            )
-        )
+        """A listener on a socket of its own; ``settings`` are further ones of its section."""
+        return self.listener_of(listener_settings(upstream_port, **settings))
 
     def listener_of(self, settings: ListenerSettings) -> Listener:
-        """A listener with these settings."""
-        return Listener(
-            settings,
-            broker=self.broker,
-            upstream=Upstream(),
-            registry=self.registry,
-            metrics=self.metrics,
-            services=self.services,
-            make_session=self.make_session,
-            on_disconnect=self.disconnect,
-        )
+        """A listener with these settings, on a socket of its own."""
+        listening = listening_on(settings.bind.host, settings.bind.port)
+        try:
+            return Listener(
+                settings,
+                listening,
+                broker=self.broker,
+                upstream=Upstream(),
+                core=self.core,
+                metrics=self.events_of_relay,
+                services=self.services,
+                make_session=self.make_session,
+            )
+        except TlsFilesError:
+            listening.close()
+            raise
 
     def value(self, name: str, **labels: str) -> float:
         """The value of one of the receiver's own metrics; 0 where there is no such series yet."""
+        replay(self.metrics, self.events_of_relay.take())
         return self.metrics.registry.get_sample_value(f"kafka_telemetry_{name}", labels) or 0.0
 
 
@@ -201,14 +259,13 @@ class Relayed:
         self.broker, inner_broker = broker or pair()
         upstream = Upstream()
         upstream.learn(RANGES)
-        identity = replace(
-            connection(security_protocol), id=str(next(_numbers)), source_address=source_address
-        )
-        self.gate.registry.add(identity)
+        number, connection_id = self.gate.core.new_connection()
+        identity = replace(connection(security_protocol), id=connection_id, source_address=source_address)
         self.session = self.gate.make_session(identity, upstream)
         self.inner = (inner_client, inner_broker)
         self.relay = Relay(
             running_loop(),
+            number,
             identity,
             inner_client,
             inner_broker,
@@ -218,12 +275,13 @@ class Relayed:
             BUFFER_BYTES,
             self._on_close,
         )
+        self.gate.core.opened(number, identity, self.relay)
         self.relay.start()
 
     def _on_close(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
         assert self.closed is None, "closed twice"
         self.closed = (reason, error)
-        self.gate.registry.remove(relay.identity.id)
+        self.gate.core.closed(relay.number)
 
     async def reason(self) -> CloseReason:
         """Wait for the relay's end."""
@@ -269,7 +327,7 @@ async def relayed(
 @contextlib.asynccontextmanager
 async def opened(listener: Listener) -> AsyncIterator[Listener]:
     """A listener that is open."""
-    await listener.open()
+    listener.open()
     try:
         yield listener
     finally:

@@ -100,7 +100,7 @@ def test_the_request_log_is_off_unless_asked_for(gate: Gate, wire: Wire) -> None
 
 
 def test_the_request_log_carries_the_clients_information(gate: Gate, wire: Wire) -> None:
-    gate.log.log_requests = True
+    gate.log.log_requests = gate.core_log.log_requests = True
     with capture_logs() as log:
         wire.exchange(api_versions(3, 5))
         got = read_subscriptions(wire.exchange(get_subscriptions()))

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.gateway.gateway import Gateway
-from receiver.gateway.listener import ListenerError
+from receiver.settings.hostport import HostPort
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import Peer, ScriptedBroker, framed, produce_frame
 from tests.unit.gateway.support import (
@@ -19,6 +19,7 @@ from tests.unit.gateway.support import (
     connected,
     eventually,
     is_reset,
+    listener_settings,
     on_loop,
     opened,
     receive,
@@ -106,9 +107,9 @@ def test_a_client_is_reset_when_connecting_takes_too_long() -> None:
 def test_a_host_without_an_address_is_named() -> None:
     async def main() -> None:
         gate = Gate()
-        listener = gate.listener(1)
-        upstream = listener.settings.upstream.__class__(host="no.such.host.invalid", port=1)
-        listener = gate.listener_of(listener.settings.model_copy(update={"upstream": upstream}))
+        settings = listener_settings(1)
+        upstream = HostPort(host="no.such.host.invalid", port=1)
+        listener = gate.listener_of(settings.model_copy(update={"upstream": upstream}))
         async with opened(listener):
             assert await is_reset(listener)
             assert listener.upstream_problem is not None
@@ -232,29 +233,11 @@ def test_a_client_that_leaves_while_it_is_connected_leaves_nothing_behind(broker
     on_loop(main())
 
 
-def test_no_listener_stays_open_where_one_can_not_be(broker: ScriptedBroker) -> None:
-    async def main() -> None:
-        gate = Gate()
-        with socket.create_server((LOOPBACK, 0)) as taken:
-            good, bad = gate.listener(broker.port), gate.listener(broker.port)
-            port = taken.getsockname()[1]
-            bind = bad.settings.bind.__class__(host=LOOPBACK, port=port)
-            bad.settings = bad.settings.model_copy(update={"bind": bind})
-            expected = f"listener CLIENT: can't listen on {LOOPBACK}:{port}: Address already in use"
-            with pytest.raises(ListenerError, match=expected):
-                await Gateway([good, bad]).open()
-            with pytest.raises(ConnectionRefusedError):
-                async with connected(good):
-                    pass
-
-    on_loop(main())
-
-
 def test_the_gateway_names_every_listener_with_an_unreachable_broker(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = Gate()
-        gateway = Gateway([gate.listener(broker.port), gate.listener(port := free_port())])
-        await gateway.open()
+        gateway = Gateway()
+        gateway.replace([gate.listener(broker.port), gate.listener(port := free_port())])
         expected = [f"listener CLIENT: broker {LOOPBACK}:{port}: Connection refused"]
         await eventually(lambda: gateway.problems() == expected, "one problem")
         gateway.stop_accepting()

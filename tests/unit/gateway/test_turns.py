@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.gateway import event_loop
+from receiver import event_loop
+from receiver.event_loop import SHARE_S, Share, running_loop
 from receiver.gateway.direction import Direction
-from receiver.gateway.event_loop import SHARE_S, Share, running_loop
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.relay import CloseReason
 from receiver.gateway.tls_socket import (

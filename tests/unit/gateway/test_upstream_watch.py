@@ -28,14 +28,14 @@ from tests.testbed.scripted_broker import (
     ScriptedBroker,
     framed,
 )
-from tests.unit.gateway.support import Gate, eventually, on_loop
+from tests.unit.gateway.support import eventually, listener_settings, on_loop
 
 
 async def ask(
     port: int, *, ask_cluster_id: bool = True, timeout_s: float = 5.0
 ) -> tuple[str | None, Upstream]:
     upstream = Upstream()
-    address = UpstreamAddress(Gate().listener(port).settings, HandshakeTurns())
+    address = UpstreamAddress(listener_settings(port), HandshakeTurns())
     cluster_id = await probe(address, upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s)
     return cluster_id, upstream
 
@@ -114,9 +114,10 @@ def test_an_error_has_the_systems_words() -> None:
 
 
 def watch(port: int, broker: Broker | None = None, upstream: Upstream | None = None) -> UpstreamWatch:
-    settings = Gate().listener(port).settings
+    settings = listener_settings(port)
     address = UpstreamAddress(settings, HandshakeTurns())
-    return UpstreamWatch(settings, address, broker or Broker(id=NODE_ID), upstream or Upstream())
+    known = broker or Broker(id=NODE_ID)
+    return UpstreamWatch(settings, address, known, upstream or Upstream(), on_change=lambda: None)
 
 
 def test_a_watch_asks_until_there_is_an_answer() -> None:

@@ -5,7 +5,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from receiver.metrics import OTHER, ReceiverMetrics, SoftwareLabels
+from receiver.metrics import OTHER, ReceiverMetrics, RelayMetrics, SoftwareLabels, replay
 from receiver.session.login import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
@@ -114,14 +114,23 @@ def test_made_up_software_makes_a_bounded_number_of_series() -> None:
 
 
 def test_connections() -> None:
-    metrics = ReceiverMetrics(version="9.9.9")
-    metrics.api_versions_answered(ErrorCode.NONE)
-    metrics.api_versions_answered(ErrorCode.REBOOTSTRAP_REQUIRED)
-    metrics.connection_opened("CLIENT")
-    metrics.connection_closed("CLIENT", "client")
-    metrics.connection_refused("CLIENT", "upstream")
-    metrics.protocol_error("CLIENT", "frame_too_large")
-    metrics.upstream_connected("CLIENT", 0.002)
+    metrics, relay = ReceiverMetrics(version="9.9.9"), RelayMetrics()
+    relay.api_versions_answered(ErrorCode.NONE)
+    relay.api_versions_answered(ErrorCode.REBOOTSTRAP_REQUIRED)
+    relay.connection_opened("CLIENT")
+    relay.connection_closed("CLIENT", "client")
+    relay.connection_refused("CLIENT", "upstream")
+    relay.protocol_error("CLIENT", "frame_too_large")
+    relay.upstream_connected("CLIENT", 0.002)
+    relay.forwarded("CLIENT", "to_clients", 20)
+    relay.deferred(17)
+    relay.core_unavailable()
+    replay(metrics, relay.take())
+    assert relay.take() == []
+    forwarded = 'listener_bytes_total{direction="to_clients",listener="CLIENT"} 20.0'
+    assert lines(metrics, "listener_bytes_total") == {forwarded}
+    assert lines(metrics, "deferred_calls_total") == {"deferred_calls_total 17.0"}
+    assert lines(metrics, "core_unavailable_calls_total") == {"core_unavailable_calls_total 1.0"}
     assert lines(metrics, "api_versions_total") == {
         'api_versions_total{outcome="NONE"} 1.0',
         'api_versions_total{outcome="REBOOTSTRAP_REQUIRED"} 1.0',
@@ -138,27 +147,36 @@ def test_connections() -> None:
 
 
 def test_limits_and_logins() -> None:
-    metrics = ReceiverMetrics(version="9.9.9")
+    metrics, relay = ReceiverMetrics(version="9.9.9"), RelayMetrics()
     limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(connections=1)))
     assert limits.connection_opened("10.0.0.7", 0.0) is None
     exceeded = limits.connection_opened("10.0.0.7", 0.0)
     assert exceeded is not None
-    metrics.limit_exceeded(exceeded)
+    relay.limit_exceeded(exceeded)
+    replay(metrics, relay.take())
     assert lines(metrics, "limit_exceeded_total") == {
         'limit_exceeded_total{limit="connections",scope="source_address"} 1.0'
     }
     for number in range(100):
-        metrics.authentication("SASL", f"made-up-{number}", LoginOutcome.FAILED)
-    metrics.authentication("SASL", "SCRAM-SHA-512", LoginOutcome.SUCCEEDED)
+        relay.authentication("SASL", f"made-up-{number}", LoginOutcome.FAILED)
+    relay.authentication("SASL", "SCRAM-SHA-512", LoginOutcome.SUCCEEDED)
+    replay(metrics, relay.take())
     assert lines(metrics, "authenticated_total") == {
         'authenticated_total{listener="SASL",mechanism="other",outcome="failed"} 100.0',
         'authenticated_total{listener="SASL",mechanism="SCRAM-SHA-512",outcome="succeeded"} 1.0',
     }
 
 
+def test_what_no_relay_counts_is_refused() -> None:
+    metrics = ReceiverMetrics(version="9.9.9")
+    for event in (("made_up", (), 1), ("connection_opened", ("one", "too many"), 1), ("deferred", ("x",), 1)):
+        with pytest.raises(ValueError, match=r"event|label"):
+            replay(metrics, [event])
+
+
 def test_two_receivers_in_a_process_keep_apart() -> None:
     one, other = ReceiverMetrics(version="1"), ReceiverMetrics(version="2")
-    one.connection_opened("CLIENT")
+    replay(one, [("connection_opened", ("CLIENT",), 1)])
     assert lines(other, "connections_opened_total") == set()
 
 

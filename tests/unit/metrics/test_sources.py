@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
-from receiver.metrics import OTHER, ListenerBytes, ReceiverMetrics, SoftwareLabels, Sources
+from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -19,7 +19,7 @@ class Now:
     connections: list[ClientIdentity] = field(default_factory=list)
     instances: ClientInstances = field(default_factory=lambda: ClientInstances(2, lambda _: None))
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
-    listeners: list[ListenerBytes] = field(default_factory=list)
+    processes: list[ProcessNumbers] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
     draining: bool = False
@@ -33,13 +33,13 @@ class Now:
                 connections=lambda: self.connections,
                 instances=lambda: self.instances,
                 telemetry=lambda: self.telemetry,
-                listeners=lambda: self.listeners,
+                processes=lambda: self.processes,
+                relays=lambda: len(self.processes) - 1,
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
                 peers=lambda: self.peers,
                 held_bytes=lambda: 4_096,
-                deferred_calls=lambda: 17,
             )
         )
         metrics.registry.register(PluginMetrics(lambda: self.plugins))
@@ -80,7 +80,7 @@ def test_made_up_software_makes_a_bounded_number_of_series() -> None:
     assert any(f'"{OTHER}"' in line for line in shown)
 
 
-def test_instances_listeners_and_state() -> None:
+def test_instances_and_state() -> None:
     now = Now(ready=True)
     telemetry = telemetry_core(max_instances=3)
     now.instances = telemetry.instances
@@ -90,22 +90,33 @@ def test_instances_listeners_and_state() -> None:
     last = telemetry.instances.find(instance_id(6))
     assert last is not None
     telemetry.instances.disconnected(last.identity.id)
-    now.listeners = [ListenerBytes(listener="CLIENT", from_clients=10, to_clients=20)]
     metrics = now.metrics()
     assert lines(metrics, "instances") == {"instances 1.0"}
     assert lines(metrics, "instances_created_total") == {"instances_created_total 5.0"}
     assert lines(metrics, "instances_evicted_total") == {"instances_evicted_total 2.0"}
     assert lines(metrics, "instances_expired_total") == {"instances_expired_total 1.0"}
     assert lines(metrics, "instances_disconnected_total") == {"instances_disconnected_total 1.0"}
-    assert lines(metrics, "listener_bytes_total") == {
-        'listener_bytes_total{direction="from_clients",listener="CLIENT"} 10.0',
-        'listener_bytes_total{direction="to_clients",listener="CLIENT"} 20.0',
-    }
     assert lines(metrics, "ready") == {"ready 1.0"}
     assert lines(metrics, "draining") == {"draining 0.0"}
     now.ready, now.draining = False, True
     assert lines(metrics, "ready") == {"ready 0.0"}
     assert lines(metrics, "draining") == {"draining 1.0"}
+
+
+def test_processes() -> None:
+    core = ProcessNumbers(process="core", cpu_s=3.5, resident_bytes=1000, loop_lag_s=0.25)
+    relay = ProcessNumbers(process="relay-1", cpu_s=7.0, resident_bytes=2000, loop_lag_s=0.5)
+    metrics = Now(processes=[core, relay]).metrics()
+    assert lines(metrics, "relays") == {"relays 1.0"}
+    for name, shown in (
+        ("process_cpu_seconds_total", ("3.5", "7.0")),
+        ("process_resident_bytes", ("1000.0", "2000.0")),
+        ("event_loop_lag_seconds", ("0.25", "0.5")),
+    ):
+        expected = zip(("core", "relay-1"), shown, strict=True)
+        assert lines(metrics, name) == {
+            f'{name}{{process="{process}"}} {value}' for process, value in expected
+        }
 
 
 def test_certificates_and_peers() -> None:
@@ -117,7 +128,6 @@ def test_certificates_and_peers() -> None:
         'tls_certificate_expiry_seconds{listener="SSL",side="upstream"} 1.9e+09',
     }
     assert lines(metrics, "held_bytes") == {"held_bytes 4096.0"}
-    assert lines(metrics, "deferred_calls_total") == {"deferred_calls_total 17.0"}
     assert lines(metrics, "limit_peers") == {
         'limit_peers{scope="principal"} 2.0',
         'limit_peers{scope="source_address"} 3.0',

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from receiver.gateway.registry import ConnectionRegistry
+from receiver.core.registry import ConnectionRegistry
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ApiVersionsAnswered,

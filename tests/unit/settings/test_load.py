@@ -64,8 +64,8 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         ),
         (
             "zzz: 1",
-            "receiver.yaml: zzz: unknown key; known are broker, listeners, subscriptions, rest, telemetry, "
-            "limits, kip1313, plugins, drain, log, debug",
+            "receiver.yaml: zzz: unknown key; known are broker, gateway, listeners, subscriptions, rest, "
+            "telemetry, limits, kip1313, plugins, drain, log, debug",
         ),
         (
             "telemetry: {max_bytes: lots}",

@@ -385,8 +385,9 @@ def test_a_connection_closed_for_a_flood_counts_as_many() -> None:
         assert limits.connection_opened("10.0.0.7", 0) is None
         limits.flooded(one, 0)
     assert limits.connection_opened("10.0.0.7", 0) is not None
-    # It has no debt: as soon as there is room for one, one is admitted.
-    assert limits.connection_opened("10.0.0.7", 0.1) is None
+    # It has ten seconds of debt: five connections and five floods are 105.
+    assert limits.connection_opened("10.0.0.7", 0.55) is not None
+    assert limits.connection_opened("10.0.0.7", 0.65) is None
     assert limits.connection_opened("10.0.0.8", 0) is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from receiver.gateway.registry import ConnectionRegistry
+from receiver.core.registry import ConnectionRegistry
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE, connection
 

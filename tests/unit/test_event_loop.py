@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from receiver.gateway.event_loop import run, running_loop
+from receiver.event_loop import run, running_loop
 from tests.unit.gateway.support import on_loop, pair, reset
 
 

@@ -84,6 +84,7 @@ class _DirectSelector(selectors.EpollSelector):
     Attributes:
         interrupted: Set when asyncio has something to do, so that the poll returns to it.
         deferred: Times that a socket waited for another turn because its peer's share was used up.
+        longest_turn_s: The longest turn since it was reset, in seconds.
         on_error: Called with an exception that a direct callback raised.
     """
 
@@ -97,6 +98,8 @@ class _DirectSelector(selectors.EpollSelector):
         self._waiting: dict[Share, None] = {}
         self._turn = 0
         self.deferred = 0
+        self.longest_turn_s = 0.0
+        self._polled = perf_counter()
         self.interrupted = False
         self.on_error = on_error
 
@@ -115,8 +118,10 @@ class _DirectSelector(selectors.EpollSelector):
         due: list[tuple[selectors.SelectorKey, int]] = []
         while True:
             self._turn = turn = self._turn + 1
+            # With what asyncio did since the last poll.
+            self.longest_turn_s = max(self.longest_turn_s, clock() - self._polled)
             ready = poll(0.0 if waiting else seconds, _MAX_EVENTS)
-            started = clock()
+            self._polled = started = clock()
             for fd, events in ready:
                 entry = direct(fd)
                 if entry is None:
@@ -263,6 +268,11 @@ class DirectEventLoop(asyncio.SelectorEventLoop):
     def deferred(self) -> int:
         """Times that a socket waited because its peer's share was used up."""
         return self._direct.deferred
+
+    def take_lag(self) -> float:
+        """Return the seconds of the longest turn since the last call."""
+        longest_s, self._direct.longest_turn_s = self._direct.longest_turn_s, 0.0
+        return longest_s
 
     def share_of(self, peer: str) -> Share:
         """Return the share of a peer; it lives as long as the peer's connections."""

@@ -45,9 +45,9 @@ class ConnectionRegistry:
         if known is not None:
             self._identities[identity.id] = replace(known, client_instance_id=identity.client_instance_id)
 
-    def remove(self, connection_id: str) -> None:
-        """Remove a closed connection, if it is there."""
-        self._identities.pop(connection_id, None)
+    def remove(self, connection_id: str) -> ClientIdentity | None:
+        """Remove a closed connection, and return its identity if it is there."""
+        return self._identities.pop(connection_id, None)
 
     def snapshot(self) -> list[ClientIdentity]:
         """Return the identities of the open connections, oldest connection first."""

@@ -1,0 +1,411 @@
+"""The composition root of the core process.
+
+The core owns what the whole receiver shares: client instances, limits, subscriptions, plugins, the
+REST API and the metrics. No byte of produce and fetch passes through it. The supervisor starts it,
+gives it links to relays and new configurations, and stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+
+import structlog
+
+from receiver.api import ApiDependencies, RestServer, ServerError, create_api
+from receiver.clock import SystemClock
+from receiver.core.relays import Relays
+from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.event_loop import run as run_event_loop
+from receiver.event_loop import running_loop
+from receiver.host.discovery import HostedPlugin, load_plugins
+from receiver.host.host import PluginHost
+from receiver.host.plugin_metrics import PluginMetrics
+from receiver.log import configure as configure_log
+from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
+from receiver.plugin import Push
+from receiver.process_statistics import resident_bytes
+from receiver.request_log import RequestLog
+from receiver.settings.errors import SettingsError
+from receiver.settings.key_file import hash_key
+from receiver.settings.model import ReceiverSettings
+from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
+from receiver.store.subscriptions import Subscriptions
+from receiver.supervisor.channel import ControlChannel, Message, read_file
+from receiver.supervisor.setup import CoreSetup
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.plugin_time import PluginTime
+from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.subscription import SubscriptionSet
+from receiver.telemetry.telemetry import ClientTelemetry
+
+__all__ = ["GC_THRESHOLDS", "run"]
+
+#: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
+#: in the latency of telemetry requests.
+_SWITCH_INTERVAL_S: Final = 0.001
+
+_MAX_EXPIRED_PER_SCRAPE: Final = 1000
+
+#: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
+_LAG_CHECK_S: Final = 5.0
+
+#: A push creates some hundred objects, hardly any of them in a cycle. Python's default threshold of
+#: 700 objects would start several collections for every push.
+GC_THRESHOLDS: Final = (20_000, 20, 20)
+
+_log = structlog.get_logger("receiver.core")
+
+
+def run(channel: ControlChannel, setup: CoreSetup) -> int:
+    """Run the core process until its supervisor stops it; return the exit status."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every export at INFO
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+    async def main() -> int:
+        try:
+            core = _Core(channel, setup)
+            await core.start()
+        except (StoreError, ServerError) as error:
+            channel.send("failed", problem=str(error), status=1)
+            return 1
+        except (SettingsError, InvalidValueError) as error:
+            channel.send("failed", problem=str(error), status=2)
+            return 2
+        return await core.run()
+
+    return run_event_loop(main())
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A configuration that can be applied; its parts are built, not started."""
+
+    settings: ReceiverSettings
+    hash_key: bytes | None
+    plugins: list[HostedPlugin]
+    rest: RestServer
+    store: SqliteSubscriptionStore | None  # None: it did not change
+    relays: int
+
+    def discard(self) -> None:
+        self.rest.close()
+        if self.store is not None:
+            self.store.close()
+
+
+class _Core:
+    """The core process."""
+
+    def __init__(self, channel: ControlChannel, setup: CoreSetup) -> None:
+        self._channel = channel
+        self._settings = settings = setup.settings
+        self._setup = setup
+        self._stopped = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._draining = False
+        self._clock = SystemClock()
+        self._loop = running_loop()
+        self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
+        self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
+        self._host = PluginHost(load_plugins(settings.plugins))
+        self._limits = Limits(settings.limits)
+        self._plugin_time = PluginTime(self._limits)
+        self._hash_key = hash_key(settings.telemetry.privacy)
+        self._telemetry = ClientTelemetry(
+            settings=settings.telemetry,
+            hash_key=self._hash_key,
+            broker=self._broker,
+            subscriptions=SubscriptionSet(()),
+            limits=self._limits,
+            random_bytes=os.urandom,
+        )
+        self._request_log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
+        self._calls = TelemetryCalls(
+            telemetry=self._telemetry,
+            limits=self._limits,
+            metrics=self._metrics,
+            log=self._request_log,
+            clock=self._clock,
+            deliver=self._deliver,
+            instance_learned=lambda identity: self._relays.registry.instance_learned(identity),
+        )
+        self._relays = Relays(
+            expected=setup.relays,
+            calls=self._calls,
+            limits=self._limits,
+            metrics=self._metrics,
+            log=self._request_log,
+            broker=self._broker,
+            monotonic=self._clock.monotonic,
+            on_identity=self._identified,
+            on_close=self._disconnected,
+        )
+        self._relays.max_connections = _max_connections(settings)
+        self._store = SqliteSubscriptionStore(settings.subscriptions.path)
+        self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
+        self._rest = self._rest_server(settings, setup.rest)
+        self._metrics.observe(self._sources())
+        self._metrics.registry.register(PluginMetrics(self._host.statistics))
+        self._logged_factor = 1
+        self._next_check: asyncio.TimerHandle | None = None
+        self._prepared: _Prepared | None = None
+
+    async def start(self) -> None:
+        """Start all parts.
+
+        Raises:
+            StoreError: The subscriptions can't be read.
+        """
+        await self._subscriptions.load()
+        self._host.start()
+        self._rest.start()
+        for relay_id, link in self._setup.links.items():
+            self._relays.attach(relay_id, link)
+        self._loop.add_reader(self._channel.fileno(), self._control)
+        self._check_lags()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self._channel.send("ready")
+
+    async def run(self) -> int:
+        """Run until the supervisor has stopped this process."""
+        await self._stopped.wait()
+        return 0
+
+    def not_ready_because(self) -> str | None:
+        """Return why the receiver accepts no clients; None while it does."""
+        if self._draining:
+            return "the receiver is stopping"
+        problems = self._relays.problems()
+        return "; ".join(problems) if problems else None
+
+    # -- the supervisor's messages -----------------------------------------------------------------
+
+    def _control(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        match message.type:
+            case "ping":
+                self._channel.send("pong")
+            case "link":
+                self._relays.attach(str(message.fields["relay"]), socket.socket(fileno=message.fds[0]))
+            case "configure":
+                self._prepare(message)
+            case "commit":
+                self._commit()
+            case "abort":
+                if self._prepared is not None:
+                    self._prepared.discard()
+                    self._prepared = None
+            case "draining":
+                self._draining = True
+            case "stop":
+                self._stop(float(message.fields["timeout_s"]))
+
+    def _prepare(self, message: Message) -> None:
+        text, rest = message.fds
+        rest_socket = socket.socket(fileno=rest)
+        try:
+            self._prepared = self._prepared_from(
+                ReceiverSettings.model_validate_json(read_file(text), strict=True),
+                rest_socket,
+                int(message.fields["relays"]),
+            )
+        except (SettingsError, InvalidValueError, StoreError, ServerError) as error:
+            self._channel.send("refused", problem=str(error))
+        else:
+            self._channel.send("prepared")
+
+    def _prepared_from(
+        self, settings: ReceiverSettings, rest_socket: socket.socket, relays: int
+    ) -> _Prepared:
+        key = hash_key(settings.telemetry.privacy)
+        self._telemetry.check_settings(settings.telemetry, key)
+        plugins = load_plugins(settings.plugins)
+        store = None
+        if settings.subscriptions != self._settings.subscriptions:
+            store = SqliteSubscriptionStore(settings.subscriptions.path)
+        try:
+            # Token files may have changed though their paths did not, so it is always built anew.
+            rest = self._rest_server(settings, rest_socket)
+        except ServerError:
+            if store is not None:
+                store.close()
+            raise
+        return _Prepared(settings, key, plugins, rest, store, relays)
+
+    def _commit(self) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
+            return
+        old, fresh = self._settings, prepared.settings
+        self._settings = fresh
+        self._hash_key = prepared.hash_key
+        self._broker.id = fresh.broker.id
+        if fresh.broker.cluster_id is not None:
+            self._broker.cluster_id = fresh.broker.cluster_id
+        self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
+        self._limits.replace_settings(fresh.limits)
+        configure_log(fresh.log)
+        self._request_log.log_requests = fresh.log.requests
+        self._host.replace(prepared.plugins, old.drain.timeout_s)
+        self._relays.expected = prepared.relays
+        self._relays.max_connections = _max_connections(fresh)
+        self._check_lags()
+        self._loop.create_task(self._apply(prepared))
+
+    async def _apply(self, prepared: _Prepared) -> None:
+        """Apply what has to be waited for."""
+        replaced, self._rest = self._rest, prepared.rest
+        self._rest.start()
+        self._channel.send("applied")
+        if prepared.store is not None:
+            before, self._store = self._store, prepared.store
+            try:
+                await self._subscriptions.use(prepared.store)
+            except StoreError as error:
+                _log.error("subscriptions not read, those in force stay", problem=str(error))
+            await asyncio.to_thread(before.close)
+        await replaced.stop()
+
+    def _stop(self, timeout_s: float) -> None:
+        if self._stopping is None:
+            self._stopping = self._loop.create_task(self._drain(timeout_s))
+
+    async def _drain(self, timeout_s: float) -> None:
+        await asyncio.to_thread(self._host.stop, timeout_s)
+        await self._rest.stop()
+        self._relays.close()
+        await asyncio.to_thread(self._store.close)
+        self._stopped.set()
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+        def notify() -> None:
+            # Called in a plugin's thread, which may outlive the event loop.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(stored)
+
+        # Charged with each push, so that an idle receiver needs no timer.
+        if cpu_s := self._host.take_cpu():
+            self._plugin_time.charge(cpu_s, self._clock.monotonic())
+        return self._host.offer(push, notify)
+
+    def _identified(self, identity: ClientIdentity) -> None:
+        self._telemetry.instances.identity_changed(identity)
+        self._plugin_time.identified(identity)
+
+    def _disconnected(self, connection_id: str) -> None:
+        self._telemetry.instances.disconnected(connection_id)
+        self._plugin_time.closed(connection_id)
+
+    def _rest_server(self, settings: ReceiverSettings, listening: socket.socket) -> RestServer:
+        dependencies = ApiDependencies(
+            version=version("kafka-client-telemetry"),
+            subscriptions=self._subscriptions,
+            telemetry=self._telemetry,
+            monotonic=self._clock.monotonic,
+            connections=self._relays.registry.snapshot,
+            plugins=self._host.statistics,
+            not_ready_because=self.not_ready_because,
+            refresh=self._relays.refresh_statistics,
+            exposition=self._metrics.exposition,
+            count_refusal=self._metrics.rest_refused,
+        )
+        return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)
+
+    def _sources(self) -> Sources:
+        return Sources(
+            connections=self._relays.registry.snapshot,
+            instances=self._instances,
+            telemetry=lambda: self._telemetry,
+            processes=self._processes,
+            relays=lambda: self._relays.connected,
+            ready=lambda: self.not_ready_because() is None,
+            draining=lambda: self._draining,
+            certificates=self._certificates,
+            peers=lambda: self._limits.peers,
+            held_bytes=lambda: sum(one.held_bytes for one in self._relays.statistics().values()),
+        )
+
+    def _processes(self) -> Iterator[ProcessNumbers]:
+        yield ProcessNumbers(
+            process="core",
+            cpu_s=time.process_time(),
+            resident_bytes=resident_bytes(),
+            loop_lag_s=self._loop.take_lag(),
+        )
+        for process, numbers in self._relays.statistics().items():
+            yield ProcessNumbers(
+                process=process,
+                cpu_s=numbers.cpu_s,
+                resident_bytes=numbers.resident_bytes,
+                loop_lag_s=numbers.loop_lag_s,
+            )
+
+    def _certificates(self) -> list[tuple[str, str, float]]:
+        # All relays have the same files, but one may have read a renewed file later.
+        ends: dict[tuple[str, str], float] = {}
+        for numbers in self._relays.statistics().values():
+            for listener, side, not_after in numbers.certificates:
+                ends[listener, side] = min(not_after, ends.get((listener, side), not_after))
+        rest = self._rest.certificate_ends
+        if rest is not None:
+            ends["rest", "client"] = rest
+        return [(listener, side, not_after) for (listener, side), not_after in ends.items()]
+
+    def _instances(self) -> ClientInstances:
+        # Requests expire silent instances. Without requests a scrape does, and not a timer, because
+        # a pending timer costs each wait of the event loop a system call.
+        self._telemetry.instances.forget_expired(self._clock.monotonic(), _MAX_EXPIRED_PER_SCRAPE)
+        return self._telemetry.instances
+
+    def _check_lags(self) -> None:
+        """Adjust push intervals to the destinations' lag, now and periodically.
+
+        It is the only timer of an idle core, so it exists only if back-pressure is enabled.
+        """
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
+        settings = self._settings.telemetry.backpressure
+        pressure = self._telemetry.backpressure
+        lags: dict[str, float] = {}
+        if settings.enabled:
+            lags = {plugin.name: round(plugin.lag_s, 3) for plugin in self._host.statistics()}
+            pressure.observe(lags, self._clock.monotonic())
+        factor = pressure.factor
+        if factor > self._logged_factor:
+            _log.warning(
+                "push intervals lengthened, destination behind",
+                factor=factor,
+                plugin=pressure.plugin,
+                lags_s=lags,
+            )
+        elif factor < self._logged_factor:
+            _log.info("push intervals shortened", factor=factor, plugin=pressure.plugin)
+        self._logged_factor = factor
+        if settings.enabled and not self._draining:
+            every_s = min(_LAG_CHECK_S, settings.step_s / 2)
+            self._next_check = self._loop.call_later(every_s, self._check_lags)
+
+
+def _max_connections(settings: ReceiverSettings) -> dict[str, int]:
+    return {listener.name: listener.max_connections for listener in settings.listeners}

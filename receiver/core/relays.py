@@ -1,0 +1,317 @@
+"""The core's end of the links to the relays.
+
+Knows the open connections of all relays (KIP-511, "Connection registry"), has their telemetry calls
+answered, and enforces the limits of the whole receiver. A relay that comes or comes back tells its
+connections, so nothing here outlives the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from receiver.core.registry import ConnectionRegistry
+from receiver.core.telemetry_calls import TelemetryAnswer, TelemetryCalls
+from receiver.event_loop import running_loop
+from receiver.link.messages import (
+    PROTOCOL_VERSION,
+    Answer,
+    Call,
+    Closed,
+    ClusterId,
+    CoreMessage,
+    EndConnection,
+    Hello,
+    Identity,
+    Levels,
+    LinkError,
+    Problems,
+    Report,
+    Statistics,
+    StatisticsRequest,
+    TokenOwner,
+    decode_relay_message,
+    encode,
+    telemetry_call,
+)
+from receiver.link.stream import LinkStream
+from receiver.log import RateLimitedLog
+from receiver.metrics import ReceiverMetrics, replay
+from receiver.request_log import RequestLog
+from receiver.telemetry.control.limits import Limits, Scope
+from receiver.telemetry.identity import Broker, ClientIdentity
+
+__all__ = ["Relays"]
+
+#: Seconds that a relay has to send its statistics. If it is late, its last ones are shown.
+_STATISTICS_WITHIN_S: Final = 0.25
+
+#: Most owners of delegation tokens that a new relay gets.
+_MAX_TOKENS: Final = 16_384
+
+#: The reason in ``kafka_telemetry_connections_refused_total``.
+_REASONS: Final[Mapping[Scope, str]] = {
+    "source_address": "limit_source_address",
+    "source_site": "limit_source_address",
+    "principal": "limit_principal",
+}
+
+_log = structlog.get_logger("receiver.core")
+
+
+class Relays:
+    """The relays that are linked to this core.
+
+    Args:
+        expected: The number of relays that the receiver should have.
+        calls: Answers telemetry calls.
+        limits: The limits of the whole receiver.
+        metrics: The receiver's own metrics.
+        log: The request log.
+        broker: The broker's identity; relays learn the cluster id.
+        monotonic: Monotonic seconds.
+        on_identity: Called with each identity that is new or has changed.
+        on_close: Called with the id of each connection that has closed.
+
+    Attributes:
+        expected: As given; a reload may change it.
+        max_connections: The most connections by listener, on all relays together.
+        registry: Who is connected to all relays.
+        open: The number of connections by listener.
+    """
+
+    def __init__(
+        self,
+        *,
+        expected: int,
+        calls: TelemetryCalls,
+        limits: Limits,
+        metrics: ReceiverMetrics,
+        log: RequestLog,
+        broker: Broker,
+        monotonic: Callable[[], float],
+        on_identity: Callable[[ClientIdentity], None],
+        on_close: Callable[[str], None],
+    ) -> None:
+        self.expected = expected
+        self.calls = calls
+        self.limits = limits
+        self.metrics = metrics
+        self.log = log
+        self.broker = broker
+        self.monotonic = monotonic
+        self.on_identity = on_identity
+        self.on_close = on_close
+        self.max_connections: Mapping[str, int] = {}
+        self.registry = ConnectionRegistry()
+        self.open: Counter[str] = Counter()
+        self._warnings = RateLimitedLog("receiver.gateway")
+        self.token_owners: dict[str, str] = {}
+        self._links: dict[str, _RelayLink] = {}
+        self._requests = itertools.count(1)
+
+    def attach(self, relay_id: str, end: socket.socket) -> None:
+        """Use a new link to a relay; it replaces an earlier one."""
+        if (earlier := self._links.pop(relay_id, None)) is not None:
+            earlier.close()
+        self._links[relay_id] = _RelayLink(self, relay_id, end)
+
+    def close(self) -> None:
+        """Close all links."""
+        for link in list(self._links.values()):
+            link.close()
+        self._links.clear()
+
+    @property
+    def connected(self) -> int:
+        """The number of relays that are linked and have said so."""
+        return sum(link.greeted for link in self._links.values())
+
+    def listener_is_full(self, listener: str) -> bool:
+        """Return whether a listener has more connections than it may, and log it."""
+        most = self.max_connections.get(listener)
+        if most is None or self.open[listener] <= most:
+            return False
+        problem = f"listeners[].max_connections ({most}) connections are open"
+        self._warnings.warning(
+            "connection refused", kind=f"limit {listener}", listener=listener, reason="limit", problem=problem
+        )
+        return True
+
+    def problems(self) -> list[str]:
+        """Return why the relays together do not accept clients, a line for each reason."""
+        lines = dict.fromkeys(line for link in self._links.values() for line in link.problems)
+        if self.connected < self.expected:
+            lines[f"{self.connected} of {self.expected} relays are running"] = None
+        return list(lines)
+
+    def statistics(self) -> dict[str, Statistics]:
+        """Return the last statistics of each relay, by its id."""
+        return {
+            relay_id: link.statistics for relay_id, link in self._links.items() if link.statistics is not None
+        }
+
+    async def refresh_statistics(self) -> None:
+        """Ask all relays for their statistics, and wait for those that answer in time."""
+        request = next(self._requests)
+        waiting = [link.ask(request) for link in self._links.values() if link.greeted]
+        if waiting:
+            await asyncio.wait(waiting, timeout=_STATISTICS_WITHIN_S)
+
+    def ended(self, link: _RelayLink, reason: str) -> None:
+        """Forget a link that has ended."""
+        if self._links.get(link.relay_id) is link:
+            del self._links[link.relay_id]
+        _log.info("a relay's link ended", relay=link.relay_id, problem=reason)
+
+    def learned_token(self, link: _RelayLink, message: TokenOwner) -> None:
+        """Hand the owner of a delegation token on to the other relays."""
+        if self.token_owners.get(message.token_id) == message.owner:
+            return
+        self.token_owners[message.token_id] = message.owner
+        if len(self.token_owners) > _MAX_TOKENS:
+            del self.token_owners[next(iter(self.token_owners))]
+        for other in self._others(link):
+            other.send(message)
+
+    def report(self, link: _RelayLink, message: Report) -> None:
+        """Add what a relay has used, and tell all relays which peers come near a limit."""
+        now = self.monotonic()
+        self.limits.add_usage(message.usage, now)
+        replay(self.metrics, message.events)
+        self.send_levels()
+
+    def send_levels(self) -> None:
+        """Tell all relays which peers come near a limit."""
+        if levels := self.limits.take_levels(self.monotonic()):
+            for link in self._links.values():
+                link.send(Levels(tuple(levels)))
+
+    def _others(self, link: _RelayLink) -> Iterator[_RelayLink]:
+        return (other for other in self._links.values() if other is not link)
+
+
+class _RelayLink:
+    """The link to one relay process."""
+
+    def __init__(self, relays: Relays, relay_id: str, end: socket.socket) -> None:
+        loop = running_loop()
+        self._relays = relays
+        self.relay_id = relay_id
+        self.greeted = False
+        self.ids: dict[int, str] = {}
+        self.problems: Collection[str] = ()
+        self.statistics: Statistics | None = None
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._stream = LinkStream(
+            end,
+            loop.set_direct_reader,
+            loop.set_direct_writer,
+            on_message=self._received,
+            on_end=self._ended,
+        )
+
+    def send(self, message: CoreMessage) -> None:
+        self._stream.send(encode(message))
+
+    def close(self) -> None:
+        self._stream.close()
+        for connection_id in self.ids.values():
+            self._forget(connection_id)
+        self.ids.clear()
+        for waiting in self._waiting.values():
+            waiting.cancel()
+
+    def ask(self, request: int) -> asyncio.Future[None]:
+        """Ask for statistics; the result is set when they have come."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[request] = waiting
+        waiting.add_done_callback(lambda _: self._waiting.pop(request, None))
+        self.send(StatisticsRequest(request))
+        return waiting
+
+    def _ended(self, reason: str) -> None:
+        self.close()
+        self._relays.ended(self, reason)
+
+    def _received(self, message: memoryview) -> None:
+        received = decode_relay_message(message)
+        match received:
+            case Call():
+                self._call(received)
+            case Report():
+                self._relays.report(self, received)
+            case Identity(number, identity, resumed):
+                self._identify(number, identity, resumed=resumed)
+            case Closed(number):
+                if (closed := self.ids.pop(number, None)) is not None:
+                    self._forget(closed)
+            case Statistics():
+                self.statistics = received
+                if (waiting := self._waiting.get(received.request)) is not None and not waiting.done():
+                    waiting.set_result(None)
+            case Problems(lines):
+                self.problems = lines
+            case ClusterId(cluster_id):
+                if self._relays.broker.cluster_id is None:
+                    self._relays.broker.cluster_id = cluster_id
+            case TokenOwner():
+                self._relays.learned_token(self, received)
+            case Hello():
+                self._greet(received)
+
+    def _greet(self, hello: Hello) -> None:
+        if hello.version != PROTOCOL_VERSION:
+            raise LinkError(f"the relay speaks version {hello.version}, the core {PROTOCOL_VERSION}")
+        self.greeted = True
+        for token_id, owner in self._relays.token_owners.items():
+            self.send(TokenOwner(token_id, owner))
+        if self._relays.broker.cluster_id is not None:
+            self.send(ClusterId(self._relays.broker.cluster_id))
+
+    def _identify(self, number: int, identity: ClientIdentity, *, resumed: bool) -> None:
+        if identity.id != f"{self.relay_id}-{number}":
+            raise LinkError(f"connection {number} has the id of another one")
+        limits, is_new = self._relays.limits, number not in self.ids
+        exceeded = None
+        if is_new:
+            self.ids[number] = identity.id
+            self._relays.registry.add(identity)
+            exceeded = limits.admitted(identity)
+            self._relays.open[identity.listener] += 1
+        else:
+            self._relays.registry.changed(identity)
+        self._relays.on_identity(identity)
+        exceeded = limits.identified(identity) or exceeded
+        full = is_new and self._relays.listener_is_full(identity.listener)
+        if resumed or not (exceeded or full):
+            return
+        if exceeded is not None:
+            self._relays.log.limit_exceeded(identity, exceeded)
+        reason = "limit" if exceeded is None else _REASONS[exceeded.scope]
+        self._relays.metrics.connections_refused[identity.listener, reason].inc()
+        self.send(EndConnection(number))
+
+    def _forget(self, connection_id: str) -> None:
+        identity = self._relays.registry.remove(connection_id)
+        if identity is None:
+            return
+        self._relays.limits.connection_closed(identity)
+        self._relays.open[identity.listener] -= 1
+        self._relays.on_close(identity.id)
+
+    def _call(self, message: Call) -> None:
+        identity = self._relays.registry.find(self.ids.get(message.number, ""))
+        if identity is None:
+            raise LinkError(f"a call on connection {message.number}, which is not open")
+        self._relays.calls.call(identity, telemetry_call(message), self._reply)
+        self._relays.send_levels()
+
+    def _reply(self, answer: TelemetryAnswer) -> None:
+        self.send(Answer(answer.token, answer.frame, answer.throttled))

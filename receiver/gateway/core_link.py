@@ -1,0 +1,319 @@
+"""The relay's end of the link to the core.
+
+Tells the core which connections are open and what they used, passes telemetry calls on, and hands
+their answers back. The traffic of clients never waits for the core: without a core, or when it does
+not answer in time, a call is answered THROTTLING_QUOTA_EXCEEDED, from which clients recover by
+themselves (KIP-714, "Throttling and rate-limiting"). A new core learns everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from receiver.clock import Clock
+from receiver.event_loop import running_loop
+from receiver.link.messages import (
+    PROTOCOL_VERSION,
+    Answer,
+    Closed,
+    ClusterId,
+    EndConnection,
+    Hello,
+    Identity,
+    Levels,
+    LinkError,
+    Problems,
+    RelayMessage,
+    Report,
+    Statistics,
+    StatisticsRequest,
+    TokenOwner,
+    call_message,
+    decode_core_message,
+    encode,
+)
+from receiver.link.stream import LinkStream
+from receiver.metrics import RelayMetrics
+from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import TelemetryCall
+from receiver.session.messages import telemetry_error
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.wire.error_codes import ErrorCode
+
+__all__ = ["ANSWER_WITHIN_S", "CoreLink", "Linked", "Reply"]
+
+#: Seconds that the core has to answer a call.
+ANSWER_WITHIN_S: Final = 0.8
+
+#: Bytes that wait for the core at which further calls are not passed on.
+_MAX_CALL_BACKLOG_BYTES: Final = 8_388_608
+
+#: Seconds between two reports of what was used and counted.
+_REPORT_EVERY_S: Final = 0.1
+
+#: Receives the answer to a call, once: before :meth:`CoreLink.call` returns or later.
+Reply = Callable[[Answer], None]
+
+_log = structlog.get_logger("receiver.gateway")
+
+
+class Linked(Protocol):
+    """An open connection, which the core may end."""
+
+    def end_at_limit(self) -> None:
+        """Close the connection, because there are too many."""
+
+
+@dataclass(slots=True)
+class _Open:
+    identity: ClientIdentity
+    relay: Linked
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A call without an answer."""
+
+    deadline: float
+    call: TelemetryCall
+    reply: Reply
+
+
+class CoreLink:
+    """Connects this relay process with the core process.
+
+    Args:
+        relay_id: The id of this relay process, for the ids of its connections.
+        process: The name of this relay process.
+        broker: The broker's identity, which sessions and probes complete.
+        limits: This relay's limits.
+        metrics: This relay's metrics.
+        tokens: The owners of delegation tokens.
+        clock: Source of time.
+        problems: Returns why the relay does not accept clients, a line for each listener.
+        statistics: Returns the statistics for the request of this number.
+        count_traffic: Counts the bytes since the last call in the metrics.
+        ask_for_link: Asks the supervisor for a new link.
+    """
+
+    def __init__(
+        self,
+        relay_id: str,
+        *,
+        process: str,
+        broker: Broker,
+        limits: Limits,
+        metrics: RelayMetrics,
+        tokens: DelegationTokens,
+        clock: Clock,
+        problems: Callable[[], Sequence[str]],
+        statistics: Callable[[int], Statistics],
+        count_traffic: Callable[[], None],
+        ask_for_link: Callable[[], None],
+    ) -> None:
+        self._relay_id = relay_id
+        self._process = process
+        self._broker = broker
+        self._limits = limits
+        self._metrics = metrics
+        self._tokens = tokens
+        self._clock = clock
+        self._problems = problems
+        self._statistics = statistics
+        self._count_traffic = count_traffic
+        self._ask_for_link = ask_for_link
+        self._connections = 0
+        self._open: dict[int, _Open] = {}
+        self._calls = 0
+        self._pending: dict[int, _Pending] = {}  # oldest first
+        self._timer: asyncio.TimerHandle | None = None
+        self._report_timer: asyncio.TimerHandle | None = None
+        self._stream: LinkStream | None = None
+        self._overdue = False
+        self._sent_problems: tuple[str, ...] | None = None
+        self._sent_cluster_id: str | None = None
+        tokens.on_learned = self._learned_token
+        metrics.on_event = self.report_soon
+
+    # -- the link ----------------------------------------------------------------------------------
+
+    def attach(self, end: socket.socket) -> None:
+        """Use a new link from now on; the link owns the socket."""
+        self._detach()
+        loop = running_loop()
+        self._stream = LinkStream(
+            end,
+            loop.set_direct_reader,
+            loop.set_direct_writer,
+            on_message=self._received,
+            on_end=self._ended,
+        )
+        self._overdue = False
+        self._sent_problems = self._sent_cluster_id = None
+        self._send(Hello(PROTOCOL_VERSION, self._process))
+        for number, one in self._open.items():
+            self._send(Identity(number, one.identity, resumed=True))
+        for token_id, owner in self._tokens.owners():
+            self._send(TokenOwner(token_id, owner))
+        self._send_cluster_id()
+        self.problems_changed()
+        self.report_soon()
+
+    def close(self) -> None:
+        """Send the last report and close the link."""
+        self._count_traffic()
+        self._report()
+        self._detach()
+
+    def _detach(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        self._throttle_pending(float("inf"))
+
+    def _ended(self, reason: str) -> None:
+        _log.warning("the link to the core ended, telemetry is throttled until it is back", problem=reason)
+        self._detach()
+        self._ask_for_link()
+
+    def _send(self, message: RelayMessage) -> None:
+        if self._stream is not None:
+            self._stream.send(encode(message))
+
+    # -- what the core has to know -----------------------------------------------------------------
+
+    def new_connection(self) -> tuple[int, str]:
+        """Return the number of a new connection on this relay, and its id in the receiver."""
+        self._connections += 1
+        return self._connections, f"{self._relay_id}-{self._connections}"
+
+    def opened(self, number: int, identity: ClientIdentity, relay: Linked) -> None:
+        """Report an open connection."""
+        self._open[number] = _Open(identity, relay)
+        self._send(Identity(number, identity))
+
+    def changed(self, number: int, identity: ClientIdentity) -> None:
+        """Report that the identity of an open connection has changed."""
+        if (one := self._open.get(number)) is not None:
+            one.identity = identity
+            self._send(Identity(number, identity))
+
+    def closed(self, number: int) -> None:
+        """Report that a connection has closed."""
+        if self._open.pop(number, None) is not None:
+            self._send(Closed(number))
+
+    def problems_changed(self) -> None:
+        """Report why the relay does not accept clients, if that has changed."""
+        lines = tuple(self._problems())
+        if lines != self._sent_problems:
+            self._sent_problems = lines
+            self._send(Problems(lines))
+        self._send_cluster_id()
+
+    def report_soon(self) -> None:
+        """Report what was used and counted within a tenth of a second, or now if it is urgent."""
+        if self._stream is None:
+            return
+        if self._report_timer is None:
+            self._report_timer = running_loop().call_later(_REPORT_EVERY_S, self._report)
+        if self._limits.urgent:
+            self._report()
+
+    def _report(self) -> None:
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
+        if self._stream is None:
+            return
+        usage, events = self._limits.take_usage(), self._metrics.take()
+        if usage or events:
+            self._send(Report(tuple(usage), tuple(events)))
+
+    def _send_cluster_id(self) -> None:
+        cluster_id = self._broker.cluster_id
+        if cluster_id is not None and cluster_id != self._sent_cluster_id:
+            self._sent_cluster_id = cluster_id
+            self._send(ClusterId(cluster_id))
+
+    def _learned_token(self, token_id: str, owner: str) -> None:
+        self._send(TokenOwner(token_id, owner))
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def call(self, number: int, call: TelemetryCall, reply: Reply) -> None:
+        """Have the core answer a call; ``reply`` gets the answer, with the call's own token."""
+        stream = self._stream
+        if stream is None or self._overdue or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
+            self._throttle(call, reply)
+            return
+        if self._broker.cluster_id != self._sent_cluster_id:
+            self._send_cluster_id()
+        self._calls += 1
+        token = self._calls
+        self._pending[token] = _Pending(self._clock.monotonic() + ANSWER_WITHIN_S, call, reply)
+        if self._timer is None:
+            self._timer = running_loop().call_later(ANSWER_WITHIN_S, self._check_deadlines)
+        stream.send(encode(call_message(number, token, call)))
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        if self._throttle_pending(now):
+            # Further calls are answered at once until the core answers again.
+            self._overdue = True
+            _log.warning("the core does not answer, telemetry is throttled", within_s=ANSWER_WITHIN_S)
+        for oldest in self._pending.values():
+            self._timer = running_loop().call_later(max(0.0, oldest.deadline - now), self._check_deadlines)
+            break
+
+    def _throttle_pending(self, now: float) -> int:
+        """Answer the calls whose deadline has passed, and return their number."""
+        overdue = []
+        for token, pending in self._pending.items():
+            if pending.deadline > now:
+                break
+            overdue.append(token)
+        for token in overdue:
+            pending = self._pending.pop(token)
+            self._throttle(pending.call, pending.reply)
+        return len(overdue)
+
+    def _throttle(self, call: TelemetryCall, reply: Reply) -> None:
+        self._metrics.core_unavailable()
+        answer = telemetry_error(call.header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        reply(Answer(call.token, answer, throttled=False))
+
+    # -- what the core sends -----------------------------------------------------------------------
+
+    def _received(self, message: memoryview) -> None:
+        received = decode_core_message(message)
+        match received:
+            case Answer():
+                self._overdue = False
+                pending = self._pending.pop(received.token, None)
+                if pending is not None:  # else it came too late
+                    pending.reply(Answer(pending.call.token, received.frame, received.throttled))
+            case Levels(levels):
+                self._limits.raise_levels(levels)
+            case StatisticsRequest(request):
+                self._count_traffic()
+                self._report()
+                self._send(self._statistics(request))
+            case EndConnection(number):
+                if (one := self._open.get(number)) is not None:
+                    one.relay.end_at_limit()
+            case TokenOwner(token_id, owner):
+                self._tokens.keep(token_id, owner)
+            case ClusterId(cluster_id):
+                if self._broker.cluster_id is None:
+                    self._broker.cluster_id = cluster_id
+            case _:
+                raise LinkError(f"unexpected message {type(received).__name__}")

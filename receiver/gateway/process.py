@@ -1,0 +1,269 @@
+"""The composition root of a relay process.
+
+A relay owns connections: admission, TLS, login, sessions, bytes. It shares its listening sockets
+with the other relays and has a link to the core. The supervisor starts it, gives it new links and
+configurations, and drains it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from receiver.clock import SystemClock
+from receiver.event_loop import run as run_event_loop
+from receiver.event_loop import running_loop
+from receiver.gateway.core_link import CoreLink
+from receiver.gateway.events import GatewayEvents
+from receiver.gateway.gateway import Gateway
+from receiver.gateway.listener import Listener
+from receiver.gateway.relay import RelayServices
+from receiver.gateway.request_memory import RequestMemory
+from receiver.link.messages import Statistics
+from receiver.log import configure as configure_log
+from receiver.metrics import RelayMetrics
+from receiver.process_statistics import resident_bytes
+from receiver.request_log import RequestLog
+from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.session import Session
+from receiver.session.upstream import Upstream
+from receiver.settings.listeners import ListenerSettings
+from receiver.settings.model import ReceiverSettings
+from receiver.supervisor.channel import ControlChannel, Message, read_file
+from receiver.supervisor.setup import RelaySetup
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.tls import TlsFilesError
+
+__all__ = ["run"]
+
+#: Seconds between two looks at whether the connections of a drained relay have ended.
+_DRAIN_CHECK_S: Final = 0.1
+
+_log = structlog.get_logger("receiver.gateway")
+
+
+def run(channel: ControlChannel, setup: RelaySetup) -> int:
+    """Run a relay process until its supervisor ends it; return the exit status."""
+    return run_event_loop(_Relay(channel, setup).run())
+
+
+class _ListenerError(Exception):
+    """A TLS file of a listener can't be used."""
+
+
+class _Relay:
+    """A relay process."""
+
+    def __init__(self, channel: ControlChannel, setup: RelaySetup) -> None:
+        self._channel = channel
+        self._settings = settings = setup.settings
+        self._sockets = dict(setup.sockets)
+        self._link = setup.link
+        self._relay_id = setup.relay_id
+        self._clock = SystemClock()
+        self._random = random.SystemRandom()
+        self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
+        self._limits = Limits(settings.limits, relays=setup.relays)
+        self._memory = RequestMemory(settings.limits)
+        self._metrics = RelayMetrics()
+        self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
+        self._delegation_tokens = DelegationTokens()
+        self._gateway = Gateway()
+        self._core = CoreLink(
+            setup.relay_id,
+            process=f"relay-{setup.slot}",
+            broker=self._broker,
+            limits=self._limits,
+            metrics=self._metrics,
+            tokens=self._delegation_tokens,
+            clock=self._clock,
+            problems=self._gateway.problems,
+            statistics=self._statistics,
+            count_traffic=self._count_traffic,
+            ask_for_link=self._ask_for_link,
+        )
+        self._services = RelayServices(
+            core=self._core,
+            limits=self._limits,
+            memory=self._memory,
+            events=GatewayEvents(self._metrics, self._log),
+            log=self._log,
+            clock=self._clock,
+        )
+        self._counted: dict[str, tuple[int, int]] = {}
+        self._deferred = 0
+        self._prepared: tuple[ReceiverSettings, tuple[Listener, ...]] | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run until the supervisor has this relay drained."""
+        loop = asyncio.get_running_loop()
+        try:
+            listeners = self._listeners(self._settings, self._sockets)
+        except _ListenerError as error:
+            self._channel.send("failed", problem=str(error), status=1)
+            return 1
+        self._core.attach(self._link)
+        self._gateway.replace(listeners)
+        self._core.problems_changed()
+        loop.add_reader(self._channel.fileno(), self._control)
+        self._channel.send("ready")
+        await self._stopped.wait()
+        loop.remove_reader(self._channel.fileno())
+        self._core.close()
+        return 0
+
+    # -- the supervisor's messages -----------------------------------------------------------------
+
+    def _control(self) -> None:
+        while (message := self._channel.receive()) is not None:
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        match message.type:
+            case "ping":
+                self._channel.send("pong")
+            case "link":
+                self._core.attach(socket.socket(fileno=message.fds[0]))
+            case "configure":
+                self._prepare(message)
+            case "commit":
+                self._commit()
+                self._channel.send("applied")
+            case "abort":
+                self._prepared = None
+            case "drain":
+                self._drain(message.fields["after_s"], message.fields["timeout_s"])
+
+    def _ask_for_link(self) -> None:
+        self._channel.send("need_link")
+
+    def _prepare(self, message: Message) -> None:
+        text, *descriptors = message.fds
+        sockets = {
+            name: socket.socket(fileno=fd)
+            for name, fd in zip(message.fields["names"], descriptors, strict=True)
+        }
+        try:
+            settings = ReceiverSettings.model_validate_json(read_file(text), strict=True)
+            self._prepared = settings, self._listeners(settings, sockets)
+        except _ListenerError as error:
+            for listening in sockets.values():
+                listening.close()
+            self._channel.send("refused", problem=str(error))
+        else:
+            self._channel.send("prepared")
+
+    def _commit(self) -> None:
+        if self._prepared is None:
+            return
+        (settings, listeners), self._prepared = self._prepared, None
+        self._settings = settings
+        self._broker.id = settings.broker.id
+        self._limits.replace_settings(settings.limits)
+        self._memory.replace_settings(settings.limits)
+        configure_log(settings.log)
+        self._log.log_requests = settings.log.requests
+        self._gateway.replace(listeners)
+        self._core.problems_changed()
+
+    def _drain(self, after_s: float, timeout_s: float) -> None:
+        self._gateway.stop_accepting()
+        if self._draining is not None:
+            self._draining.cancel()
+        self._draining = asyncio.get_running_loop().create_task(self._drain_and_stop(after_s, timeout_s))
+
+    async def _drain_and_stop(self, after_s: float, timeout_s: float) -> None:
+        deadline = self._clock.monotonic() + after_s
+        # Polled, because a connection that closes should cost nothing for the sake of a rare drain.
+        while not self._gateway.empty and (left_s := deadline - self._clock.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(_DRAIN_CHECK_S, left_s))
+        await self._gateway.drain(timeout_s)
+        self._channel.send("drained")
+        self._stopped.set()
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _listeners(
+        self, settings: ReceiverSettings, sockets: Mapping[str, socket.socket]
+    ) -> tuple[Listener, ...]:
+        """Return the listeners of a configuration; one that did not change goes on."""
+        unchanged = {
+            listener.settings.name: listener
+            for listener in self._gateway.listeners
+            if listener.settings in settings.listeners
+            and settings.kip1313 == self._settings.kip1313
+            and settings.telemetry.max_bytes == self._settings.telemetry.max_bytes
+        }
+        listeners = []
+        for one in settings.listeners:
+            listener = unchanged.get(one.name)
+            if listener is not None:
+                sockets[one.name].close()  # it has its own descriptor of the same socket
+            else:
+                listener = self._listener(one, settings, sockets[one.name])
+            listeners.append(listener)
+        return tuple(listeners)
+
+    def _listener(
+        self, listener: ListenerSettings, settings: ReceiverSettings, listening: socket.socket
+    ) -> Listener:
+        def make_session(identity: ClientIdentity, upstream: Upstream) -> Session:
+            return Session(
+                identity=identity,
+                broker=self._broker,
+                upstream=upstream,
+                random_bits=self._random.getrandbits,
+                max_frame_bytes=listener.max_frame_bytes,
+                max_push_bytes=settings.telemetry.max_bytes,
+                principal_claim=listener.oauthbearer_principal_claim,
+                delegation_tokens=self._delegation_tokens,
+            )
+
+        try:
+            return Listener(
+                listener,
+                listening,
+                broker=self._broker,
+                upstream=Upstream(translates=settings.kip1313.translate_all),
+                core=self._core,
+                metrics=self._metrics,
+                services=self._services,
+                make_session=make_session,
+            )
+        except TlsFilesError as error:
+            raise _ListenerError(f"listener {listener.name}: {error}") from None
+
+    def _statistics(self, request: int) -> Statistics:
+        return Statistics(
+            request=request,
+            cpu_s=time.process_time(),
+            resident_bytes=resident_bytes(),
+            loop_lag_s=running_loop().take_lag(),
+            held_bytes=self._memory.total,
+            certificates=tuple(
+                (listener.settings.name, side, not_after)
+                for listener in self._gateway.listeners
+                for side, not_after in listener.certificates
+            ),
+        )
+
+    def _count_traffic(self) -> None:
+        """Count what has been forwarded and deferred since the last call."""
+        traffic = self._gateway.traffic()
+        for name, totals in traffic.items():
+            before = self._counted.get(name, (0, 0))
+            for direction, total, counted in zip(("from_clients", "to_clients"), totals, before, strict=True):
+                self._metrics.forwarded(name, direction, total - counted)
+        self._counted = traffic
+        deferred = running_loop().deferred
+        self._metrics.deferred(deferred - self._deferred)
+        self._deferred = deferred

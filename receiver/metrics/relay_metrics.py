@@ -1,0 +1,136 @@
+"""Counts events in a relay, and has the core count them for ``/metrics``.
+
+The core's counters are the only ones. They hold what relays reported, also after a relay has died.
+Events are added up while the core is away. Their number is bounded, because all labels are from
+bounded sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from receiver.metrics.labels import mechanism_label
+from receiver.metrics.receiver_metrics import ReceiverMetrics
+from receiver.session.login import LoginOutcome
+from receiver.telemetry.control.limits import Exceeded
+from receiver.wire.error_codes import error_name
+
+__all__ = ["MetricEvent", "RelayMetrics", "replay"]
+
+#: Name of the event, labels, and how often it happened or the value that was observed.
+MetricEvent: TypeAlias = tuple[str, tuple[str, ...], float]
+
+#: Times to connect that are kept for one report; more than these are not observed.
+_MAX_OBSERVED: Final = 10_000
+
+
+class RelayMetrics:
+    """The events of one relay since its last report.
+
+    Attributes:
+        on_event: Called with each event.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._connected: list[tuple[str, float]] = []
+        self.on_event: Callable[[], None] = _ignore
+
+    def take(self) -> list[MetricEvent]:
+        """Return the events since the last call."""
+        events: list[MetricEvent] = [(name, labels, count) for (name, labels), count in self._counts.items()]
+        events += [("upstream_connected", (listener,), seconds) for listener, seconds in self._connected]
+        self._counts.clear()
+        self._connected.clear()
+        return events
+
+    def connection_opened(self, listener: str) -> None:
+        """Count an accepted client connection."""
+        self._count("connection_opened", listener)
+
+    def connection_closed(self, listener: str, reason: str) -> None:
+        """Count a closed client connection; ``reason`` must be one of a bounded set."""
+        self._count("connection_closed", listener, reason)
+
+    def connection_refused(self, listener: str, reason: str) -> None:
+        """Count a refused client connection; ``reason`` must be one of a bounded set."""
+        self._count("connection_refused", listener, reason)
+
+    def protocol_error(self, listener: str, reason: str) -> None:
+        """Count a protocol error of a client; ``reason`` must be one of a bounded set."""
+        self._count("protocol_error", listener, reason)
+
+    def api_versions_answered(self, error_code: int) -> None:
+        """Count one answered ApiVersions (KIP-35, KIP-511, KIP-1242)."""
+        self._count("api_versions_answered", error_name(error_code))
+
+    def authentication(self, listener: str, mechanism: str, outcome: LoginOutcome) -> None:
+        """Count a completed login.
+
+        Args:
+            listener: The listener's name.
+            mechanism: The SASL mechanism that the client named, or ``TLS`` for a certificate. An
+                unknown mechanism counts as :data:`~receiver.metrics.labels.OTHER`.
+            outcome: The outcome.
+        """
+        self._count("authentication", listener, mechanism_label(mechanism), outcome)
+
+    def limit_exceeded(self, exceeded: Exceeded) -> None:
+        """Count a connection, request or push over a limit."""
+        self._count("limit_exceeded", exceeded.limit, exceeded.scope)
+
+    def core_unavailable(self) -> None:
+        """Count a telemetry request that was throttled because the core did not answer."""
+        self._count("core_unavailable")
+
+    def forwarded(self, listener: str, direction: str, count: int) -> None:
+        """Count bytes that a listener has forwarded, ``from_clients`` or ``to_clients``."""
+        self._count("forwarded", listener, direction, count=count)
+
+    def deferred(self, count: int) -> None:
+        """Count the times that a connection waited for another turn of the event loop."""
+        self._count("deferred", count=count)
+
+    def upstream_connected(self, listener: str, seconds: float) -> None:
+        """Record the time to connect to the broker."""
+        if len(self._connected) < _MAX_OBSERVED:
+            self._connected.append((listener, seconds))
+            self.on_event()
+
+    def _count(self, name: str, *labels: str, count: int = 1) -> None:
+        event = (name, labels)
+        self._counts[event] = self._counts.get(event, 0) + count
+        self.on_event()
+
+
+def replay(metrics: ReceiverMetrics, events: Iterable[MetricEvent]) -> None:
+    """Count the events of a relay in the receiver's metrics.
+
+    Raises:
+        ValueError: There is no such event, or it has other labels.
+    """
+    counters = {
+        "connection_opened": metrics.connections_opened,
+        "connection_closed": metrics.connections_closed,
+        "connection_refused": metrics.connections_refused,
+        "protocol_error": metrics.protocol_errors,
+        "api_versions_answered": metrics.api_versions,
+        "authentication": metrics.authenticated,
+        "limit_exceeded": metrics.limits_exceeded,
+        "forwarded": metrics.listener_bytes,
+    }
+    plain = {"core_unavailable": metrics.core_unavailable, "deferred": metrics.deferred_calls}
+    for name, labels, value in events:
+        if name == "upstream_connected":
+            metrics.upstream_connect_seconds[labels].observe(value)
+        elif name in plain and not labels:
+            plain[name].inc(value)
+        elif (counter := counters.get(name)) is not None:
+            counter[labels].inc(value)
+        else:
+            raise ValueError(f"no metric event: {name!r}")
+
+
+def _ignore() -> None:
+    """Do nothing."""

@@ -1,0 +1,34 @@
+"""The settings of the processes: relays, the core, the control socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from receiver.settings.base import Settings
+
+__all__ = ["GatewaySettings"]
+
+
+class GatewaySettings(Settings):
+    """The processes that carry the traffic."""
+
+    relays: Literal["auto"] | Annotated[int, Field(ge=1, le=256)] = Field(
+        default="auto",
+        description="Number of relay processes, which share the traffic of clients. `auto`: one for each "
+        "core that the container may use.",
+    )
+    core_nice: int = Field(
+        default=5,
+        ge=0,
+        le=19,
+        description="By how much the priority of the core process, with telemetry, plugins and REST, is "
+        "lower than that of the relays (nice). A reload applies it to the next core process.",
+    )
+    control: Path | None = Field(
+        default=None,
+        description="Unix socket, created with mode 0600, over which `serve --take-over` gets the listening "
+        "sockets from the running version. null: no take-over.",
+    )

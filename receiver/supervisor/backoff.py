@@ -1,0 +1,31 @@
+"""The delays before a child process that died is started again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Backoff"]
+
+_FIRST_S: Final = 0.1
+_MAX_S: Final = 30.0
+
+#: A child that ran for so many seconds starts without the delays of earlier deaths.
+_STABLE_S: Final = 60.0
+
+
+class Backoff:
+    """The restarts of one child."""
+
+    def __init__(self) -> None:
+        self._next_s = _FIRST_S
+
+    def died(self, ran_s: float) -> float:
+        """Return the seconds to wait before the child is started again.
+
+        Args:
+            ran_s: Seconds from its start to its death.
+        """
+        if ran_s >= _STABLE_S:
+            self._next_s = _FIRST_S
+        delay_s, self._next_s = self._next_s, min(2 * self._next_s, _MAX_S)
+        return delay_s

@@ -1,0 +1,138 @@
+"""Starts and watches one child process of the supervisor.
+
+A child is forked, so that it shares the memory of everything that is imported. It keeps no
+descriptor but those that it is given. The kernel kills it when the supervisor dies, so that a new
+start finds no process of the old one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from receiver.log import name_process
+from receiver.supervisor.channel import ControlChannel
+
+__all__ = ["Child", "fork"]
+
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = structlog.get_logger("receiver.supervisor")
+
+
+class Child:
+    """A running child process.
+
+    Attributes:
+        name: For the log: ``core`` or ``relay-1``.
+        pid: Its process id.
+        pidfd: Its descriptor, readable once it has ended.
+        channel: The supervisor's end of the control channel.
+        started: When it was started, in monotonic seconds.
+        ready: Whether it has said that it is ready.
+        unanswered: How often it was asked whether it is alive since its last answer.
+        leaving: Whether it is about to end, and is not started again.
+        problem: Why it could not start.
+        status: The exit status of the receiver if it could not start.
+        slot: The number of a relay; 0 of the core.
+    """
+
+    def __init__(self, name: str, pid: int, channel: ControlChannel) -> None:
+        self.name = name
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.channel = channel
+        self.started = time.monotonic()
+        self.ready = False
+        self.unanswered = 0
+        self.leaving = False
+        self.problem: str | None = None
+        self.status = 0
+        self.slot = 0
+
+    def kill(self) -> None:
+        """Kill the process, if it still runs."""
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def reap(self) -> str:
+        """Return how the process ended, and close its descriptors; call it when it has ended."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.pidfd)
+        self.channel.close()
+        if os.WIFSIGNALED(status):
+            return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"exit status {os.waitstatus_to_exitcode(status)}"
+
+
+def fork(
+    name: str,
+    run: Callable[[ControlChannel], int],
+    *,
+    keep: Collection[int],
+    nice: int = 0,
+) -> Child:
+    """Start a child process.
+
+    Args:
+        name: The name for the log.
+        run: Runs in the child, with the child's end of the control channel, and returns the exit
+            status.
+        keep: The descriptors that the child keeps.
+        nice: By how much to lower the child's priority.
+    """
+    ours, theirs = ControlChannel.pair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            _begin(name, parent, {*keep, theirs.fileno()}, nice)
+            status = run(theirs)
+        except Exception:
+            _log.exception("the process ended with an error")
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    theirs.close()
+    return Child(name, pid, ours)
+
+
+def _begin(name: str, parent: int, keep: Collection[int], nice: int) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:  # a terminal or systemd sends them to the children too
+        signal.signal(number, signal.SIG_IGN)
+    for text in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the names are numbers
+        fd = int(text)
+        if fd > 2 and fd not in keep:
+            _close(fd)
+    library = ctypes.CDLL(None)
+    # Nothing could stop or replace a child without its supervisor.
+    library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
+    library.prctl(_PR_SET_NAME, f"kct-{name}"[:15].encode())
+    if nice:
+        os.nice(nice)
+    random.seed()
+    name_process(name)
+
+
+def _close(fd: int) -> None:
+    try:
+        os.close(fd)
+    except OSError:  # the descriptor of the listing itself
+        return

@@ -1,0 +1,58 @@
+"""What a child process gets from the supervisor when it starts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from receiver.settings.model import ReceiverSettings
+from receiver.supervisor.channel import ControlChannel
+
+__all__ = ["CoreSetup", "RelaySetup", "RunCore", "RunRelay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySetup:
+    """The start of a relay process.
+
+    Attributes:
+        settings: The configuration.
+        slot: The number of the relay, from 1.
+        relays: The number of relays.
+        relay_id: Unique among all relay processes of this machine.
+        sockets: The listening sockets, by the listener's name.
+        link: The link to the core.
+    """
+
+    settings: ReceiverSettings
+    slot: int
+    relays: int
+    relay_id: str
+    sockets: Mapping[str, socket.socket]
+    link: socket.socket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSetup:
+    """The start of the core process.
+
+    Attributes:
+        settings: The configuration.
+        relays: The number of relays that there should be.
+        rest: The listening socket of the REST API.
+        links: The links to the relays, by relay id.
+    """
+
+    settings: ReceiverSettings
+    relays: int
+    rest: socket.socket
+    links: Mapping[str, socket.socket]
+
+
+#: Runs a relay process until the supervisor ends it, and returns its exit status.
+RunRelay: TypeAlias = Callable[[ControlChannel, RelaySetup], int]
+
+#: The same for the core process.
+RunCore: TypeAlias = Callable[[ControlChannel, CoreSetup], int]

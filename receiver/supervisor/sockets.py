@@ -1,0 +1,130 @@
+"""Binds the listening sockets of a configuration.
+
+The supervisor owns them, so that they outlive relays and the core. A socket that is bound accepts
+connections only after :meth:`ListeningSockets.listen`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from receiver.settings.hostport import HostPort
+from receiver.settings.model import ReceiverSettings
+
+__all__ = ["REST", "ListeningSockets", "SocketError"]
+
+#: The name of the REST API's socket; a listener's name has no blank.
+REST: Final = "rest api"
+
+_BACKLOG: Final = 1024
+_REST_BACKLOG: Final = 128
+
+
+class SocketError(Exception):
+    """An address can't be listened on; the message names it, and the reason."""
+
+
+class ListeningSockets:
+    """The listening sockets of a configuration by name, those of listeners and :data:`REST`.
+
+    That of REST accepts connections at once.
+
+    Args:
+        settings: The configuration.
+        existing: Sockets to use again where the address is the same: address and socket by name.
+
+    Raises:
+        SocketError: An address can't be bound.
+    """
+
+    def __init__(
+        self,
+        settings: ReceiverSettings,
+        existing: Mapping[str, tuple[HostPort, socket.socket]] | None = None,
+    ) -> None:
+        self._existing = existing or {}
+        self._sockets: dict[str, tuple[HostPort, socket.socket]] = {}
+        self._new: list[socket.socket] = []
+        wanted = {listener.name: listener.bind for listener in settings.listeners}
+        wanted[REST] = settings.rest.bind
+        try:
+            for name, bind in wanted.items():
+                self._sockets[name] = bind, self._get(name, bind)
+        except SocketError:
+            self.discard()
+            raise
+
+    def _get(self, name: str, bind: HostPort) -> socket.socket:
+        for known_bind, known in self._existing.values():
+            if known_bind == bind:
+                return known
+        listening = _bind("rest.bind" if name == REST else f"listener {name}", bind)
+        self._new.append(listening)
+        if name == REST:
+            listening.listen(_REST_BACKLOG)
+        return listening
+
+    def __getitem__(self, name: str) -> socket.socket:
+        return self._sockets[name][1]
+
+    def items(self) -> Iterator[tuple[str, HostPort, socket.socket]]:
+        """Return name, configured address and socket of each."""
+        return ((name, bind, listening) for name, (bind, listening) in self._sockets.items())
+
+    @property
+    def by_name(self) -> Mapping[str, tuple[HostPort, socket.socket]]:
+        """Address and socket by name."""
+        return self._sockets
+
+    @property
+    def of_listeners(self) -> dict[str, socket.socket]:
+        """The sockets of listeners by name."""
+        return {name: listening for name, (_, listening) in self._sockets.items() if name != REST}
+
+    def listen(self) -> None:
+        """Accept connections on the sockets of listeners that were bound here."""
+        for listening in self._new:
+            if listening is not self[REST]:
+                listening.listen(_BACKLOG)
+
+    def discard(self) -> None:
+        """Close the sockets that were bound here."""
+        for listening in self._new:
+            listening.close()
+
+    def close_others(self) -> None:
+        """Close the existing sockets that are not used again."""
+        used = {listening for _, listening in self._sockets.values()}
+        for _, listening in self._existing.values():
+            if listening not in used:
+                listening.close()
+
+    def close(self) -> None:
+        """Close all."""
+        for _, listening in self._sockets.values():
+            listening.close()
+
+
+def _bind(owner: str, bind: HostPort) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except socket.gaierror as error:
+        raise SocketError(
+            f"{owner}: {bind}: cannot listen there: the host is not known: {error.strerror}"
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason}") from None
+    return listening

@@ -1,0 +1,458 @@
+"""Runs the core process and the relay processes, and restarts those that die.
+
+Start: the sockets are bound, the core starts, and once it is ready the relays do, so that
+everything that clients need is running. Restart: a relay that dies takes its own connections with
+it; the core none. Stop: the relays finish responses in flight, and then the core exports what is
+queued and stops the REST API last, so that the drain can be observed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from receiver.log import configure as configure_log
+from receiver.settings.errors import SettingsError
+from receiver.settings.model import ReceiverSettings
+from receiver.supervisor.backoff import Backoff
+from receiver.supervisor.channel import ChannelError, Message, file_of
+from receiver.supervisor.child import Child, fork
+from receiver.supervisor.cpus import available_cpus
+from receiver.supervisor.reload import Reload
+from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
+from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
+
+__all__ = ["Supervisor"]
+
+#: Seconds between two questions to each child whether it is alive.
+_PING_EVERY_S: Final = 5.0
+
+#: Questions without an answer after which a child is killed. Counted, because all processes may
+#: have been suspended together.
+_MAX_UNANSWERED: Final = 3
+
+#: Seconds that a child has to end beyond the time it was given.
+_GRACE_S: Final = 10.0
+
+#: Seconds after which a start that has to wait for a reload is tried again.
+_RETRY_S: Final = 0.1
+
+_log = structlog.get_logger("receiver.supervisor")
+
+
+class Supervisor:
+    """The supervisor of one receiver.
+
+    Args:
+        settings: The configuration.
+        check: Loads and checks the whole configuration for a reload, or raises SettingsError.
+        run_core: Runs in the core process.
+        run_relay: Runs in each relay process.
+    """
+
+    def __init__(
+        self,
+        settings: ReceiverSettings,
+        *,
+        check: Callable[[], ReceiverSettings],
+        run_core: RunCore,
+        run_relay: RunRelay,
+    ) -> None:
+        self._settings = settings
+        self._check = check
+        self._run_core = run_core
+        self._run_relay = run_relay
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._sockets: ListeningSockets
+        self._core: Child | None = None
+        self._core_backoff = Backoff()
+        self._relays: dict[int, Child] = {}  # by slot
+        self._retired: set[Child] = set()  # relays that drain and are not started again
+        self._relay_backoffs: dict[int, Backoff] = {}
+        self._relay_ids: dict[Child, str] = {}
+        self._relay_count = itertools.count(1)
+        self._started = False
+        self._stop_at: float | None = None  # set once it is stopping
+        self._core_stopping = False
+        self._reload: Reload | None = None
+        self._reload_again = False
+        self._status: int | None = None
+
+    def run(self) -> int:
+        """Run until SIGTERM or SIGINT.
+
+        Returns:
+            The exit status: 0 after a drain, 1 if the receiver cannot start, 2 if the configuration
+            is wrong.
+        """
+        try:
+            self._sockets = ListeningSockets(self._settings)
+        except SocketError as error:
+            _log.error("cannot start", problem=str(error))
+            return 1
+        wakeup = self._watch_signals()
+        try:
+            self._start_core()
+            self._call_later(_PING_EVERY_S, self._ping)
+            while self._status is None:
+                self._wait()
+            return self._status
+        finally:
+            for child in self._children():
+                child.kill()
+            for child in self._children():
+                child.reap()
+            self._sockets.close()
+            signal.set_wakeup_fd(-1)
+            for end in wakeup:
+                end.close()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        for key, _ in self._selector.select(timeout):
+            key.data()
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), callback))
+
+    def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
+        """Have the poll return for signals, which arrive as bytes in a socket."""
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        signal.set_wakeup_fd(writer.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _leave_to_the_loop)
+
+        def read() -> None:
+            for number in reader.recv(4096):
+                if number == signal.SIGHUP:
+                    self._begin_reload()
+                elif number in (signal.SIGTERM, signal.SIGINT):
+                    self._stop(signal.Signals(number))
+
+        self._selector.register(reader, selectors.EVENT_READ, read)
+        return reader, writer
+
+    def _watch(self, child: Child) -> None:
+        self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._read(child))
+        self._selector.register(child.pidfd, selectors.EVENT_READ, lambda: self._ended(child))
+
+    def _read(self, child: Child) -> None:
+        try:
+            while (message := child.channel.receive()) is not None:
+                self._handle(child, message)
+        except EOFError:
+            self._selector.unregister(child.channel)
+        except ChannelError as error:
+            _log.error("a process sent nonsense, it is killed", process=child.name, problem=str(error))
+            child.kill()
+
+    def _handle(self, child: Child, message: Message) -> None:
+        match message.type:
+            case "pong":
+                child.unanswered = 0
+            case "ready":
+                child.ready = True
+                self._ready(child)
+            case "failed":
+                child.problem = str(message.fields["problem"])
+                child.status = int(message.fields["status"])
+            case "need_link":
+                self._link(child)
+            case "prepared" | "refused" | "applied" if self._reload is not None:
+                self._reload.answered(child, message)
+                self._go_on_reloading()
+            case "drained":
+                child.leaving = True
+        message.close()
+
+    def _ping(self) -> None:
+        for child in self._children():
+            if not child.ready:
+                continue
+            if child.unanswered >= _MAX_UNANSWERED:
+                _log.error("a process does not answer, it is killed", process=child.name, pid=child.pid)
+                child.kill()
+            else:
+                child.unanswered += 1
+                child.channel.send("ping")
+        self._call_later(_PING_EVERY_S, self._ping)
+
+    # -- children ----------------------------------------------------------------------------------
+
+    def _children(self) -> list[Child]:
+        core = () if self._core is None else (self._core,)
+        return [*core, *self._relays.values(), *self._retired]
+
+    def _relay_total(self) -> int:
+        relays = self._settings.gateway.relays
+        return available_cpus() if relays == "auto" else relays
+
+    def _start_core(self) -> None:
+        if self._stop_at is not None:
+            return
+        if (
+            self._reload is not None and not self._reload.committed
+        ):  # it must start with one configuration or the other
+            self._call_later(_RETRY_S, self._start_core)
+            return
+        links, ends = {}, []
+        for relay in (*self._relays.values(), *self._retired):
+            core_end, relay_end = socket.socketpair()
+            links[self._relay_ids[relay]] = core_end
+            ends.append((relay, relay_end))
+        setup = CoreSetup(
+            settings=self._settings,
+            relays=self._relay_total(),
+            rest=self._sockets[REST],
+            links=links,
+        )
+        self._core = fork(
+            "core",
+            lambda channel: self._run_core(channel, setup),
+            keep=[setup.rest.fileno(), *(end.fileno() for end in links.values())],
+            nice=self._settings.gateway.core_nice,
+        )
+        self._watch(self._core)
+        for relay, end in ends:
+            relay.channel.send("link", fds=[end.fileno()])
+            end.close()
+        for end in links.values():
+            end.close()
+
+    def _start_relay(self, slot: int) -> None:
+        if self._stop_at is not None or slot in self._relays or slot > self._relay_total():
+            return
+        if self._reload is not None and not self._reload.committed:
+            self._call_later(_RETRY_S, lambda: self._start_relay(slot))
+            return
+        relay_id = f"{os.getpid()}-{next(self._relay_count)}"
+        core_end, relay_end = socket.socketpair()
+        setup = RelaySetup(
+            settings=self._settings,
+            slot=slot,
+            relays=self._relay_total(),
+            relay_id=relay_id,
+            sockets=self._sockets.of_listeners,
+            link=relay_end,
+        )
+        relay = fork(
+            f"relay-{slot}",
+            lambda channel: self._run_relay(channel, setup),
+            keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
+        )
+        relay.slot = slot
+        self._relays[slot] = relay
+        self._relay_ids[relay] = relay_id
+        self._watch(relay)
+        if self._core is not None:
+            self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id, slot=slot)
+        core_end.close()
+        relay_end.close()
+
+    def _link(self, relay: Child) -> None:
+        """Give a relay a new link; without a core it gets one when a core has started."""
+        if self._core is None or relay not in self._relay_ids:
+            return
+        core_end, relay_end = socket.socketpair()
+        fields = {"relay": self._relay_ids[relay], "slot": relay.slot}
+        if self._core.channel.send("link", fds=[core_end.fileno()], **fields):
+            relay.channel.send("link", fds=[relay_end.fileno()])
+        core_end.close()
+        relay_end.close()
+
+    def _ready(self, child: Child) -> None:
+        if child is self._core and not self._started and not self._relays:
+            self._sockets.listen()
+            for slot in range(1, self._relay_total() + 1):
+                self._start_relay(slot)
+        if not self._started and all(one.ready for one in self._children()):
+            self._started = True
+            _log.info(
+                "started",
+                broker_id=self._settings.broker.id,
+                rest=str(self._settings.rest.bind),
+                relays=len(self._relays),
+            )
+
+    def _ended(self, child: Child) -> None:
+        self._read_rest(child)
+        self._selector.unregister(child.pidfd)
+        ran_s = time.monotonic() - child.started
+        how = child.reap()
+        if self._reload is not None:
+            self._reload.left(child)
+        if child is self._core:
+            self._core = None
+            self._core_ended(child, how, ran_s)
+        else:
+            self._relay_ended(child, how, ran_s)
+        if self._reload is not None:
+            self._go_on_reloading()
+
+    def _read_rest(self, child: Child) -> None:
+        """Read the last messages of a child that has ended."""
+        if child.channel.fileno() in self._selector.get_map():
+            self._read(child)
+        if child.channel.fileno() in self._selector.get_map():
+            self._selector.unregister(child.channel)
+
+    def _core_ended(self, core: Child, how: str, ran_s: float) -> None:
+        if self._core_stopping:
+            _log.info("stopped")
+            self._status = 0
+        elif self._stop_at is not None:  # it died while the relays drain
+            _log.error("the core died", how=how)
+            self._go_on_stopping()
+        elif not self._started:
+            self._cannot_start(core, how)
+        else:
+            delay_s = self._core_backoff.died(ran_s)
+            _log.error(
+                "the core died, telemetry is throttled until it is back",
+                how=how,
+                problem=core.problem,
+                restart_in_s=delay_s,
+            )
+            self._call_later(delay_s, self._start_core)
+
+    def _relay_ended(self, relay: Child, how: str, ran_s: float) -> None:
+        del self._relay_ids[relay]
+        self._retired.discard(relay)
+        if self._relays.get(relay.slot) is relay:
+            del self._relays[relay.slot]
+        if self._stop_at is not None:
+            self._go_on_stopping()
+        elif relay.leaving:
+            return
+        elif not self._started:
+            self._cannot_start(relay, how)
+        else:
+            delay_s = self._relay_backoffs.setdefault(relay.slot, Backoff()).died(ran_s)
+            _log.error(
+                "a relay died, its connections are lost",
+                process=relay.name,
+                how=how,
+                problem=relay.problem,
+                restart_in_s=delay_s,
+            )
+            self._call_later(delay_s, lambda: self._start_relay(relay.slot))
+
+    def _cannot_start(self, child: Child, how: str) -> None:
+        _log.error("cannot start", problem=child.problem or f"the process {child.name} ended: {how}")
+        self._status = child.status or 1
+
+    # -- stop --------------------------------------------------------------------------------------
+
+    def _stop(self, number: signal.Signals) -> None:
+        drain_s = self._settings.drain.timeout_s
+        if self._stop_at is not None:
+            return
+        _log.info("stopping", signal=number.name, drain_s=drain_s)
+        self._stop_at = time.monotonic() + drain_s
+        if self._core is not None:
+            self._core.channel.send("draining")
+        for relay in (*self._relays.values(), *self._retired):
+            relay.channel.send("drain", after_s=0.0, timeout_s=drain_s)
+        for listening in self._sockets.of_listeners.values():
+            listening.close()  # the kernel refuses clients once the relays have closed theirs too
+        self._call_later(drain_s + _GRACE_S, self._kill_relays)
+        self._go_on_stopping()
+
+    def _kill_relays(self) -> None:
+        for relay in (*self._relays.values(), *self._retired):
+            _log.warning("a relay did not end in time, it is killed", process=relay.name)
+            relay.kill()
+
+    def _go_on_stopping(self) -> None:
+        if self._relays or self._retired or self._core_stopping:
+            return
+        if self._core is None:
+            _log.info("stopped")
+            self._status = 0
+            return
+        self._core_stopping = True
+        left_s = max(0.0, (self._stop_at or 0.0) - time.monotonic())
+        self._core.channel.send("stop", timeout_s=left_s)
+        self._call_later(left_s + 2 * _GRACE_S, self._core.kill)
+
+    # -- reload ------------------------------------------------------------------------------------
+
+    def _begin_reload(self) -> None:
+        if not self._started or self._stop_at is not None or self._reload is not None:
+            self._reload_again = self._reload is not None
+            return
+        try:
+            settings = self._check()
+            sockets = ListeningSockets(settings, self._sockets.by_name)
+        except (SettingsError, SocketError) as error:
+            _log.error("configuration not reloaded", problem=str(error))
+            return
+        self._reload = Reload(settings, sockets)
+        fd = file_of(settings.model_dump_json(by_alias=True).encode())
+        relays = settings.gateway.relays
+        self._reload.relays = available_cpus() if relays == "auto" else relays
+        if self._core is not None and self._core.ready:
+            self._reload.ask(self._core, [fd, sockets[REST].fileno()], relays=self._reload.relays)
+        listening = sockets.of_listeners
+        for relay in self._relays.values():
+            fds = [fd, *(one.fileno() for one in listening.values())]
+            if relay.ready:
+                self._reload.ask(relay, fds, names=list(listening))
+        os.close(fd)
+        self._go_on_reloading()
+
+    def _go_on_reloading(self) -> None:
+        reload = self._reload
+        if reload is None:
+            return
+        if reload.problem is not None:
+            reload.abort()
+            self._reload = None
+            _log.error("configuration not reloaded", problem=reload.problem)
+        elif reload.prepared and not reload.committed:
+            self._commit(reload)
+        if reload.committed and reload.applied:
+            self._reload = None
+            _log.info("configuration reloaded", relays=len(self._relays))
+        if self._reload is None and self._reload_again:
+            self._reload_again = False
+            self._begin_reload()
+
+    def _commit(self, reload: Reload) -> None:
+        reload.sockets.listen()
+        reload.commit()
+        self._settings = reload.settings
+        configure_log(self._settings.log)
+        reload.sockets.close_others()
+        self._sockets = reload.sockets
+        total = self._relay_total()
+        for slot in [slot for slot in self._relays if slot > total]:
+            relay = self._relays.pop(slot)
+            relay.leaving = True
+            self._retired.add(relay)
+            drain_s = self._settings.drain.timeout_s
+            relay.channel.send("drain", after_s=drain_s, timeout_s=drain_s)
+        for slot in range(1, total + 1):
+            self._start_relay(slot)
+
+
+def _leave_to_the_loop(number: int, frame: object) -> None:
+    """Do nothing: the signal's number is read from the wakeup descriptor."""
