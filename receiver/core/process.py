@@ -31,6 +31,7 @@ from receiver.event_loop import running_loop
 from receiver.host.discovery import HostedPlugin, load_plugins
 from receiver.host.host import PluginHost
 from receiver.host.plugin_metrics import PluginMetrics
+from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
@@ -342,7 +343,7 @@ class _Core:
             draining=lambda: self._draining,
             certificates=self._certificates,
             peers=lambda: self._limits.peers,
-            held_bytes=lambda: sum(one.held_bytes for one in self._relays.statistics().values()),
+            held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
         )
 
     def _processes(self) -> Iterator[ProcessNumbers]:
@@ -352,18 +353,21 @@ class _Core:
             resident_bytes=resident_bytes(),
             loop_lag_s=self._loop.take_lag(),
         )
-        for process, numbers in self._relays.statistics().items():
+        by_process: dict[str, list[Statistics]] = {}
+        for process, numbers in self._relays.statistics():
+            by_process.setdefault(process, []).append(numbers)
+        for process, several in by_process.items():  # two while one of them drains
             yield ProcessNumbers(
                 process=process,
-                cpu_s=numbers.cpu_s,
-                resident_bytes=numbers.resident_bytes,
-                loop_lag_s=numbers.loop_lag_s,
+                cpu_s=sum(one.cpu_s for one in several),
+                resident_bytes=sum(one.resident_bytes for one in several),
+                loop_lag_s=max(one.loop_lag_s for one in several),
             )
 
     def _certificates(self) -> list[tuple[str, str, float]]:
         # All relays have the same files, but one may have read a renewed file later.
         ends: dict[tuple[str, str], float] = {}
-        for numbers in self._relays.statistics().values():
+        for _, numbers in self._relays.statistics():
             for listener, side, not_after in numbers.certificates:
                 ends[listener, side] = min(not_after, ends.get((listener, side), not_after))
         rest = self._rest.certificate_ends

@@ -33,6 +33,7 @@ from receiver.link.messages import (
     LinkError,
     Problems,
     Report,
+    ReportTaken,
     Statistics,
     StatisticsRequest,
     TokenOwner,
@@ -151,11 +152,11 @@ class Relays:
             lines[f"{self.connected} of {self.expected} relays are running"] = None
         return list(lines)
 
-    def statistics(self) -> dict[str, Statistics]:
-        """Return the last statistics of each relay, by its id."""
-        return {
-            relay_id: link.statistics for relay_id, link in self._links.items() if link.statistics is not None
-        }
+    def statistics(self) -> list[tuple[str, Statistics]]:
+        """Return the last statistics of each relay, with the name of its process."""
+        return [
+            (link.process, link.statistics) for link in self._links.values() if link.statistics is not None
+        ]
 
     async def refresh_statistics(self) -> None:
         """Ask all relays for their statistics, and wait for those that answer in time."""
@@ -185,6 +186,7 @@ class Relays:
         now = self.monotonic()
         self.limits.add_usage(message.usage, now)
         replay(self.metrics, message.events)
+        link.send(ReportTaken())
         self.send_levels()
 
     def send_levels(self) -> None:
@@ -205,6 +207,7 @@ class _RelayLink:
         self._relays = relays
         self.relay_id = relay_id
         self.greeted = False
+        self.process = ""
         self.ids: dict[int, str] = {}
         self.problems: Collection[str] = ()
         self.statistics: Statistics | None = None
@@ -270,6 +273,7 @@ class _RelayLink:
         if hello.version != PROTOCOL_VERSION:
             raise LinkError(f"the relay speaks version {hello.version}, the core {PROTOCOL_VERSION}")
         self.greeted = True
+        self.process = hello.process
         for token_id, owner in self._relays.token_owners.items():
             self.send(TokenOwner(token_id, owner))
         if self._relays.broker.cluster_id is not None:

@@ -31,6 +31,7 @@ from receiver.link.messages import (
     Problems,
     RelayMessage,
     Report,
+    ReportTaken,
     Statistics,
     StatisticsRequest,
     TokenOwner,
@@ -137,6 +138,7 @@ class CoreLink:
         self._report_timer: asyncio.TimerHandle | None = None
         self._stream: LinkStream | None = None
         self._overdue = False
+        self._untaken: Report | None = None  # sent, and perhaps not counted
         self._sent_problems: tuple[str, ...] | None = None
         self._sent_cluster_id: str | None = None
         tokens.on_learned = self._learned_token
@@ -164,6 +166,8 @@ class CoreLink:
             self._send(TokenOwner(token_id, owner))
         self._send_cluster_id()
         self.problems_changed()
+        if self._untaken is not None:
+            self._send(self._untaken)
         self.report_soon()
 
     def close(self) -> None:
@@ -233,9 +237,12 @@ class CoreLink:
             self._report_timer = None
         if self._stream is None:
             return
+        if self._untaken is not None:  # the next one leaves when the core has counted this one
+            return
         usage, events = self._limits.take_usage(), self._metrics.take()
         if usage or events:
-            self._send(Report(tuple(usage), tuple(events)))
+            self._untaken = Report(tuple(usage), tuple(events))
+            self._send(self._untaken)
 
     def _send_cluster_id(self) -> None:
         cluster_id = self._broker.cluster_id
@@ -301,6 +308,9 @@ class CoreLink:
                 pending = self._pending.pop(received.token, None)
                 if pending is not None:  # else it came too late
                     pending.reply(Answer(pending.call.token, received.frame, received.throttled))
+            case ReportTaken():
+                self._untaken = None
+                self.report_soon()
             case Levels(levels):
                 self._limits.raise_levels(levels)
             case StatisticsRequest(request):

@@ -38,6 +38,7 @@ __all__ = [
     "Problems",
     "RelayMessage",
     "Report",
+    "ReportTaken",
     "Statistics",
     "StatisticsRequest",
     "TokenOwner",
@@ -138,7 +139,7 @@ class TokenOwner(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """What a relay has counted since its last report.
+    """What a relay has counted since its last report; answered by :class:`ReportTaken`.
 
     Attributes:
         usage: Units used of limits over time: scope, peer, limit, units.
@@ -200,6 +201,10 @@ class Levels(msgspec.Struct, frozen=True, array_like=True, tag=66):
     levels: tuple[tuple[str, str, str, float], ...]
 
 
+class ReportTaken(msgspec.Struct, frozen=True, array_like=True, tag=68):
+    """The core has counted the relay's report; the relay may send the next one."""
+
+
 class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):
     """The core wants the relay's statistics."""
 
@@ -212,7 +217,9 @@ RelayMessage: TypeAlias = (
 )
 
 #: What the core sends.
-CoreMessage: TypeAlias = Answer | EndConnection | Levels | StatisticsRequest | TokenOwner | ClusterId
+CoreMessage: TypeAlias = (
+    Answer | EndConnection | Levels | ReportTaken | StatisticsRequest | TokenOwner | ClusterId
+)
 
 encode = msgspec.msgpack.Encoder().encode
 _relay_messages: msgspec.msgpack.Decoder[RelayMessage] = msgspec.msgpack.Decoder(RelayMessage)
