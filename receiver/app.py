@@ -17,12 +17,13 @@ from receiver.supervisor.supervisor import Supervisor
 __all__ = ["run"]
 
 
-def run(settings: ReceiverSettings, config_path: Path) -> int:
+def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = False) -> int:
     """Run the receiver until SIGTERM or SIGINT.
 
     Args:
         settings: The configuration.
         config_path: Its file, which SIGHUP reads again.
+        take_over: Whether to take over the running receiver at ``gateway.control``.
 
     Returns:
         The exit status: 0 after a drain, 1 if the receiver cannot start, 2 if the configuration is
@@ -38,6 +39,7 @@ def run(settings: ReceiverSettings, config_path: Path) -> int:
         check=lambda: load_checked(config_path, os.environ)[0],
         run_core=core_process.run,
         run_relay=relay_process.run,
+        take_over=take_over,
     )
     return supervisor.run()
 

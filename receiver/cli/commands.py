@@ -80,6 +80,15 @@ def serve(
             "--config", "-c", envvar="KAFKA_TELEMETRY_CONFIG", help="The YAML file.", metavar="FILE"
         ),
     ],
+    *,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Take the listening sockets over from the running receiver at gateway.control, without a "
+            "failed request. Its open connections end by themselves or after drain.timeout_s.",
+        ),
+    ] = False,
 ) -> None:
     """Run the sidecar in front of a broker until SIGTERM or SIGINT.
 
@@ -101,7 +110,7 @@ def serve(
         dumps.allow(core_bytes)
     # Imported here, because it imports everything and the other commands should start fast.
     run = importlib.import_module("receiver.app").run
-    raise typer.Exit(run(settings, config))
+    raise typer.Exit(run(settings, config, take_over=take_over))
 
 
 @config_app.command("check")

@@ -59,6 +59,9 @@ _MAX_CALL_BACKLOG_BYTES: Final = 8_388_608
 #: Seconds between two reports of what was used and counted.
 _REPORT_EVERY_S: Final = 0.1
 
+#: Seconds after which a relay asks for another link.
+_ASK_AFTER_S: Final = 0.5
+
 #: Receives the answer to a call, once: before :meth:`CoreLink.call` returns or later.
 Reply = Callable[[Answer], None]
 
@@ -185,7 +188,12 @@ class CoreLink:
     def _ended(self, reason: str) -> None:
         _log.warning("the link to the core ended, telemetry is throttled until it is back", problem=reason)
         self._detach()
-        self._ask_for_link()
+        # Later, because a core that refuses the link would be asked in a loop.
+        running_loop().call_later(_ASK_AFTER_S, self._ask_if_needed)
+
+    def _ask_if_needed(self) -> None:
+        if self._stream is None:
+            self._ask_for_link()
 
     def _send(self, message: RelayMessage) -> None:
         if self._stream is not None:

@@ -24,12 +24,13 @@ from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.backoff import Backoff
-from receiver.supervisor.channel import ChannelError, Message, file_of
+from receiver.supervisor.channel import ChannelError, ControlChannel, Message, file_of
 from receiver.supervisor.child import Child, fork
 from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
+from receiver.supervisor.takeover import ControlSocket, Predecessor, TakeOverError
 
 __all__ = ["Supervisor"]
 
@@ -57,6 +58,7 @@ class Supervisor:
         check: Loads and checks the whole configuration for a reload, or raises SettingsError.
         run_core: Runs in the core process.
         run_relay: Runs in each relay process.
+        take_over: Whether to take over the running receiver at ``gateway.control``.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Supervisor:
         check: Callable[[], ReceiverSettings],
         run_core: RunCore,
         run_relay: RunRelay,
+        take_over: bool = False,
     ) -> None:
         self._settings = settings
         self._check = check
@@ -88,6 +91,11 @@ class Supervisor:
         self._reload: Reload | None = None
         self._reload_again = False
         self._status: int | None = None
+        self._take_over = take_over
+        self._predecessor: Predecessor | None = None  # while its relays leave
+        self._control: ControlSocket | None = None
+        self._successor: ControlChannel | None = None
+        self._leaving = False  # whether the successor has taken over
 
     def run(self) -> int:
         """Run until SIGTERM or SIGINT.
@@ -97,8 +105,8 @@ class Supervisor:
             is wrong.
         """
         try:
-            self._sockets = ListeningSockets(self._settings)
-        except SocketError as error:
+            self._get_sockets()
+        except (SocketError, TakeOverError) as error:
             _log.error("cannot start", problem=str(error))
             return 1
         wakeup = self._watch_signals()
@@ -114,6 +122,11 @@ class Supervisor:
             for child in self._children():
                 child.reap()
             self._sockets.close()
+            if self._control is not None:
+                self._control.close()
+            for channel in (self._successor, self._predecessor):
+                if channel is not None:
+                    channel.close()
             signal.set_wakeup_fd(-1)
             for end in wakeup:
                 end.close()
@@ -213,11 +226,11 @@ class Supervisor:
         ):  # it must start with one configuration or the other
             self._call_later(_RETRY_S, self._start_core)
             return
-        links, ends = {}, []
-        for relay in (*self._relays.values(), *self._retired):
-            core_end, relay_end = socket.socketpair()
-            links[self._relay_ids[relay]] = core_end
-            ends.append((relay, relay_end))
+        links: dict[str, socket.socket] = {}
+        ends: dict[str, socket.socket] = {}
+        adopted = () if self._predecessor is None else self._predecessor.relays
+        for relay_id in (*self._relay_ids.values(), *adopted):
+            links[relay_id], ends[relay_id] = socket.socketpair()
         setup = CoreSetup(
             settings=self._settings,
             relays=self._relay_total(),
@@ -231,14 +244,17 @@ class Supervisor:
             nice=self._settings.gateway.core_nice,
         )
         self._watch(self._core)
-        for relay, end in ends:
-            relay.channel.send("link", fds=[end.fileno()])
-            end.close()
-        for end in links.values():
+        for relay, relay_id in self._relay_ids.items():
+            relay.channel.send("link", fds=[ends[relay_id].fileno()])
+        for relay_id in adopted:
+            self._send_to_predecessor(relay_id, ends[relay_id])
+        for end in (*links.values(), *ends.values()):
             end.close()
 
     def _start_relay(self, slot: int) -> None:
-        if self._stop_at is not None or slot in self._relays or slot > self._relay_total():
+        if self._stop_at is not None or self._leaving:
+            return
+        if slot in self._relays or slot > self._relay_total():
             return
         if self._reload is not None and not self._reload.committed:
             self._call_later(_RETRY_S, lambda: self._start_relay(slot))
@@ -263,20 +279,21 @@ class Supervisor:
         self._relay_ids[relay] = relay_id
         self._watch(relay)
         if self._core is not None:
-            self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id, slot=slot)
+            self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
         core_end.close()
         relay_end.close()
 
     def _link(self, relay: Child) -> None:
         """Give a relay a new link; without a core it gets one when a core has started."""
-        if self._core is None or relay not in self._relay_ids:
-            return
-        core_end, relay_end = socket.socketpair()
-        fields = {"relay": self._relay_ids[relay], "slot": relay.slot}
-        if self._core.channel.send("link", fds=[core_end.fileno()], **fields):
-            relay.channel.send("link", fds=[relay_end.fileno()])
-        core_end.close()
-        relay_end.close()
+        relay_id = self._relay_ids[relay]
+        if self._successor is not None and self._leaving:
+            self._successor.send("need_link", relay=relay_id)
+        elif self._core is not None:
+            core_end, relay_end = socket.socketpair()
+            if self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id):
+                relay.channel.send("link", fds=[relay_end.fileno()])
+            core_end.close()
+            relay_end.close()
 
     def _ready(self, child: Child) -> None:
         if child is self._core and not self._started and not self._relays:
@@ -291,6 +308,9 @@ class Supervisor:
                 rest=str(self._settings.rest.bind),
                 relays=len(self._relays),
             )
+            if self._predecessor is not None:
+                self._predecessor.channel.send("accepting")
+            self._listen_for_successor()
 
     def _ended(self, child: Child) -> None:
         self._read_rest(child)
@@ -315,7 +335,9 @@ class Supervisor:
             self._selector.unregister(child.channel)
 
     def _core_ended(self, core: Child, how: str, ran_s: float) -> None:
-        if self._core_stopping:
+        if self._successor is not None and not self._leaving:
+            self._successor.send("released", relays=self._own_relays())
+        elif self._core_stopping:
             _log.info("stopped")
             self._status = 0
         elif self._stop_at is not None:  # it died while the relays drain
@@ -338,7 +360,7 @@ class Supervisor:
         self._retired.discard(relay)
         if self._relays.get(relay.slot) is relay:
             del self._relays[relay.slot]
-        if self._stop_at is not None:
+        if self._stop_at is not None or self._leaving:
             self._go_on_stopping()
         elif relay.leaving:
             return
@@ -393,10 +415,131 @@ class Supervisor:
         self._core.channel.send("stop", timeout_s=left_s)
         self._call_later(left_s + 2 * _GRACE_S, self._core.kill)
 
+    # -- take-over ---------------------------------------------------------------------------------
+
+    def _get_sockets(self) -> None:
+        """Bind the listening sockets, or get them from the receiver that is taken over."""
+        path = self._settings.gateway.control
+        if not self._take_over:
+            self._sockets = ListeningSockets(self._settings)
+            return
+        if path is None:
+            raise TakeOverError("gateway.control is not set: it names the socket of the running receiver")
+        predecessor = Predecessor(path)
+        try:
+            self._sockets = ListeningSockets(self._settings, predecessor.sockets)
+            predecessor.release_core()
+        except BaseException:
+            predecessor.close()
+            raise
+        self._predecessor = predecessor
+        self._selector.register(predecessor.channel, selectors.EVENT_READ, self._read_predecessor)
+
+    def _read_predecessor(self) -> None:
+        predecessor = self._predecessor
+        if predecessor is None:
+            return
+        try:
+            while (message := predecessor.channel.receive()) is not None:
+                relay_id = str(message.fields.get("relay"))
+                if message.type == "need_link" and relay_id in predecessor.relays and self._core is not None:
+                    core_end, relay_end = socket.socketpair()
+                    self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
+                    self._send_to_predecessor(relay_id, relay_end)
+                    core_end.close()
+                    relay_end.close()
+                message.close()
+        except (EOFError, ChannelError):
+            _log.info("the receiver that was taken over has ended")
+            self._selector.unregister(predecessor.channel)
+            predecessor.channel.close()
+            self._predecessor = None
+
+    def _send_to_predecessor(self, relay_id: str, end: socket.socket) -> None:
+        if self._predecessor is not None:
+            self._predecessor.channel.send("links", fds=[end.fileno()], relay=relay_id)
+
+    def _listen_for_successor(self) -> None:
+        path = self._settings.gateway.control
+        if path is None:
+            return
+        try:
+            self._control = ControlSocket(path)
+        except TakeOverError as error:
+            _log.error("no version can take over from this one", problem=str(error))
+        else:
+            self._selector.register(self._control, selectors.EVENT_READ, self._accept_successor)
+
+    def _accept_successor(self) -> None:
+        channel = None if self._control is None else self._control.accept()
+        if channel is None:
+            return
+        if self._successor is not None or self._stop_at is not None or self._reload is not None:
+            channel.close()  # one after the other
+            return
+        self._successor = channel
+        self._selector.register(channel, selectors.EVENT_READ, self._read_successor)
+
+    def _read_successor(self) -> None:
+        successor = self._successor
+        if successor is None:
+            return
+        try:
+            while (message := successor.receive()) is not None:
+                self._handle_successor(successor, message)
+        except (EOFError, ChannelError):
+            self._selector.unregister(successor)
+            successor.close()
+            self._successor = None
+            if not self._leaving and self._stop_at is None:
+                _log.error("the new version has not taken over, this one goes on")
+                if self._core is None:
+                    self._start_core()
+
+    def _handle_successor(self, successor: ControlChannel, message: Message) -> None:
+        match message.type:
+            case "take_over":
+                sockets = list(self._sockets.items())
+                successor.send(
+                    "sockets",
+                    fds=[listening.fileno() for _, _, listening in sockets],
+                    names=[(name, str(bind)) for name, bind, _ in sockets],
+                    drain_s=self._settings.drain.timeout_s,
+                )
+            case "release_core":
+                _log.info("a new version takes over, the core stops")
+                if self._core is None:
+                    successor.send("released", relays=self._own_relays())
+                else:
+                    self._core.channel.send("stop", timeout_s=self._settings.drain.timeout_s)
+            case "links":
+                for relay, relay_id in self._relay_ids.items():
+                    if relay_id == message.fields["relay"]:
+                        relay.channel.send("link", fds=message.fds)
+            case "accepting":
+                self._leave()
+        message.close()
+
+    def _own_relays(self) -> list[tuple[str, int]]:
+        return [(relay_id, relay.slot) for relay, relay_id in self._relay_ids.items()]
+
+    def _leave(self) -> None:
+        """Keep the open connections until they end or the drain time is over."""
+        drain_s = self._settings.drain.timeout_s
+        _log.info("a new version has taken over, open connections are kept", drain_s=drain_s)
+        self._leaving = True
+        for _, _, listening in self._sockets.items():
+            listening.close()
+        for relay in (*self._relays.values(), *self._retired):
+            relay.channel.send("drain", after_s=drain_s, timeout_s=drain_s)
+        self._call_later(2 * drain_s + _GRACE_S, self._kill_relays)
+        self._go_on_stopping()
+
     # -- reload ------------------------------------------------------------------------------------
 
     def _begin_reload(self) -> None:
-        if not self._started or self._stop_at is not None or self._reload is not None:
+        busy = self._reload is not None or self._successor is not None
+        if not self._started or self._stop_at is not None or busy:
             self._reload_again = self._reload is not None
             return
         try:

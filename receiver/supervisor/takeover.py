@@ -1,0 +1,168 @@
+"""Hands the listening sockets of a running receiver over to a new version on the same host.
+
+The new supervisor connects to the control socket of the running one. Source of the idea: the hot
+restarts of HAProxy and Envoy.
+
+======================  ============  ==========================================================
+message                 from          meaning
+======================  ============  ==========================================================
+``take_over``           new           it wants to take over
+``sockets``             old           names, addresses and descriptors of the listening sockets
+``release_core``        new           its configuration is good: the old core should end
+``released``            old           the old core has ended; the ids and slots of the old relays
+``links``               new           a link to the new core for each of these old relays
+``accepting``           new           its relays accept clients: the old relays should leave
+``need_link``           old           an old relay has lost its link to the new core
+======================  ============  ==========================================================
+
+Until ``accepting`` nothing is lost if the new version fails: the old supervisor then starts a core
+again. In between the old relays carry the traffic, and telemetry is throttled.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from receiver.settings.hostport import HostPort
+from receiver.supervisor.channel import ControlChannel, Message
+
+__all__ = ["ControlSocket", "Predecessor", "TakeOverError"]
+
+#: Seconds for an answer of the other supervisor, beyond the time that its core may take to drain.
+_ANSWER_WITHIN_S: Final = 60.0
+
+
+class TakeOverError(Exception):
+    """The running receiver can't be taken over; the message names the socket and the reason."""
+
+
+class ControlSocket:
+    """The Unix socket at which a new version asks for the listening sockets.
+
+    Only processes of the same user, or of root, may connect. The file has mode 0600.
+
+    Raises:
+        TakeOverError: The socket can't be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        try:
+            self._replace_leftover(path)
+            before = os.umask(0o177)
+            try:
+                self._socket.bind(str(path))
+            finally:
+                os.umask(before)
+            self._socket.listen(1)
+            self._inode = path.stat().st_ino
+        except OSError as error:
+            self._socket.close()
+            reason = error.strerror or str(error)
+            raise TakeOverError(f"gateway.control: {path}: the socket can't be created: {reason}") from None
+
+    @staticmethod
+    def _replace_leftover(path: Path) -> None:
+        """Remove the socket of a receiver that is gone or leaves, but no other file."""
+        try:
+            if stat.S_ISSOCK(path.stat().st_mode):
+                path.unlink()
+        except FileNotFoundError:
+            return
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll."""
+        return self._socket.fileno()
+
+    def accept(self) -> ControlChannel | None:
+        """Return a channel to a new version, or None if somebody else connected."""
+        try:
+            channel = ControlChannel(self._socket.accept()[0])
+        except OSError:
+            return None
+        if channel.peer_uid not in {0, os.geteuid()}:
+            channel.close()
+            return None
+        return channel
+
+    def close(self) -> None:
+        """Close the socket, and remove its file if another receiver has not replaced it."""
+        self._socket.close()
+        try:
+            if self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+        except OSError:
+            return
+
+
+class Predecessor:
+    """The running receiver, for the one that takes over. Its methods wait for answers.
+
+    Attributes:
+        channel: The channel to its supervisor.
+        sockets: Its listening sockets by name, with their addresses.
+        relays: The slots of its relays by id, once its core is released.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connecting.connect(str(path))
+        except OSError as error:
+            connecting.close()
+            reason = error.strerror or str(error)
+            raise self._error(f"no receiver to take over answers there: {reason}") from None
+        self.channel = ControlChannel(connecting)
+        self.channel.send("take_over")
+        answer = self._await("sockets", _ANSWER_WITHIN_S)
+        self.sockets: Mapping[str, tuple[HostPort, socket.socket]] = {
+            name: (HostPort.parse(bind), socket.socket(fileno=fd))
+            for (name, bind), fd in zip(answer.fields["names"], answer.fds, strict=True)
+        }
+        self._drain_s = float(answer.fields["drain_s"])
+        self.relays: dict[str, int] = {}
+
+    def release_core(self) -> None:
+        """Have its core end.
+
+        Raises:
+            TakeOverError: It did not, or the receiver is gone.
+        """
+        self.channel.send("release_core")
+        answer = self._await("released", self._drain_s + _ANSWER_WITHIN_S)
+        self.relays = {str(relay_id): int(slot) for relay_id, slot in answer.fields["relays"]}
+
+    def close(self) -> None:
+        """Leave the running receiver alone."""
+        self.channel.close()
+        for _, listening in self.sockets.values():
+            listening.close()
+
+    def _await(self, type_: str, within_s: float) -> Message:
+        deadline = time.monotonic() + within_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            select.select([self.channel], [], [], left_s)
+            try:
+                message = self.channel.receive()
+            except EOFError:
+                raise self._error("the running receiver closed the connection; its log has why") from None
+            if message is None:
+                continue
+            if message.type == type_:
+                return message
+            message.close()
+            raise self._error(f"the running receiver sent {message.type!r} in place of {type_!r}")
+        raise self._error(f"no answer from the running receiver within {within_s:.0f} s")
+
+    def _error(self, problem: str) -> TakeOverError:
+        return TakeOverError(f"gateway.control: {self._path}: {problem}")
