@@ -31,7 +31,8 @@ MIB = 1 << 20
 
 def test_a_sidecar_starts_before_its_broker() -> None:
     broker = ScriptedBroker()
-    with GatewaySidecar(config(broker.port), wait_for_broker=False) as sidecar:
+    settings = config(broker.port, gateway={"relays": 1})  # each relay logs for itself
+    with GatewaySidecar(settings, wait_for_broker=False) as sidecar:
         status, reason = sidecar.readiness()
         assert status == 503
         assert reason == f"listener CLIENT: broker 127.0.0.1:{broker.port}: Connection refused"
