@@ -6,6 +6,7 @@ The subclass says who must act::
     +-- InvalidValueError        the operator: a configured value is invalid
     |   +-- SubscriptionError    ... in a subscription
     +-- PushError                the client, or its author: a push is refused
+        +-- InvalidInstanceError its client instance id is reserved
         +-- UnknownCodecError    its compression type is none of KIP-714's
         +-- TooLargeError        it is over a limit of size, memory or work
         +-- NotInflatableError   its bytes do not match its compression type
@@ -19,6 +20,7 @@ from typing import ClassVar
 from receiver.wire.error_codes import ErrorCode
 
 __all__ = [
+    "InvalidInstanceError",
     "InvalidMetricsError",
     "InvalidValueError",
     "NotInflatableError",
@@ -64,6 +66,12 @@ class PushError(ValueError):
     def __init__(self, problem: str, *, inflated_bytes: int = 0) -> None:
         super().__init__(problem)
         self.inflated_bytes = inflated_bytes
+
+
+class InvalidInstanceError(PushError):
+    """The client instance id is zero or reserved."""
+
+    error_code = ErrorCode.INVALID_REQUEST
 
 
 class UnknownCodecError(PushError):

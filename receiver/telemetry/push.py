@@ -1,4 +1,4 @@
-"""Builds the :class:`~receiver.plugin.Push` that plugins get from an accepted push request."""
+"""Builds the :class:`~receiver.plugin.Push` that plugins get from accepted metrics, and its id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import Broker
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
 from receiver.wire.uuid import Uuid
@@ -23,7 +23,6 @@ def build_push(
     push_id: str,
     terminating: bool,
     instance: ClientInstance,
-    identity: ClientIdentity,
     broker: Broker,
     labels: Labels,
     received_at_ns: int,
@@ -35,7 +34,7 @@ def build_push(
     """
     port = labels.client_source_port
     context = ClientTelemetryContext(
-        connection_id=identity.id,
+        connection_id=instance.identity.id,
         listener=labels.listener or "",
         security_protocol=labels.security_protocol or "",
         source_address=labels.client_source_address or "",

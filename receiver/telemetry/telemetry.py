@@ -1,29 +1,25 @@
 """Answers KIP-714's RPCs: GetTelemetrySubscriptions and PushTelemetry.
 
-Owns the order of the checks and the answers. The caller delivers accepted pushes to plugins.
+Owns the client instances, the checks of a request and the answers. The metrics themselves go
+through :mod:`receiver.telemetry.intake`. The caller delivers accepted pushes to plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from receiver.plugin.sources import site_of
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.control.backpressure import BackPressure
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
-from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
-from receiver.telemetry.folding import ClientIdFolding
+from receiver.telemetry.errors import InvalidInstanceError, PushError
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances
-from receiver.telemetry.labels import Labels, identity_labels
-from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
-from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
@@ -38,10 +34,10 @@ from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 __all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
 
 _EMPTY: Final = b""
+_ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 # The shortest and longest wait of a client that has no subscription yet, in seconds.
 _MIN_ASK_AGAIN_S: Final = 1.0
 _MAX_ASK_AGAIN_S: Final = 60.0
-_UNCOMPRESSED: Final = CODECS["none"]
 
 
 class ClientTelemetry:
@@ -69,9 +65,6 @@ class ClientTelemetry:
         random_bytes: Callable[[int], bytes],
         hash_key: bytes | None = None,
     ) -> None:
-        self._apply_settings(settings, hash_key)
-        self._max_bytes = settings.max_bytes
-        self._broker = broker
         self.subscriptions = subscriptions
         self._limits = limits
         self._random_bytes = random_bytes
@@ -79,6 +72,16 @@ class ClientTelemetry:
         self.backpressure = BackPressure(settings.backpressure)
         self.offenders = Offenders(settings.backpressure)
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
+        self._quirks = Quirks(settings.quirks, compression=settings.compression)
+        self._settings = settings
+        self._intake = Intake(
+            settings,
+            hash_key,
+            broker=broker,
+            limits=limits,
+            series=self.series,
+            offenders=self.offenders,
+        )
 
     def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
         """Replace all subscriptions; they take effect with each client's next request."""
@@ -96,8 +99,10 @@ class ClientTelemetry:
         Raises:
             InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
         """
-        self._apply_settings(settings, hash_key)
-        self._max_bytes = settings.max_bytes
+        quirks = Quirks(settings.quirks, compression=settings.compression)
+        self._intake.replace_settings(settings, hash_key)
+        self._quirks = quirks
+        self._settings = settings
         self.instances.resize(settings.max_instances)
         self.series.replace_settings(settings.series)
         self.backpressure.replace_settings(settings.backpressure)
@@ -131,7 +136,7 @@ class ClientTelemetry:
                 subscription_id=instance.subscription_id,
                 accepted_compression_types=instance.treatment.compression,
                 push_interval_ms=instance.push_interval_ms,
-                telemetry_max_bytes=self._max_bytes,
+                telemetry_max_bytes=self._settings.max_bytes,
                 delta_temporality=self._settings.delta_temporality,
                 requested_metrics=instance.requested_metrics,
             )
@@ -160,7 +165,7 @@ class ClientTelemetry:
                 client_instance_id=client_instance_id,
                 subscription_id=subscription_id(client_instance_id, (), interval_ms),
                 push_interval_ms=interval_ms,
-                telemetry_max_bytes=self._max_bytes,
+                telemetry_max_bytes=self._settings.max_bytes,
                 delta_temporality=self._settings.delta_temporality,
             ),
             identity=identity,
@@ -177,120 +182,45 @@ class ClientTelemetry:
         The request's metrics are not used after this call. ``now`` is monotonic seconds,
         ``received_at_ns`` nanoseconds since the epoch.
         """
-        client_instance_id = request.client_instance_id
-        metrics = request.metrics or _EMPTY
-        size = len(metrics)
-        if client_instance_id in RESERVED_UUIDS:
-            self._limits.use(LimitName.REJECTED_BYTES, identity, size, now)
-            return PushOutcome(
-                response=PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST),
-                identity=identity,
-                client_instance_id=client_instance_id,
-                wire_bytes=size,
-                problem="the client instance id is zero or reserved",
-            )
-        instance, _ = self._find_or_create(client_instance_id, identity, now)
-        if isinstance(instance, Exceeded):
-            return PushOutcome(
-                response=PushTelemetryResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED),
-                identity=identity,
-                client_instance_id=client_instance_id,
-                wire_bytes=size,
-                problem=str(instance),
-                exceeded=instance,
-            )
-        identity = instance.identity
+        arrival = Arrival(
+            metrics=request.metrics or _EMPTY,
+            codec=request.compression_type,
+            terminating=request.terminating,
+            received_at_ns=received_at_ns,
+        )
+        instance = self._admit(identity, request.client_instance_id, arrival, now)
+        if not isinstance(instance, ClientInstance):
+            return _outcome(identity, request, Taken(refusal=instance))
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
-            return _refused(instance, error, _PROBLEMS[error], size)
-        exceeded = self._limits.over(LimitName.REJECTED_BYTES, identity, now) or self._limits.over(
-            LimitName.ACCEPTED_BYTES, identity, now
-        )
-        if exceeded is not None:
-            return _refused(
-                instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(exceeded), size, exceeded=exceeded
-            )
-        inflated = _EMPTY
-        labelled = LabelledMetrics()
-        labels = self._labels(identity)
-        site = site_of(identity.source_address)
-        try:
-            inflated = self._inflate(request.compression_type, instance.treatment.compression, metrics)
-            if inflated:
-                labelled = label_metrics(
-                    inflated,
-                    instance.label_bytes(labels),
-                    max_entries=self._settings.max_entries,
-                    steps=self._steps.for_client(instance.treatment.bad_metrics),
-                    max_series=self.series.allowed(client_instance_id, identity.principal, site),
-                )
-        except PushError as problem:
-            # A few bytes may have cost much work.
-            inflated_bytes = max(len(inflated), problem.inflated_bytes)
-            self._limits.use(LimitName.REJECTED_BYTES, identity, max(size, inflated_bytes), now)
-            self.offenders.record_push(
-                client_instance_id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
-            )
-            return _refused(instance, problem.error_code, str(problem), size, len(inflated))
-        self.offenders.record_push(client_instance_id, len(inflated), now, too_large=False)
-        instance.accept_push(now, received_at_ns, terminating=request.terminating)
-        self.series.record_push(
-            client_instance_id,
-            principal=identity.principal,
-            client_id=self._folding.fold(identity.client_id),
-            site=site,
-            series=labelled.series,
-            overflowed=labelled.overflowed,
-            now=now,
-        )
-        if labelled.data:
-            self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
-        if labelled.series or labelled.overflowed:
-            push_id = content_id(client_instance_id, inflated, terminating=request.terminating)
-        else:
-            push_id = empty_id(client_instance_id, self._broker.id, received_at_ns, instance.pushes_accepted)
-        return PushOutcome(
-            response=_ACCEPTED,
-            identity=identity,
-            client_instance_id=client_instance_id,
-            push=build_push(
-                labelled.data,
-                push_id=push_id,
-                terminating=request.terminating,
-                instance=instance,
-                identity=identity,
-                broker=self._broker,
-                labels=labels,
-                received_at_ns=received_at_ns,
-            ),
-            wire_bytes=size,
-            inflated_bytes=len(inflated),
-            metrics=labelled,
-        )
+            return _refused(instance.identity, request, error, _PROBLEMS[error])
+        taken = self._intake.accept(instance, arrival, now=now)
+        if taken.refusal is not None:
+            instance.refuse(_error_of(taken.refusal))
+        return _outcome(instance.identity, request, taken)
 
-    def _apply_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
-        """Compile the rules of the settings; an invalid one raises before anything changes."""
-        quirks = Quirks(settings.quirks, compression=settings.compression)
-        steps = Steps(settings.normalization, settings.privacy, hash_key)
-        self._folding = ClientIdFolding(settings.series.client_id_folding)
-        self._quirks = quirks
-        self._steps = steps
-        self._settings = settings
+    def accept(
+        self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, *, now: float
+    ) -> Taken:
+        """Accept or refuse metrics that came without a PushTelemetry request.
 
-    def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
-        if codec not in CODEC_NAMES:
-            raise UnknownCodecError(f"compression type {codec} is unknown")
-        # An empty push is valid with any known codec. So is a push that inflates to nothing,
-        # because Java clients compress that too.
-        if not metrics:
-            return _EMPTY
-        if codec != _UNCOMPRESSED and codec not in accepted:
-            raise UnknownCodecError(
-                f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
-            )
-        if len(metrics) > self._max_bytes:
-            raise TooLargeError(f"{len(metrics)} bytes are more than {self._max_bytes} allowed")
-        return inflate(codec, metrics, self._settings.max_inflated_bytes)
+        For metrics that a broker accepted: neither the interval nor a subscription id is checked.
+        The client instance is kept like that of a request. ``now`` is monotonic seconds.
+        """
+        instance = self._admit(identity, client_instance_id, arrival, now)
+        if not isinstance(instance, ClientInstance):
+            return Taken(refusal=instance)
+        return self._intake.accept(instance, arrival, now=now)
+
+    def _admit(
+        self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, now: float
+    ) -> ClientInstance | PushError | Exceeded:
+        """Return the instance of metrics, or why they have none."""
+        if client_instance_id in RESERVED_UUIDS:
+            self._limits.use(LimitName.REJECTED_BYTES, identity, len(arrival.metrics), now)
+            return InvalidInstanceError("the client instance id is zero or reserved")
+        instance, _ = self._find_or_create(client_instance_id, identity, now)
+        return instance
 
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)
@@ -335,16 +265,6 @@ class ClientTelemetry:
             default_interval_ms=self._settings.default_interval_ms,
         )
 
-    def _labels(self, identity: ClientIdentity) -> Labels:
-        """Return the labels of a push, folded and with the privacy rules applied."""
-        labels = identity_labels(identity, self._broker)
-        client_id = self._folding.fold(identity.client_id)
-        if client_id != identity.client_id:
-            labels = labels._replace(client_id=client_id)
-        return self._steps.privacy.labels(labels)
-
-
-_ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance already sent a terminating push",
@@ -353,20 +273,43 @@ _PROBLEMS: Final = {
 }
 
 
+def _error_of(refusal: PushError | Exceeded) -> ErrorCode:
+    """Return KIP-714's error for refused metrics."""
+    return ErrorCode.THROTTLING_QUOTA_EXCEEDED if isinstance(refusal, Exceeded) else refusal.error_code
+
+
+def _outcome(identity: ClientIdentity, request: PushTelemetryRequest, taken: Taken) -> PushOutcome:
+    """Return the answer to metrics."""
+    refusal = taken.refusal
+    if refusal is not None:
+        exceeded = refusal if isinstance(refusal, Exceeded) else None
+        error, inflated_bytes = _error_of(refusal), taken.inflated_bytes
+        return _refused(identity, request, error, str(refusal), inflated_bytes, exceeded=exceeded)
+    return PushOutcome(
+        response=_ACCEPTED,
+        identity=identity,
+        client_instance_id=request.client_instance_id,
+        push=taken.push,
+        wire_bytes=len(request.metrics or _EMPTY),
+        inflated_bytes=taken.inflated_bytes,
+        metrics=taken.metrics,
+    )
+
+
 def _refused(
-    instance: ClientInstance,
+    identity: ClientIdentity,
+    request: PushTelemetryRequest,
     error: ErrorCode,
     problem: str,
-    wire_bytes: int,
     inflated_bytes: int = 0,
     *,
     exceeded: Exceeded | None = None,
 ) -> PushOutcome:
     return PushOutcome(
-        response=PushTelemetryResponse(error_code=instance.refuse(error)),
-        identity=instance.identity,
-        client_instance_id=instance.id,
-        wire_bytes=wire_bytes,
+        response=PushTelemetryResponse(error_code=error),
+        identity=identity,
+        client_instance_id=request.client_instance_id,
+        wire_bytes=len(request.metrics or _EMPTY),
         inflated_bytes=inflated_bytes,
         problem=problem,
         exceeded=exceeded,

@@ -104,8 +104,10 @@ _CORE = telemetry_core(Broker(id=NODE_ID), Limits(_LIMITS))
 def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
     core = copy.copy(_CORE)
     counter = iter(range(2, 1_000_000))
-    core._broker, core._limits = broker, limits
+    core._limits = limits
     core.series = SeriesBudgets(core._settings.series)
+    core._intake = intake = copy.copy(core._intake)
+    intake._broker, intake._limits, intake._series = broker, limits, core.series
     core.instances = ClientInstances(64, core._on_forget)
     core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
     return core

@@ -55,6 +55,7 @@ def test_pushes_have_one_id_if_they_are_repeats(
             data and COMPRESS[codec](data),
             compression_type=codec,
             terminating=terminating,
+            received_at_ns=turn * INTERVAL_S * 1_000_000_000,
         )
         assert outcome.push is not None
         has_points = data not in (None, metrics([]))

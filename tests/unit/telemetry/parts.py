@@ -97,7 +97,9 @@ class Client:
             self.subscription_id = outcome.response.subscription_id
         return outcome
 
-    def push(self, now: float, metrics: Any = b"", **changes: Any) -> PushOutcome:
+    def push(
+        self, now: float, metrics: Any = b"", *, received_at_ns: int = RECEIVED_AT_NS, **changes: Any
+    ) -> PushOutcome:
         request = PushTelemetryRequest(
             **(
                 {
@@ -109,7 +111,7 @@ class Client:
             )
         )
         outcome = self.telemetry.push_telemetry(
-            self.identity, request, now=now, received_at_ns=RECEIVED_AT_NS
+            self.identity, request, now=now, received_at_ns=received_at_ns
         )
         self.identity = outcome.identity
         return outcome

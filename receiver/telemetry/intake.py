@@ -1,0 +1,187 @@
+"""Accepts OTLP metrics from a client, whichever way they came.
+
+Owns what all metrics go through: the limits on bytes, the codec, the OTLP checks, the steps, the
+series budgets, the labels and the push id. It knows no request: the caller decides whether the
+client may push now, and what it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from receiver.plugin import Push
+from receiver.plugin.sources import site_of
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
+from receiver.telemetry.control.offenders import Offenders
+from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
+from receiver.telemetry.folding import ClientIdFolding
+from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.labels import Labels, identity_labels
+from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from receiver.telemetry.push import build_push, content_id, empty_id
+from receiver.telemetry.steps.steps import Steps
+
+__all__ = ["Arrival", "Intake", "Taken"]
+
+_EMPTY: Final = b""
+_UNCOMPRESSED: Final = CODECS["none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Metrics that a client pushed."""
+
+    metrics: bytes | memoryview  # a MetricsData, in the codec; not used after the call
+    received_at_ns: int  # in nanoseconds since the epoch
+    codec: int = _UNCOMPRESSED  # KIP-714's compression type
+    terminating: bool = False
+    push_id: str | None = None  # None: computed from the metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The result of an arrival: a push for plugins, or the reason for a refusal."""
+
+    push: Push | None = None  # None when it was refused
+    refusal: PushError | Exceeded | None = None
+    inflated_bytes: int = 0  # 0 when they were not inflated
+    metrics: LabelledMetrics = field(default_factory=LabelledMetrics)
+
+
+class Intake:
+    """Turns arrivals into labelled pushes. Not thread-safe.
+
+    Args:
+        settings: Bounds and rules.
+        hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
+        broker: The broker of the clients; its cluster id may become known later.
+        limits: The limits of each peer.
+        series: The series budgets.
+        offenders: Records the clients that push too much.
+
+    Raises:
+        InvalidValueError: A rule in the settings or the key for hashes is invalid.
+    """
+
+    def __init__(
+        self,
+        settings: TelemetrySettings,
+        hash_key: bytes | None,
+        *,
+        broker: Broker,
+        limits: Limits,
+        series: SeriesBudgets,
+        offenders: Offenders,
+    ) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._series = series
+        self._offenders = offenders
+        self.replace_settings(settings, hash_key)
+
+    def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
+        """Replace the settings.
+
+        Raises:
+            InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
+        """
+        steps = Steps(settings.normalization, settings.privacy, hash_key)
+        self._folding = ClientIdFolding(settings.series.client_id_folding)
+        self._steps = steps
+        self._settings = settings
+
+    def accept(self, instance: ClientInstance, arrival: Arrival, *, now: float) -> Taken:
+        """Accept or refuse metrics of a client instance. No client input raises.
+
+        An accepted push is counted in the instance; a refused one in the limits. ``now`` is
+        monotonic seconds.
+        """
+        identity = instance.identity
+        exceeded = self._limits.over(LimitName.REJECTED_BYTES, identity, now) or self._limits.over(
+            LimitName.ACCEPTED_BYTES, identity, now
+        )
+        if exceeded is not None:
+            return Taken(refusal=exceeded)
+        size = len(arrival.metrics)
+        inflated = _EMPTY
+        labelled = LabelledMetrics()
+        labels = self._labels(identity)
+        site = site_of(identity.source_address)
+        try:
+            inflated = self._inflate(arrival.codec, instance.treatment.compression, arrival.metrics)
+            if inflated:
+                labelled = label_metrics(
+                    inflated,
+                    instance.label_bytes(labels),
+                    max_entries=self._settings.max_entries,
+                    steps=self._steps.for_client(instance.treatment.bad_metrics),
+                    max_series=self._series.allowed(instance.id, identity.principal, site),
+                )
+        except PushError as problem:
+            # A few bytes may have cost much work.
+            inflated_bytes = max(len(inflated), problem.inflated_bytes)
+            self._limits.use(LimitName.REJECTED_BYTES, identity, max(size, inflated_bytes), now)
+            self._offenders.record_push(
+                instance.id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
+            )
+            return Taken(refusal=problem, inflated_bytes=len(inflated))
+        self._offenders.record_push(instance.id, len(inflated), now, too_large=False)
+        instance.accept_push(now, arrival.received_at_ns, terminating=arrival.terminating)
+        self._series.record_push(
+            instance.id,
+            principal=identity.principal,
+            client_id=self._folding.fold(identity.client_id),
+            site=site,
+            series=labelled.series,
+            overflowed=labelled.overflowed,
+            now=now,
+        )
+        if labelled.data:
+            self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
+        push = build_push(
+            labelled.data,
+            push_id=arrival.push_id or self._push_id(instance, arrival, inflated, labelled),
+            terminating=arrival.terminating,
+            instance=instance,
+            broker=self._broker,
+            labels=labels,
+            received_at_ns=arrival.received_at_ns,
+        )
+        return Taken(push=push, inflated_bytes=len(inflated), metrics=labelled)
+
+    def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
+        if codec not in CODEC_NAMES:
+            raise UnknownCodecError(f"compression type {codec} is unknown")
+        # An empty push is valid with any known codec. So is a push that inflates to nothing,
+        # because Java clients compress that too.
+        if not metrics:
+            return _EMPTY
+        if codec != _UNCOMPRESSED and codec not in accepted:
+            raise UnknownCodecError(
+                f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
+            )
+        max_bytes = self._settings.max_bytes
+        if len(metrics) > max_bytes:
+            raise TooLargeError(f"{len(metrics)} bytes are more than {max_bytes} allowed")
+        return inflate(codec, metrics, self._settings.max_inflated_bytes)
+
+    def _labels(self, identity: ClientIdentity) -> Labels:
+        """Return the labels of a push, folded and with the privacy rules applied."""
+        labels = identity_labels(identity, self._broker)
+        client_id = self._folding.fold(identity.client_id)
+        if client_id != identity.client_id:
+            labels = labels._replace(client_id=client_id)
+        return self._steps.privacy.labels(labels)
+
+    def _push_id(
+        self, instance: ClientInstance, arrival: Arrival, inflated: bytes, labelled: LabelledMetrics
+    ) -> str:
+        if labelled.series or labelled.overflowed:
+            return content_id(instance.id, inflated, terminating=arrival.terminating)
+        return empty_id(instance.id, self._broker.id, arrival.received_at_ns, instance.pushes_accepted)
