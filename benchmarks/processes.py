@@ -47,12 +47,13 @@ class Running:
 
     def forget_peak(self) -> None:
         """Reset the peak memory to the present memory; see ``clear_refs`` in proc(5)."""
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        for pid in self.pids():
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def peak_bytes(self) -> int:
-        """Return the peak memory of the process in bytes, shared pages included."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+        """Return the sum of the peaks of all its processes in bytes, shared pages included."""
+        peaks = [Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1] for pid in self.pids()]
+        return sum(int(peak.split()[0]) * 1024 for peak in peaks)
 
 
 @contextlib.contextmanager

@@ -56,10 +56,10 @@ class _Situation:
     pairs: int
 
 
-_ONE_CORE = _Situation(name="saturated, one core", one_core=True, connections=1_000, pairs=3_000)
+_ONE_CORE = _Situation(name="saturated, one core", one_core=True, connections=250, pairs=3_000)
 _SITUATIONS = (
     _ONE_CORE,
-    _Situation(name="saturated, free", one_core=False, connections=1_000, pairs=4_000),
+    _Situation(name="saturated, free", one_core=False, connections=400, pairs=4_000),
     _Situation(name="1,000 pairs/s, free", one_core=False, connections=100, pairs=1_500),
 )
 
@@ -176,7 +176,7 @@ def _warm_up(contender: _Contender, payload: Path, pairs: int) -> dict[int, floa
     warming = {}
     for done in range(0, pairs if contender.name != _EXPORTING else _WARM_UP_STEP, _WARM_UP_STEP):
         flags = {"connections": 500, "count": _WARM_UP_STEP, "warmup": 0}
-        timing = time_pushes(contender.target, payload, [contender.process.pid], **flags)
+        timing = time_pushes(contender.target, payload, contender.process.pids(), **flags)
         warming[done + _WARM_UP_STEP] = _cpu_us(timing, contender.process)
     return warming
 
@@ -185,7 +185,7 @@ def _time(contender: _Contender, payload: Path, situation: _Situation) -> _Round
     timing = time_pushes(
         contender.target,
         payload,
-        [process.pid for process in contender.processes],
+        [pid for process in contender.processes for pid in process.pids()],
         connections=situation.connections,
         count=situation.pairs,
         warmup=situation.connections + situation.pairs // 5,
@@ -200,7 +200,7 @@ def _time(contender: _Contender, payload: Path, situation: _Situation) -> _Round
 
 
 def _cpu_us(timing: Timing, process: Running) -> float:
-    return timing.cpu_seconds[str(process.pid)] / timing.requests * 1e6
+    return sum(timing.cpu_seconds[str(pid)] for pid in process.pids()) / timing.requests * 1e6
 
 
 def _figures(found: _Rounds, payload: Captured, goal: float) -> list[Figure]:

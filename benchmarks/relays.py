@@ -78,14 +78,24 @@ def sidecar(
     *,
     plugins: list[dict[str, Any]] | None = None,
     tls: CertificateFiles | None = None,
+    processes: int = 1,
 ) -> Iterator[Relay]:
-    """Run the sidecar in front of a broker (host:port), without limits by source address."""
+    """Run the sidecar in front of a broker (host:port), without limits by source address.
+
+    ``processes`` is the number of its relays; the core is another process.
+    """
     listen, rest = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
     listener: dict[str, Any] = {"name": "CLIENT", "bind": listen, "upstream": upstream}
     if tls:
         files = {"certificate": str(tls.chain), "key": str(tls.key)}
         listener |= {"security_protocol": "SSL", "tls": files}
-    configuration = {"listeners": [listener], "rest": {"bind": rest}, "plugins": plugins or []}
+    gateway = {"relays": processes}
+    configuration = {
+        "gateway": gateway,
+        "listeners": [listener],
+        "rest": {"bind": rest},
+        "plugins": plugins or [],
+    }
     with serve({**configuration, "limits": _UNLIMITED}, folder) as process:
         yield Relay(name="sidecar", target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
 

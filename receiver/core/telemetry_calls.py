@@ -33,7 +33,7 @@ __all__ = ["Reply", "TelemetryAnswer", "TelemetryCalls"]
 
 #: Seconds for which the answer to a push waits until the push is on disk. A slower disk must not
 #: hold up the client.
-_STORED_S: Final = 1.0
+_STORED_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class _Relay:
         self._random = random.SystemRandom()
         self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
         self._limits = Limits(settings.limits, relays=setup.relays)
-        self._memory = RequestMemory(settings.limits)
+        self._memory = RequestMemory(settings.limits, setup.relays)
         self._metrics = RelayMetrics()
         self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._delegation_tokens = DelegationTokens()
@@ -99,7 +99,7 @@ class _Relay:
         )
         self._counted: dict[str, tuple[int, int]] = {}
         self._deferred = 0
-        self._prepared: tuple[ReceiverSettings, tuple[Listener, ...]] | None = None
+        self._prepared: tuple[ReceiverSettings, tuple[Listener, ...], int] | None = None
         self._draining: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 
@@ -154,7 +154,7 @@ class _Relay:
         }
         try:
             settings = ReceiverSettings.model_validate_json(read_file(text), strict=True)
-            self._prepared = settings, self._listeners(settings, sockets)
+            self._prepared = settings, self._listeners(settings, sockets), int(message.fields["relays"])
         except _ListenerError as error:
             for listening in sockets.values():
                 listening.close()
@@ -165,11 +165,11 @@ class _Relay:
     def _commit(self) -> None:
         if self._prepared is None:
             return
-        (settings, listeners), self._prepared = self._prepared, None
+        (settings, listeners, relays), self._prepared = self._prepared, None
         self._settings = settings
         self._broker.id = settings.broker.id
-        self._limits.replace_settings(settings.limits)
-        self._memory.replace_settings(settings.limits)
+        self._limits.replace_settings(settings.limits, relays=relays)
+        self._memory.replace_settings(settings.limits, relays)
         configure_log(settings.log)
         self._log.log_requests = settings.log.requests
         self._gateway.replace(listeners)

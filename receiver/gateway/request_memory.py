@@ -54,23 +54,27 @@ class _Source:
 class RequestMemory:
     """Memory held by all connections, and the deadlines of their incomplete requests.
 
+    Args:
+        settings: The limits of the whole receiver.
+        relays: The number of relay processes. Each may hold an equal part of the total.
+
     Attributes:
         total: Bytes that all connections hold.
     """
 
-    def __init__(self, settings: LimitsSettings) -> None:
+    def __init__(self, settings: LimitsSettings, relays: int = 1) -> None:
         self._bytes: dict[Relay, int] = {}
         self._sources: dict[str, _Source] = {}
         # Ordered by start, and so by deadline.
         self._incomplete: dict[Relay, _Incomplete] = {}
         self._timer: TimerHandle | None = None
         self.total = 0
-        self.replace_settings(settings)
+        self.replace_settings(settings, relays)
 
-    def replace_settings(self, settings: LimitsSettings) -> None:
+    def replace_settings(self, settings: LimitsSettings, relays: int = 1) -> None:
         """Use other bounds from now on; a request that has begun keeps its deadline."""
-        self._max_bytes = settings.max_held_bytes
-        self._max_source_bytes = settings.max_held_bytes // _SOURCE_SHARE_DIVISOR
+        self._max_bytes = settings.max_held_bytes // relays
+        self._max_source_bytes = self._max_bytes // _SOURCE_SHARE_DIVISOR
         self._timeout_s = settings.request_timeout_ms / 1000
 
     def update(self, relay: Relay, held_bytes: int, incomplete: int | None) -> None:

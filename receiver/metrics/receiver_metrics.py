@@ -148,7 +148,7 @@ class ReceiverMetrics:
         )
         self.answered_before_stored = self._plain_counter(
             "pushes_answered_before_stored",
-            "Pushes answered after a second although they were not on disk yet.",
+            "Pushes answered after half a second although they were not on disk yet.",
         )
         self.core_unavailable = self._plain_counter(
             "core_unavailable_calls",

@@ -558,7 +558,7 @@ class Supervisor:
         for relay in self._relays.values():
             fds = [fd, *(one.fileno() for one in listening.values())]
             if relay.ready:
-                self._reload.ask(relay, fds, names=list(listening))
+                self._reload.ask(relay, fds, names=list(listening), relays=self._reload.relays)
         os.close(fd)
         self._go_on_reloading()
 

@@ -138,8 +138,10 @@ class Limits:
         """How many peers of each kind have buckets."""
         return {peers.scope: len(peers) for peers in (self._sources, self._sites, self._principals)}
 
-    def replace_settings(self, settings: LimitsSettings) -> None:
-        """Replace the limits; the counters stay."""
+    def replace_settings(self, settings: LimitsSettings, *, relays: int | None = None) -> None:
+        """Replace the limits, and the number of relays if it is given; the counters stay."""
+        if relays is not None:
+            self._relays = relays
         self._sources.replace(settings.source_address, settings.max_peers)
         self._sites.replace(settings.source_address, settings.max_peers, settings.ipv6_site_factor)
         self._principals.replace(settings.principal, settings.max_peers)
