@@ -62,7 +62,7 @@ class ApiVersionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LoginEnded:
-    """A SASL login ended; :class:`IdentityChanged` has told its principal before."""
+    """A SASL login ended; an :class:`IdentityChanged` with its principal came before."""
 
     mechanism: str
     outcome: LoginOutcome

@@ -182,6 +182,14 @@ def test_a_push_is_a_record_with_all_its_fields(broker: KafkaBroker, topic: str)
     }
 
 
+def test_a_push_without_metrics_is_an_empty_record_and_no_tombstone(cluster: KafkaBroker, topic: str) -> None:
+    with started(cluster, topic) as kafka:
+        kafka.export_batch(pushes(1, data=b""))
+    (record,) = records(cluster, topic)
+    assert record.value() == b""
+    assert header(record, "push_id")
+
+
 def test_unknown_fields_have_no_header(cluster: KafkaBroker, topic: str) -> None:
     one = push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, cluster_id=None))
