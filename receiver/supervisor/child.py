@@ -47,6 +47,7 @@ class Child:
         problem: Why it could not start.
         status: The exit status of the receiver if it could not start.
         slot: The number of a relay; 0 of the core.
+        stale_answers: Answers to come that belong to reloads that are over.
     """
 
     def __init__(self, name: str, pid: int, channel: ControlChannel) -> None:
@@ -61,15 +62,23 @@ class Child:
         self.problem: str | None = None
         self.status = 0
         self.slot = 0
+        self.stale_answers = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not been reaped."""
+        return self.pidfd >= 0
 
     def kill(self) -> None:
         """Kill the process, if it still runs."""
-        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        if self.runs:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def reap(self) -> str:
         """Return how the process ended, and close its descriptors; call it when it has ended."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.pidfd)
+        self.pidfd = -1  # the number may soon belong to another process
         self.channel.close()
         if os.WIFSIGNALED(status):
             return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
@@ -91,12 +100,20 @@ def fork(
             status.
         keep: The descriptors that the child keeps.
         nice: By how much to lower the child's priority.
+
+    Raises:
+        OSError: The system has no process or no descriptor left.
     """
     ours, theirs = ControlChannel.pair()
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
     if pid == 0:
         status = 1
         try:
@@ -108,7 +125,13 @@ def fork(
             sys.stderr.flush()
             os._exit(status)
     theirs.close()
-    return Child(name, pid, ours)
+    try:
+        return Child(name, pid, ours)
+    except OSError:  # no descriptor is left
+        ours.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _begin(name: str, parent: int, keep: Collection[int], nice: int) -> None:

@@ -9,6 +9,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.channel import Message
 from receiver.supervisor.child import Child
 from receiver.supervisor.sockets import ListeningSockets
+from receiver.supervisor.takeover import ControlSocket
 
 __all__ = ["Reload"]
 
@@ -22,6 +23,7 @@ class Reload:
         relays: Its number of relays.
         problem: Why a process can't use the configuration; None so far.
         committed: Whether the processes have been told to apply it.
+        control: Its control socket, if that is another one.
     """
 
     def __init__(self, settings: ReceiverSettings, sockets: ListeningSockets) -> None:
@@ -30,6 +32,7 @@ class Reload:
         self.relays = 0
         self.problem: str | None = None
         self.committed = False
+        self.control: ControlSocket | None = None
         self._children: list[Child] = []
         self._waiting: set[Child] = set()
 
@@ -54,6 +57,11 @@ class Reload:
             self._children.remove(child)
 
     @property
+    def waiting_for(self) -> list[str]:
+        """The names of the processes that have not answered."""
+        return sorted(child.name for child in self._waiting)
+
+    @property
     def prepared(self) -> bool:
         """Whether all processes have prepared the configuration."""
         return not self._waiting
@@ -66,10 +74,16 @@ class Reload:
     def commit(self) -> None:
         """Have all processes apply the configuration."""
         self.committed = True
-        self._waiting = {child for child in self._children if child.channel.send("commit")}
+        self._waiting = set(self._children)
+        for child in self._children:
+            child.channel.send("commit")
 
     def abort(self) -> None:
         """Have all processes drop the configuration, and close its new sockets."""
         for child in self._children:
             child.channel.send("abort")
+        for child in self._waiting:
+            child.stale_answers += 1
+        if self.control is not None:
+            self.control.close()
         self.sockets.discard()

@@ -58,13 +58,17 @@ class ListeningSockets:
             raise
 
     def _get(self, name: str, bind: HostPort) -> socket.socket:
-        for known_bind, known in self._existing.values():
+        known_bind, known = self._existing.get(name, (None, None))
+        if known is not None and known_bind == bind:
+            return known
+        # The system chooses port 0 anew for each name.
+        for known_bind, known in self._existing.values() if bind.port else ():
             if known_bind == bind:
                 return known
         listening = _bind("rest.bind" if name == REST else f"listener {name}", bind)
         self._new.append(listening)
         if name == REST:
-            listening.listen(_REST_BACKLOG)
+            _listen("rest.bind", bind, listening, _REST_BACKLOG)
         return listening
 
     def __getitem__(self, name: str) -> socket.socket:
@@ -85,10 +89,14 @@ class ListeningSockets:
         return {name: listening for name, (_, listening) in self._sockets.items() if name != REST}
 
     def listen(self) -> None:
-        """Accept connections on the sockets of listeners that were bound here."""
-        for listening in self._new:
-            if listening is not self[REST]:
-                listening.listen(_BACKLOG)
+        """Accept connections on the sockets of listeners that were bound here.
+
+        Raises:
+            SocketError: Another process listens there since the socket was bound.
+        """
+        for name, (bind, listening) in self._sockets.items():
+            if name != REST and listening in self._new:
+                _listen(f"listener {name}", bind, listening, _BACKLOG)
 
     def discard(self) -> None:
         """Close the sockets that were bound here."""
@@ -106,6 +114,13 @@ class ListeningSockets:
         """Close all."""
         for _, listening in self._sockets.values():
             listening.close()
+
+
+def _listen(owner: str, bind: HostPort, listening: socket.socket, backlog: int) -> None:
+    try:
+        listening.listen(backlog)
+    except OSError as error:
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {error.strerror}") from None
 
 
 def _bind(owner: str, bind: HostPort) -> socket.socket:

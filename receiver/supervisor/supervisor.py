@@ -15,7 +15,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import structlog
@@ -30,7 +30,7 @@ from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
-from receiver.supervisor.takeover import ControlSocket, Predecessor, TakeOverError
+from receiver.supervisor.takeover import PROTOCOL_VERSION, ControlSocket, Predecessor, TakeOverError
 
 __all__ = ["Supervisor"]
 
@@ -46,6 +46,12 @@ _GRACE_S: Final = 10.0
 
 #: Seconds after which a start that has to wait for a reload is tried again.
 _RETRY_S: Final = 0.1
+
+#: Seconds that the processes have to prepare a configuration, and again to apply it.
+_RELOAD_WITHIN_S: Final = 60.0
+
+#: Seconds of rest after an event that failed, because the same event may come again at once.
+_REST_S: Final = 0.1
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -87,6 +93,7 @@ class Supervisor:
         self._relay_count = itertools.count(1)
         self._started = False
         self._stop_at: float | None = None  # set once it is stopping
+        self._terminated = False  # whether a SIGTERM has come
         self._core_stopping = False
         self._reload: Reload | None = None
         self._reload_again = False
@@ -95,6 +102,7 @@ class Supervisor:
         self._predecessor: Predecessor | None = None  # while its relays leave
         self._control: ControlSocket | None = None
         self._successor: ControlChannel | None = None
+        self._core_released = False  # whether the core stops for the successor
         self._leaving = False  # whether the successor has taken over
 
     def run(self) -> int:
@@ -130,16 +138,27 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for end in wakeup:
                 end.close()
+            self._selector.close()
 
     # -- events ------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
         timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         for key, _ in self._selector.select(timeout):
-            key.data()
+            self._call(key.data)
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
-            heapq.heappop(self._timers)[2]()
+            self._call(heapq.heappop(self._timers)[2])
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            if not self._started:
+                raise
+            # All connections would end with this process.
+            _log.exception("the supervisor failed at an event and goes on")
+            time.sleep(_REST_S)
 
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), callback))
@@ -168,6 +187,8 @@ class Supervisor:
         self._selector.register(child.pidfd, selectors.EVENT_READ, lambda: self._ended(child))
 
     def _read(self, child: Child) -> None:
+        if child.channel.fileno() not in self._selector.get_map():
+            return  # an earlier event of the same turn has closed it
         try:
             while (message := child.channel.receive()) is not None:
                 self._handle(child, message)
@@ -189,6 +210,8 @@ class Supervisor:
                 child.status = int(message.fields["status"])
             case "need_link":
                 self._link(child)
+            case "prepared" | "refused" if child.stale_answers:
+                child.stale_answers -= 1
             case "prepared" | "refused" | "applied" if self._reload is not None:
                 self._reload.answered(child, message)
                 self._go_on_reloading()
@@ -219,18 +242,30 @@ class Supervisor:
         return available_cpus() if relays == "auto" else relays
 
     def _start_core(self) -> None:
-        if self._stop_at is not None:
+        if self._core is not None or self._core_released or self._stop_at is not None or self._leaving:
             return
-        if (
-            self._reload is not None and not self._reload.committed
-        ):  # it must start with one configuration or the other
+        if self._reload is not None and not self._reload.committed:
+            # It must start with one configuration or the other.
             self._call_later(_RETRY_S, self._start_core)
             return
+        adopted = () if self._predecessor is None else tuple(self._predecessor.relays)
         links: dict[str, socket.socket] = {}
         ends: dict[str, socket.socket] = {}
-        adopted = () if self._predecessor is None else self._predecessor.relays
-        for relay_id in (*self._relay_ids.values(), *adopted):
-            links[relay_id], ends[relay_id] = socket.socketpair()
+        try:
+            for relay_id in (*self._relay_ids.values(), *adopted):
+                links[relay_id], ends[relay_id] = socket.socketpair()
+            self._fork_core(links)
+            for relay, relay_id in self._relay_ids.items():
+                relay.channel.send("link", fds=[ends[relay_id].fileno()])
+            for relay_id in adopted:
+                self._send_to_predecessor(relay_id, ends[relay_id])
+        except OSError as error:
+            self._cannot_fork("core", error, self._core_backoff, self._start_core)
+        finally:
+            for end in (*links.values(), *ends.values()):
+                end.close()
+
+    def _fork_core(self, links: Mapping[str, socket.socket]) -> None:
         setup = CoreSetup(
             settings=self._settings,
             relays=self._relay_total(),
@@ -244,12 +279,6 @@ class Supervisor:
             nice=self._settings.gateway.core_nice,
         )
         self._watch(self._core)
-        for relay, relay_id in self._relay_ids.items():
-            relay.channel.send("link", fds=[ends[relay_id].fileno()])
-        for relay_id in adopted:
-            self._send_to_predecessor(relay_id, ends[relay_id])
-        for end in (*links.values(), *ends.values()):
-            end.close()
 
     def _start_relay(self, slot: int) -> None:
         if self._stop_at is not None or self._leaving:
@@ -259,45 +288,67 @@ class Supervisor:
         if self._reload is not None and not self._reload.committed:
             self._call_later(_RETRY_S, lambda: self._start_relay(slot))
             return
+        try:
+            self._fork_relay(slot)
+        except OSError as error:
+            backoff = self._relay_backoffs.setdefault(slot, Backoff())
+            self._cannot_fork(f"relay-{slot}", error, backoff, lambda: self._start_relay(slot))
+
+    def _fork_relay(self, slot: int) -> None:
         relay_id = f"{os.getpid()}-{next(self._relay_count)}"
         core_end, relay_end = socket.socketpair()
-        setup = RelaySetup(
-            settings=self._settings,
-            slot=slot,
-            relays=self._relay_total(),
-            relay_id=relay_id,
-            sockets=self._sockets.of_listeners,
-            link=relay_end,
-        )
-        relay = fork(
-            f"relay-{slot}",
-            lambda channel: self._run_relay(channel, setup),
-            keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
-        )
-        relay.slot = slot
-        self._relays[slot] = relay
-        self._relay_ids[relay] = relay_id
-        self._watch(relay)
-        if self._core is not None:
-            self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
-        core_end.close()
-        relay_end.close()
+        with core_end, relay_end:
+            setup = RelaySetup(
+                settings=self._settings,
+                slot=slot,
+                relays=self._relay_total(),
+                relay_id=relay_id,
+                sockets=self._sockets.of_listeners,
+                link=relay_end,
+            )
+            relay = fork(
+                f"relay-{slot}",
+                lambda channel: self._run_relay(channel, setup),
+                keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
+            )
+            relay.slot = slot
+            self._relays[slot] = relay
+            self._relay_ids[relay] = relay_id
+            self._watch(relay)
+            if self._core is not None:
+                self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
+
+    def _cannot_fork(self, name: str, error: OSError, backoff: Backoff, again: Callable[[], None]) -> None:
+        problem = f"the process {name} cannot be started: {error.strerror or error}"
+        if not self._started:
+            _log.error("cannot start", problem=problem)
+            self._status = 1
+            return
+        delay_s = backoff.died(0.0)
+        _log.error("a process cannot be started", problem=problem, restart_in_s=delay_s)
+        self._call_later(delay_s, again)
 
     def _link(self, relay: Child) -> None:
         """Give a relay a new link; without a core it gets one when a core has started."""
         relay_id = self._relay_ids[relay]
-        if self._successor is not None and self._leaving:
+        if self._successor is not None and (self._leaving or self._core_released):
             self._successor.send("need_link", relay=relay_id)
         elif self._core is not None:
             core_end, relay_end = socket.socketpair()
-            if self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id):
-                relay.channel.send("link", fds=[relay_end.fileno()])
-            core_end.close()
-            relay_end.close()
+            with core_end, relay_end:
+                if self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id):
+                    relay.channel.send("link", fds=[relay_end.fileno()])
 
     def _ready(self, child: Child) -> None:
+        if self._stop_at is not None:
+            return
         if child is self._core and not self._started and not self._relays:
-            self._sockets.listen()
+            try:
+                self._sockets.listen()
+            except SocketError as error:
+                _log.error("cannot start", problem=str(error))
+                self._status = 1
+                return
             for slot in range(1, self._relay_total() + 1):
                 self._start_relay(slot)
         if not self._started and all(one.ready for one in self._children()):
@@ -311,6 +362,7 @@ class Supervisor:
             if self._predecessor is not None:
                 self._predecessor.channel.send("accepting")
             self._listen_for_successor()
+        self._reload_if_asked()
 
     def _ended(self, child: Child) -> None:
         self._read_rest(child)
@@ -324,8 +376,8 @@ class Supervisor:
             self._core_ended(child, how, ran_s)
         else:
             self._relay_ended(child, how, ran_s)
-        if self._reload is not None:
-            self._go_on_reloading()
+        self._go_on_reloading()
+        self._reload_if_asked()
 
     def _read_rest(self, child: Child) -> None:
         """Read the last messages of a child that has ended."""
@@ -335,14 +387,17 @@ class Supervisor:
             self._selector.unregister(child.channel)
 
     def _core_ended(self, core: Child, how: str, ran_s: float) -> None:
-        if self._successor is not None and not self._leaving:
-            self._successor.send("released", relays=self._own_relays())
-        elif self._core_stopping:
+        if self._core_stopping:
             _log.info("stopped")
             self._status = 0
-        elif self._stop_at is not None:  # it died while the relays drain
-            _log.error("the core died", how=how)
+        elif self._stop_at is not None or self._leaving:
+            if not core.leaving:  # it died while the relays drain
+                _log.error("the core died", how=how)
             self._go_on_stopping()
+        elif self._core_released and self._successor is not None:
+            self._successor.send("released", relays=self._own_relays())
+        elif core.leaving:  # the successor has failed in the meantime
+            self._start_core()
         elif not self._started:
             self._cannot_start(core, how)
         else:
@@ -386,8 +441,16 @@ class Supervisor:
     def _stop(self, number: signal.Signals) -> None:
         drain_s = self._settings.drain.timeout_s
         if self._stop_at is not None:
+            if number is signal.SIGTERM and self._terminated:
+                _log.warning("stopped at once by a second SIGTERM, what was in flight is lost")
+                self._status = 1
+            self._terminated |= number is signal.SIGTERM
             return
+        self._terminated = number is signal.SIGTERM
         _log.info("stopping", signal=number.name, drain_s=drain_s)
+        if self._reload is not None and not self._reload.committed:
+            self._reload.abort()
+            self._reload = None
         self._stop_at = time.monotonic() + drain_s
         if self._core is not None:
             self._core.channel.send("draining")
@@ -395,13 +458,19 @@ class Supervisor:
             relay.channel.send("drain", after_s=0.0, timeout_s=drain_s)
         for listening in self._sockets.of_listeners.values():
             listening.close()  # the kernel refuses clients once the relays have closed theirs too
-        self._call_later(drain_s + _GRACE_S, self._kill_relays)
+        self._kill_later(drain_s + _GRACE_S, (*self._relays.values(), *self._retired))
         self._go_on_stopping()
 
-    def _kill_relays(self) -> None:
-        for relay in (*self._relays.values(), *self._retired):
-            _log.warning("a relay did not end in time, it is killed", process=relay.name)
-            relay.kill()
+    def _kill_later(self, seconds: float, children: Collection[Child]) -> None:
+        """Kill those of the processes that have not ended by then."""
+
+        def kill() -> None:
+            for child in children:
+                if child.runs:
+                    _log.warning("a process did not end in time, it is killed", process=child.name)
+                    child.kill()
+
+        self._call_later(seconds, kill)
 
     def _go_on_stopping(self) -> None:
         if self._relays or self._retired or self._core_stopping:
@@ -413,7 +482,7 @@ class Supervisor:
         self._core_stopping = True
         left_s = max(0.0, (self._stop_at or 0.0) - time.monotonic())
         self._core.channel.send("stop", timeout_s=left_s)
-        self._call_later(left_s + 2 * _GRACE_S, self._core.kill)
+        self._kill_later(left_s + 2 * _GRACE_S, [self._core])
 
     # -- take-over ---------------------------------------------------------------------------------
 
@@ -428,6 +497,8 @@ class Supervisor:
         predecessor = Predecessor(path)
         try:
             self._sockets = ListeningSockets(self._settings, predecessor.sockets)
+            # A socket that nobody accepts from would let clients wait for ever.
+            self._sockets.close_others()
             predecessor.release_core()
         except BaseException:
             predecessor.close()
@@ -441,19 +512,24 @@ class Supervisor:
             return
         try:
             while (message := predecessor.channel.receive()) is not None:
-                relay_id = str(message.fields.get("relay"))
-                if message.type == "need_link" and relay_id in predecessor.relays and self._core is not None:
-                    core_end, relay_end = socket.socketpair()
-                    self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
-                    self._send_to_predecessor(relay_id, relay_end)
-                    core_end.close()
-                    relay_end.close()
+                if message.type == "need_link":
+                    self._link_to_predecessor(predecessor, str(message.fields.get("relay")))
                 message.close()
         except (EOFError, ChannelError):
             _log.info("the receiver that was taken over has ended")
             self._selector.unregister(predecessor.channel)
             predecessor.channel.close()
             self._predecessor = None
+
+    def _link_to_predecessor(self, predecessor: Predecessor, relay_id: str) -> None:
+        """Give a relay of the predecessor a new link; without a core it gets one with the core."""
+        predecessor.relays.setdefault(relay_id, 0)  # it may have started after the others
+        if self._core is None:
+            return
+        core_end, relay_end = socket.socketpair()
+        with core_end, relay_end:
+            self._core.channel.send("link", fds=[core_end.fileno()], relay=relay_id)
+            self._send_to_predecessor(relay_id, relay_end)
 
     def _send_to_predecessor(self, relay_id: str, end: socket.socket) -> None:
         if self._predecessor is not None:
@@ -464,18 +540,32 @@ class Supervisor:
         if path is None:
             return
         try:
-            self._control = ControlSocket(path)
+            self._use_control(ControlSocket(path))
         except TakeOverError as error:
             _log.error("no version can take over from this one", problem=str(error))
-        else:
-            self._selector.register(self._control, selectors.EVENT_READ, self._accept_successor)
+
+    def _use_control(self, control: ControlSocket | None) -> None:
+        if self._control is not None:
+            self._selector.unregister(self._control)
+            self._control.close()
+        self._control = control
+        if control is not None:
+            self._selector.register(control, selectors.EVENT_READ, self._accept_successor)
 
     def _accept_successor(self) -> None:
         channel = None if self._control is None else self._control.accept()
         if channel is None:
             return
-        if self._successor is not None or self._stop_at is not None or self._reload is not None:
-            channel.close()  # one after the other
+        problem = None
+        if self._stop_at is not None or self._leaving:
+            problem = "it is stopping"
+        elif self._successor is not None:
+            problem = "another version is taking over"
+        elif self._reload is not None:
+            problem = "it is reloading its configuration; try again"
+        if problem is not None:
+            channel.send("refused", problem=problem)
+            channel.close()
             return
         self._successor = channel
         self._selector.register(channel, selectors.EVENT_READ, self._read_successor)
@@ -487,17 +577,24 @@ class Supervisor:
         try:
             while (message := successor.receive()) is not None:
                 self._handle_successor(successor, message)
-        except (EOFError, ChannelError):
-            self._selector.unregister(successor)
-            successor.close()
-            self._successor = None
-            if not self._leaving and self._stop_at is None:
-                _log.error("the new version has not taken over, this one goes on")
-                if self._core is None:
-                    self._start_core()
+        except (EOFError, ChannelError, LookupError, TypeError, ValueError) as error:
+            self._successor_left(successor, str(error))
+
+    def _successor_left(self, successor: ControlChannel, problem: str) -> None:
+        self._selector.unregister(successor)
+        successor.close()
+        self._successor = None
+        self._core_released = False
+        if not self._leaving and self._stop_at is None:
+            _log.error("the new version has not taken over, this one goes on", problem=problem)
+            self._start_core()
+            self._reload_if_asked()
 
     def _handle_successor(self, successor: ControlChannel, message: Message) -> None:
         match message.type:
+            case "take_over" if message.fields.get("version") != PROTOCOL_VERSION:
+                problem = f"it speaks version {PROTOCOL_VERSION} of the take-over; stop it and start anew"
+                successor.send("refused", problem=problem)
             case "take_over":
                 sockets = list(self._sockets.items())
                 successor.send(
@@ -508,15 +605,19 @@ class Supervisor:
                 )
             case "release_core":
                 _log.info("a new version takes over, the core stops")
+                self._core_released = True
                 if self._core is None:
                     successor.send("released", relays=self._own_relays())
                 else:
-                    self._core.channel.send("stop", timeout_s=self._settings.drain.timeout_s)
+                    drain_s = self._settings.drain.timeout_s
+                    self._core.leaving = True
+                    self._core.channel.send("stop", timeout_s=drain_s)
+                    self._kill_later(drain_s + 2 * _GRACE_S, [self._core])
             case "links":
                 for relay, relay_id in self._relay_ids.items():
                     if relay_id == message.fields["relay"]:
                         relay.channel.send("link", fds=message.fds)
-            case "accepting":
+            case "accepting" if self._stop_at is None:
                 self._leave()
         message.close()
 
@@ -532,67 +633,110 @@ class Supervisor:
             listening.close()
         for relay in (*self._relays.values(), *self._retired):
             relay.channel.send("drain", after_s=drain_s, timeout_s=drain_s)
-        self._call_later(2 * drain_s + _GRACE_S, self._kill_relays)
+        self._kill_later(2 * drain_s + _GRACE_S, (*self._relays.values(), *self._retired))
         self._go_on_stopping()
 
     # -- reload ------------------------------------------------------------------------------------
 
     def _begin_reload(self) -> None:
-        busy = self._reload is not None or self._successor is not None
-        if not self._started or self._stop_at is not None or busy:
-            self._reload_again = self._reload is not None
+        if self._stop_at is not None or self._leaving:
+            return
+        starting = not self._started or not all(child.ready for child in self._permanent())
+        if starting or self._reload is not None or self._successor is not None:
+            # Processes that start have read the old configuration, and could not be asked.
+            self._reload_again = True
             return
         try:
-            settings = self._check()
-            sockets = ListeningSockets(settings, self._sockets.by_name)
-        except (SettingsError, SocketError) as error:
+            reload = self._new_reload()
+        except (SettingsError, SocketError, TakeOverError) as error:
             _log.error("configuration not reloaded", problem=str(error))
             return
-        self._reload = Reload(settings, sockets)
+        self._reload = reload
+        settings, listening = reload.settings, reload.sockets.of_listeners
         fd = file_of(settings.model_dump_json(by_alias=True).encode())
-        relays = settings.gateway.relays
-        self._reload.relays = available_cpus() if relays == "auto" else relays
-        if self._core is not None and self._core.ready:
-            self._reload.ask(self._core, [fd, sockets[REST].fileno()], relays=self._reload.relays)
-        listening = sockets.of_listeners
+        if self._core is not None:
+            reload.ask(self._core, [fd, reload.sockets[REST].fileno()], relays=reload.relays)
+        fds = [fd, *(one.fileno() for one in listening.values())]
         for relay in self._relays.values():
-            fds = [fd, *(one.fileno() for one in listening.values())]
-            if relay.ready:
-                self._reload.ask(relay, fds, names=list(listening), relays=self._reload.relays)
+            reload.ask(relay, fds, names=list(listening), relays=reload.relays)
         os.close(fd)
+        self._call_later(_RELOAD_WITHIN_S, lambda: self._late(reload, committed=False))
         self._go_on_reloading()
+
+    def _permanent(self) -> list[Child]:
+        return [child for child in self._children() if child not in self._retired]
+
+    def _new_reload(self) -> Reload:
+        settings = self._check()
+        sockets = ListeningSockets(settings, self._sockets.by_name)
+        relays = settings.gateway.relays
+        reload = Reload(settings, sockets)
+        reload.relays = available_cpus() if relays == "auto" else relays
+        path = settings.gateway.control
+        if path is not None and path != self._settings.gateway.control:
+            try:
+                reload.control = ControlSocket(path)
+            except TakeOverError:
+                sockets.discard()
+                raise
+        return reload
+
+    def _reload_if_asked(self) -> None:
+        """Begin a reload that had to wait."""
+        if self._reload_again and self._reload is None:
+            self._reload_again = False
+            self._begin_reload()
+
+    def _late(self, reload: Reload, *, committed: bool) -> None:
+        """End a reload that a process does not answer."""
+        if self._reload is not reload or reload.committed != committed:
+            return
+        problem = f"no answer within {_RELOAD_WITHIN_S:.0f} s from {', '.join(reload.waiting_for)}"
+        if committed:
+            self._reload = None
+            _log.error("configuration reloaded, but not by all processes", problem=problem)
+            self._reload_if_asked()
+        else:
+            reload.problem = problem
+            self._go_on_reloading()
 
     def _go_on_reloading(self) -> None:
         reload = self._reload
         if reload is None:
             return
-        if reload.problem is not None:
+        if reload.problem is None and reload.prepared and not reload.committed:
+            try:
+                reload.sockets.listen()
+            except SocketError as error:
+                reload.problem = str(error)
+            else:
+                self._commit(reload)
+        if reload.problem is not None and not reload.committed:
             reload.abort()
             self._reload = None
             _log.error("configuration not reloaded", problem=reload.problem)
-        elif reload.prepared and not reload.committed:
-            self._commit(reload)
-        if reload.committed and reload.applied:
+        elif reload.applied:
             self._reload = None
             _log.info("configuration reloaded", relays=len(self._relays))
-        if self._reload is None and self._reload_again:
-            self._reload_again = False
-            self._begin_reload()
+        self._reload_if_asked()
 
     def _commit(self, reload: Reload) -> None:
-        reload.sockets.listen()
         reload.commit()
+        self._call_later(_RELOAD_WITHIN_S, lambda: self._late(reload, committed=True))
+        if reload.settings.gateway.control != self._settings.gateway.control:
+            self._use_control(reload.control)
         self._settings = reload.settings
         configure_log(self._settings.log)
         reload.sockets.close_others()
         self._sockets = reload.sockets
         total = self._relay_total()
+        drain_s = self._settings.drain.timeout_s
         for slot in [slot for slot in self._relays if slot > total]:
             relay = self._relays.pop(slot)
             relay.leaving = True
             self._retired.add(relay)
-            drain_s = self._settings.drain.timeout_s
             relay.channel.send("drain", after_s=drain_s, timeout_s=drain_s)
+            self._kill_later(2 * drain_s + _GRACE_S, [relay])
         for slot in range(1, total + 1):
             self._start_relay(slot)
 

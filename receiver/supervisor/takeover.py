@@ -8,6 +8,7 @@ message                 from          meaning
 ======================  ============  ==========================================================
 ``take_over``           new           it wants to take over
 ``sockets``             old           names, addresses and descriptors of the listening sockets
+``refused``             old           why it cannot be taken over now
 ``release_core``        new           its configuration is good: the old core should end
 ``released``            old           the old core has ended; the ids and slots of the old relays
 ``links``               new           a link to the new core for each of these old relays
@@ -31,9 +32,12 @@ from pathlib import Path
 from typing import Final
 
 from receiver.settings.hostport import HostPort
-from receiver.supervisor.channel import ControlChannel, Message
+from receiver.supervisor.channel import ChannelError, ControlChannel, Message
 
-__all__ = ["ControlSocket", "Predecessor", "TakeOverError"]
+__all__ = ["PROTOCOL_VERSION", "ControlSocket", "Predecessor", "TakeOverError"]
+
+#: The version of these messages. A new version of the receiver may be taken over by an old one too.
+PROTOCOL_VERSION: Final = 1
 
 #: Seconds for an answer of the other supervisor, beyond the time that its core may take to drain.
 _ANSWER_WITHIN_S: Final = 60.0
@@ -123,8 +127,15 @@ class Predecessor:
             reason = error.strerror or str(error)
             raise self._error(f"no receiver to take over answers there: {reason}") from None
         self.channel = ControlChannel(connecting)
-        self.channel.send("take_over")
-        answer = self._await("sockets", _ANSWER_WITHIN_S)
+        if (uid := self.channel.peer_uid) not in {0, os.geteuid()}:
+            self.channel.close()
+            raise self._error(f"the process that answers there runs as user {uid}")
+        try:
+            self.channel.send("take_over", version=PROTOCOL_VERSION)
+            answer = self._await("sockets", _ANSWER_WITHIN_S)
+        except TakeOverError:
+            self.channel.close()
+            raise
         self.sockets: Mapping[str, tuple[HostPort, socket.socket]] = {
             name: (HostPort.parse(bind), socket.socket(fileno=fd))
             for (name, bind), fd in zip(answer.fields["names"], answer.fds, strict=True)
@@ -156,11 +167,15 @@ class Predecessor:
                 message = self.channel.receive()
             except EOFError:
                 raise self._error("the running receiver closed the connection; its log has why") from None
+            except ChannelError as error:
+                raise self._error(f"the running receiver sent {error}") from None
             if message is None:
                 continue
             if message.type == type_:
                 return message
             message.close()
+            if message.type == "refused":
+                raise self._error(f"the running receiver refused: {message.fields.get('problem')}")
             raise self._error(f"the running receiver sent {message.type!r} in place of {type_!r}")
         raise self._error(f"no answer from the running receiver within {within_s:.0f} s")
 

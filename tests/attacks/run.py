@@ -143,7 +143,7 @@ def run(
     queued: list[int] = []
     for one in (process, *([control.process] if control else [])):
         prefer(one)
-    used = cpu_seconds(process.pid)
+    used = sum(map(cpu_seconds, process.pids()))
     with contextlib.ExitStack() as stack:
         flags = _innocent_flags(attack, target, folder, seconds)
         innocent = stack.enter_context(load("innocent", flags, niceness=_PRIORITY))
@@ -171,7 +171,7 @@ def run(
         before_bytes=before,
         peak_bytes=process.peak_bytes(),
         buffered_bytes=max(queued) if queued else None,
-        cpu_seconds=cpu_seconds(process.pid) - used,
+        cpu_seconds=sum(map(cpu_seconds, process.pids())) - used,
         attacker=report,
         control_ms=quiet["longest_ms"] if quiet else None,
     )
@@ -201,11 +201,16 @@ def _innocent_flags(attack: Attack, target: Target, folder: Path, seconds: float
 
 
 def prefer(process: Running, priority: int = _PRIORITY) -> None:
-    """Renice all threads of a process and its descendants where the kernel allows it."""
-    for pid in process.pids():
+    """Renice all threads of a process and its descendants where the kernel allows it.
+
+    A descendant that has a lower priority than the process keeps the difference.
+    """
+    own = os.getpriority(os.PRIO_PROCESS, process.pid)
+    lower = {pid: os.getpriority(os.PRIO_PROCESS, pid) - own for pid in process.pids()}
+    for pid, difference in lower.items():
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.setpriority(os.PRIO_PROCESS, int(task.name), priority)
+                os.setpriority(os.PRIO_PROCESS, int(task.name), priority + difference)
         _prefer_session(pid, priority)
 
 
@@ -271,9 +276,10 @@ def _queues(process: Running, seconds: float) -> Iterator[int]:
     while time.monotonic() < until:
         time.sleep(_QUEUES_EVERY_SECONDS)
         sockets = set()
-        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                sockets.add(str(descriptor.readlink()))
+        for pid in process.pids():
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    sockets.add(str(descriptor.readlink()))
         total = 0
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
@@ -288,7 +294,8 @@ def _pause(process: Running, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for number, slice_seconds in ((signal.SIGSTOP, _STOPPED_SECONDS), (signal.SIGCONT, _RUNNING_SECONDS)):
-            os.kill(process.pid, number)
+            for pid in process.pids():
+                os.kill(pid, number)
             time.sleep(slice_seconds)
 
 
