@@ -13,7 +13,7 @@ import os
 import resource
 from typing import Final
 
-__all__ = ["allow", "allowed", "forbid"]
+__all__ = ["allow", "allowed", "apply", "forbid"]
 
 #: From <linux/prctl.h>.
 _PR_GET_DUMPABLE: Final = 3
@@ -47,6 +47,16 @@ def allow(core_bytes: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, hard))
     _prctl(_PR_SET_DUMPABLE, 1)
+
+
+def apply(*, dumpable: bool) -> None:
+    """Change what :func:`forbid` or :func:`allow` set, for a setting that has changed."""
+    if dumpable != allowed():
+        if dumpable:
+            _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+            allow(hard)
+        else:
+            forbid()
 
 
 def allowed() -> bool:

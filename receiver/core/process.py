@@ -22,6 +22,7 @@ from typing import Final
 
 import structlog
 
+from receiver import dumps
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
 from receiver.clock import SystemClock
 from receiver.core.relays import Relays
@@ -264,6 +265,7 @@ class _Core:
         self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
         self._limits.replace_settings(fresh.limits)
         configure_log(fresh.log)
+        dumps.apply(dumpable=fresh.debug.dumpable)
         self._request_log.log_requests = fresh.log.requests
         self._host.replace(prepared.plugins, old.drain.timeout_s)
         self._relays.expected = prepared.relays

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from receiver import dumps
 from receiver.clock import SystemClock
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
@@ -171,6 +172,7 @@ class _Relay:
         self._limits.replace_settings(settings.limits, relays=relays)
         self._memory.replace_settings(settings.limits, relays)
         configure_log(settings.log)
+        dumps.apply(dumpable=settings.debug.dumpable)
         self._log.log_requests = settings.log.requests
         self._gateway.replace(listeners)
         self._core.problems_changed()

@@ -206,7 +206,8 @@ class DebugSettings(Settings):
         default=False,
         description="Allow core files, and let other processes of the same user trace the receiver and read "
         "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. Off "
-        "by default, because the memory holds passwords and keys. It applies to processes of plugins too.",
+        "by default, because the memory holds passwords and keys. It also applies to processes of plugins "
+        "that start afterwards.",
     )
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 import structlog
 
+from receiver import dumps
 from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
@@ -727,6 +728,7 @@ class Supervisor:
             self._use_control(reload.control)
         self._settings = reload.settings
         configure_log(self._settings.log)
+        dumps.apply(dumpable=self._settings.debug.dumpable)
         reload.sockets.close_others()
         self._sockets = reload.sockets
         total = self._relay_total()
