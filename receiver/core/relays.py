@@ -44,7 +44,7 @@ from receiver.link.messages import (
 from receiver.link.stream import LinkStream
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
-from receiver.request_log import RequestLog
+from receiver.request_log import RequestLog, connection_fields
 from receiver.telemetry.control.limits import Limits, Scope
 from receiver.telemetry.identity import Broker, ClientIdentity
 
@@ -300,7 +300,7 @@ class _RelayLink:
             self._relays.log.limit_exceeded(identity, exceeded)
         reason = "limit" if exceeded is None else _REASONS[exceeded.scope]
         self._relays.metrics.connections_refused[identity.listener, reason].inc()
-        self.send(EndConnection(number))
+        self.send(EndConnection(number, "limit"))
 
     def _forget(self, connection_id: str) -> None:
         identity = self._relays.registry.remove(connection_id)
@@ -314,7 +314,12 @@ class _RelayLink:
         identity = self._relays.registry.find(self.ids.get(message.number, ""))
         if identity is None:
             raise LinkError(f"a call on connection {message.number}, which is not open")
-        self._relays.calls.call(identity, telemetry_call(message), self._reply)
+        try:
+            self._relays.calls.call(identity, telemetry_call(message), self._reply)
+        except Exception as error:  # a bug must end this connection only
+            fields = connection_fields(identity)
+            _log.error("internal error, connection closed", exc_info=error, **fields)
+            self.send(EndConnection(message.number, "internal_error"))
         self._relays.send_levels()
 
     def _reply(self, answer: TelemetryAnswer) -> None:

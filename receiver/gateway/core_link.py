@@ -71,8 +71,8 @@ _log = structlog.get_logger("receiver.gateway")
 class Linked(Protocol):
     """An open connection, which the core may end."""
 
-    def end_at_limit(self) -> None:
-        """Close the connection, because there are too many."""
+    def ended_by_core(self, reason: str) -> None:
+        """Close the connection for the reason of an EndConnection."""
 
 
 @dataclass(slots=True)
@@ -325,9 +325,9 @@ class CoreLink:
                 self._count_traffic()
                 self._report()
                 self._send(self._statistics(request))
-            case EndConnection(number):
+            case EndConnection(number, reason):
                 if (one := self._open.get(number)) is not None:
-                    one.relay.end_at_limit()
+                    one.relay.ended_by_core(reason)
             case TokenOwner(token_id, owner):
                 self._tokens.keep(token_id, owner)
             case ClusterId(cluster_id):

@@ -310,12 +310,15 @@ class Relay:
         """Send the core's answer to a call, which may come much later."""
         if self._closed:
             return
-        if answer.throttled:
-            self._mute_client(self._services.clock.monotonic())
-        if out := self._session.answered(answer.token, answer.frame):
-            self._down.give(out)
-        if not self._closed:
-            self._follow_session()
+        try:
+            if answer.throttled:
+                self._mute_client(self._services.clock.monotonic())
+            if out := self._session.answered(answer.token, answer.frame):
+                self._down.give(out)
+            if not self._closed:
+                self._follow_session()
+        except Exception as error:  # a bug must end this connection only
+            self.fail(error)
 
     def _follow_session(self) -> None:
         session = self._session
@@ -438,12 +441,9 @@ class Relay:
         """Close after an unexpected exception in our code."""
         self.close(CloseReason.INTERNAL_ERROR, error)
 
-    def end_at_limit(self) -> None:
-        """Close because there are too many connections on all relays together.
-
-        Both peers see a reset, like a client that is refused at once.
-        """
-        self.close(CloseReason.LIMIT, reset=True)
+    def ended_by_core(self, reason: str) -> None:
+        """Close because the core demands it; both peers see a reset, like a refused client."""
+        self.close(CloseReason(reason), reset=True)
 
     def close_for_held_bytes(self) -> None:
         """Close because all connections together hold too many bytes."""

@@ -11,7 +11,7 @@ its type. Source of the encoding: MessagePack, arrays with an integer type in fr
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -186,9 +186,16 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=64):
 
 
 class EndConnection(msgspec.Struct, frozen=True, array_like=True, tag=65):
-    """A connection has to be closed, because a peer has too many in all relays together."""
+    """A connection has to be closed.
+
+    Attributes:
+        number: The connection's number.
+        reason: ``limit``: there are too many on all relays together. ``internal_error``: a call
+            failed in the core.
+    """
 
     number: int
+    reason: Literal["limit", "internal_error"]
 
 
 class Levels(msgspec.Struct, frozen=True, array_like=True, tag=66):

@@ -26,7 +26,7 @@ MAX_MESSAGE_BYTES: Final = 106_000_000
 _READ_BYTES: Final = 65_536
 
 #: Bytes that may wait for the other end.
-_MAX_BACKLOG_BYTES: Final = 268_435_456
+_MAX_BACKLOG_BYTES: Final = 134_217_728
 
 _LENGTH = Struct(">I")
 

@@ -14,7 +14,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long there are faults")
     parser.add_argument("--clients", type=int, default=40, help="client instances, five pushes a second each")
-    parser.add_argument("--kills", type=int, default=5, help="how often the sidecar is killed with SIGKILL")
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=5,
+        help="how often the sidecar, its core or a relay is killed with SIGKILL",
+    )
     parser.add_argument("--seed", type=int, default=714, help="of the times of the faults")
     options = parser.parse_args()
     plan = Plan(
@@ -33,8 +38,8 @@ def main() -> int:
 
 def _report(outcome: Outcome) -> None:
     _tell(
-        f"accepted {outcome.accepted} pushes (refused: {dict(outcome.refused) or 'none'}), sidecar killed "
-        f"{len(outcome.kills)} times, at most {outcome.peak_rss_bytes >> 20} MiB resident"
+        f"accepted {outcome.accepted} pushes (refused: {dict(outcome.refused) or 'none'}), "
+        f"{len(outcome.kills)} processes killed, at most {outcome.peak_rss_bytes >> 20} MiB resident"
     )
     for mode in MODES:
         _tell(

@@ -1,21 +1,28 @@
 """Kills collectors and the sidecar at random under load and counts delivered pushes.
 
 One sidecar exports each push three times, by the three modes of delivery, to a collector each. The
-collectors are killed and started again at random; the sidecar is killed with SIGKILL so many times.
+collectors are killed and started again at random. The sidecar, its core process and a relay are
+killed with SIGKILL in turn, so many times in all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Final
 
 from tests.soak.load import METRIC, NUMBER, NumberedClients
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.collector import Collector
+from tests.testbed.cpu import memory_bytes, with_descendants
 from tests.testbed.ports import free_port
 from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.sidecar import Sidecar, config_for
@@ -29,6 +36,9 @@ MODES = ("memory", "spool_when_behind", "spool_always")
 AFTER_MS = 500
 _SLACK_S = 1.5
 
+#: What is killed in turn: a process, or all of them with the supervisor.
+_VICTIMS: Final = ("sidecar", "kct-core", "kct-relay-1")
+
 _INTERVAL_MS = 200
 _RETRY_MS = 500
 _QUIET_S = 3.0
@@ -41,7 +51,7 @@ class Plan:
     Attributes:
         seconds: How long there are faults.
         clients: Client instances that push, each every 200 ms.
-        kills: How often the sidecar is killed.
+        kills: How often the sidecar or one of its processes is killed.
         up_s: How long a collector runs before it is killed, at least and at most, in seconds.
         down_s: How long it is away then.
         seed: Of the random times.
@@ -205,17 +215,16 @@ def _break(
     while (passed := time.monotonic() - began) < plan.seconds or due or len(clients.accepted) < plan.pushes:
         for one in faulty.values():
             one.step()
-        peak = max(peak, _rss_bytes(sidecar.pid))
+        peak = max(peak, _memory_bytes(sidecar.pid))
         if due and passed >= due[0]:
             due.pop(0)
-            sidecar.kill()
+            _kill(sidecar, _VICTIMS[len(kills) % len(_VICTIMS)])
             kills.append(time.time())
-            sidecar.start()
+            if not sidecar.running:
+                sidecar.start()
         if passed - told >= 10:
             told = passed
-            tell(
-                f"{passed:4.0f} s: {len(clients.accepted)} pushes accepted, sidecar killed {len(kills)} times"
-            )
+            tell(f"{passed:4.0f} s: {len(clients.accepted)} pushes accepted, {len(kills)} processes killed")
         time.sleep(0.05)
     return kills, peak
 
@@ -244,6 +253,20 @@ def _arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> d
     return counts
 
 
-def _rss_bytes(pid: int) -> int:
-    with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 # nothing a Path does better
-        return int(file.read().split()[1]) * 4096
+def _memory_bytes(pid: int) -> int:
+    total = 0
+    for one in with_descendants(pid):
+        with contextlib.suppress(ProcessLookupError):  # it was killed a moment ago
+            total += memory_bytes(one)
+    return total
+
+
+def _kill(sidecar: Sidecar, victim: str) -> None:
+    """Kill all of a sidecar, or one of its processes, which its supervisor starts again."""
+    if victim == "sidecar":
+        sidecar.kill()
+        return
+    for pid in with_descendants(sidecar.pid):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == victim:
+                os.kill(pid, signal.SIGKILL)
