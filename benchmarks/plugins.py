@@ -25,10 +25,10 @@ import structlog
 from benchmarks.captured import JAVA_PRODUCER, Captured, push_of, telemetry_core
 from benchmarks.figures import Figure, Report, table
 from benchmarks.processes import BenchmarkError
-from receiver.core.process import GC_THRESHOLDS
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.plugin import Push
+from receiver.process_memory import GC_THRESHOLDS
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid

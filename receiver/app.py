@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 from pathlib import Path
@@ -11,6 +10,7 @@ from receiver.checked import load_checked
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
 from receiver.log import configure as configure_log
+from receiver.process_memory import tune_garbage_collection
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.supervisor import Supervisor
 
@@ -32,8 +32,7 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
     configure_log(settings.log)
     _raise_file_limit()
     # The processes share the memory of what is imported, as long as nothing writes to it.
-    gc.collect()
-    gc.freeze()
+    tune_garbage_collection()
     supervisor = Supervisor(
         settings,
         check=lambda: load_checked(config_path, os.environ)[0],

@@ -8,7 +8,6 @@ gives it links to relays and new configurations, and stops it.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import socket
@@ -36,7 +35,7 @@ from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
-from receiver.process_statistics import resident_bytes
+from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
@@ -53,7 +52,7 @@ from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 
-__all__ = ["GC_THRESHOLDS", "run"]
+__all__ = ["run"]
 
 #: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
 #: in the latency of telemetry requests.
@@ -63,10 +62,6 @@ _MAX_EXPIRED_PER_SCRAPE: Final = 1000
 
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
-
-#: A push creates some hundred objects, hardly any of them in a cycle. Python's default threshold of
-#: 700 objects would start several collections for every push.
-GC_THRESHOLDS: Final = (20_000, 20, 20)
 
 _log = structlog.get_logger("receiver.core")
 
@@ -178,9 +173,7 @@ class _Core:
             self._relays.attach(relay_id, link)
         self._loop.add_reader(self._channel.fileno(), self._control)
         self._check_lags()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        tune_garbage_collection()
         self._channel.send("ready")
 
     async def run(self) -> int:

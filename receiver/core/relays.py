@@ -320,6 +320,7 @@ class _RelayLink:
             fields = connection_fields(identity)
             _log.error("internal error, connection closed", exc_info=error, **fields)
             self.send(EndConnection(message.number, "internal_error"))
+            self.send(Answer(message.token, b"", throttled=False))
         self._relays.send_levels()
 
     def _reply(self, answer: TelemetryAnswer) -> None:

@@ -140,8 +140,9 @@ class CoreLink:
         self._timer: asyncio.TimerHandle | None = None
         self._report_timer: asyncio.TimerHandle | None = None
         self._stream: LinkStream | None = None
-        self._overdue = False
+        self._late: set[int] = set()  # tokens of calls that the core has not answered in time
         self._untaken: Report | None = None  # sent, and perhaps not counted
+        self._statistics_due: int | None = None
         self._sent_problems: tuple[str, ...] | None = None
         self._sent_cluster_id: str | None = None
         tokens.on_learned = self._learned_token
@@ -160,7 +161,8 @@ class CoreLink:
             on_message=self._received,
             on_end=self._ended,
         )
-        self._overdue = False
+        self._late.clear()
+        self._statistics_due = None
         self._sent_problems = self._sent_cluster_id = None
         self._send(Hello(PROTOCOL_VERSION, self._process))
         for number, one in self._open.items():
@@ -184,6 +186,7 @@ class CoreLink:
         if stream is not None:
             stream.close()
         self._throttle_pending(float("inf"))
+        self._late.clear()
 
     def _ended(self, reason: str) -> None:
         _log.warning("the link to the core ended, telemetry is throttled until it is back", problem=reason)
@@ -252,6 +255,16 @@ class CoreLink:
             self._untaken = Report(tuple(usage), tuple(events))
             self._send(self._untaken)
 
+    def _send_statistics(self, request: int) -> None:
+        """Answer a request for statistics, after a report of everything up to now."""
+        if self._untaken is not None:
+            self._statistics_due = request
+            return
+        self._statistics_due = None
+        self._count_traffic()
+        self._report()
+        self._send(self._statistics(request))
+
     def _send_cluster_id(self) -> None:
         cluster_id = self._broker.cluster_id
         if cluster_id is not None and cluster_id != self._sent_cluster_id:
@@ -266,7 +279,8 @@ class CoreLink:
     def call(self, number: int, call: TelemetryCall, reply: Reply) -> None:
         """Have the core answer a call; ``reply`` gets the answer, with the call's own token."""
         stream = self._stream
-        if stream is None or self._overdue or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
+        # A core that is late gets no further call until it has answered those that it has.
+        if stream is None or self._late or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
             self._throttle(call, reply)
             return
         if self._broker.cluster_id != self._sent_cluster_id:
@@ -282,8 +296,6 @@ class CoreLink:
         self._timer = None
         now = self._clock.monotonic()
         if self._throttle_pending(now):
-            # Further calls are answered at once until the core answers again.
-            self._overdue = True
             _log.warning("the core does not answer, telemetry is throttled", within_s=ANSWER_WITHIN_S)
         for oldest in self._pending.values():
             self._timer = running_loop().call_later(max(0.0, oldest.deadline - now), self._check_deadlines)
@@ -298,6 +310,7 @@ class CoreLink:
             overdue.append(token)
         for token in overdue:
             pending = self._pending.pop(token)
+            self._late.add(token)
             self._throttle(pending.call, pending.reply)
         return len(overdue)
 
@@ -312,19 +325,21 @@ class CoreLink:
         received = decode_core_message(message)
         match received:
             case Answer():
-                self._overdue = False
                 pending = self._pending.pop(received.token, None)
-                if pending is not None:  # else it came too late
+                if pending is None:
+                    self._late.discard(received.token)
+                else:
                     pending.reply(Answer(pending.call.token, received.frame, received.throttled))
             case ReportTaken():
                 self._untaken = None
-                self.report_soon()
+                if self._statistics_due is None:
+                    self.report_soon()
+                else:
+                    self._send_statistics(self._statistics_due)
             case Levels(levels):
                 self._limits.raise_levels(levels)
             case StatisticsRequest(request):
-                self._count_traffic()
-                self._report()
-                self._send(self._statistics(request))
+                self._send_statistics(request)
             case EndConnection(number, reason):
                 if (one := self._open.get(number)) is not None:
                     one.relay.ended_by_core(reason)

@@ -29,7 +29,7 @@ from receiver.gateway.request_memory import RequestMemory
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.metrics import RelayMetrics
-from receiver.process_statistics import resident_bytes
+from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
@@ -116,6 +116,7 @@ class _Relay:
         self._gateway.replace(listeners)
         self._core.problems_changed()
         loop.add_reader(self._channel.fileno(), self._control)
+        tune_garbage_collection()
         self._channel.send("ready")
         await self._stopped.wait()
         loop.remove_reader(self._channel.fileno())
