@@ -184,9 +184,12 @@ class Relays:
     def report(self, link: _RelayLink, message: Report) -> None:
         """Add what a relay has used, and tell all relays which peers come near a limit."""
         now = self.monotonic()
-        self.limits.add_usage(message.usage, now)
-        replay(self.metrics, message.events)
-        link.send(ReportTaken())
+        try:
+            levels = self.limits.add_usage(message.usage, now)
+            replay(self.metrics, message.events)
+        except ValueError as error:
+            raise LinkError(f"a report can't be counted: {error}") from None
+        link.send(ReportTaken(tuple(levels)))
         self.send_levels()
 
     def send_levels(self) -> None:

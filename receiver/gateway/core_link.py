@@ -330,8 +330,10 @@ class CoreLink:
                     self._late.discard(received.token)
                 else:
                     pending.reply(Answer(pending.call.token, received.frame, received.throttled))
-            case ReportTaken():
+            case ReportTaken(levels):
                 self._untaken = None
+                self._limits.raise_levels(levels)
+                self._limits.usage_counted()
                 if self._statistics_due is None:
                     self.report_soon()
                 else:

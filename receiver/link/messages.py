@@ -55,6 +55,8 @@ PROTOCOL_VERSION: Final = 1
 _Message = TypeVar("_Message")
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 _Int16 = Annotated[int, msgspec.Meta(ge=-(2**15), lt=2**15)]
+#: Neither negative nor infinite, and a number.
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 _UuidBytes = Annotated[Uuid, msgspec.Meta(min_length=16, max_length=16)]
 
 
@@ -142,12 +144,13 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """What a relay has counted since its last report; answered by :class:`ReportTaken`.
 
     Attributes:
-        usage: Units used of limits over time: scope, peer, limit, units.
+        usage: Units used of limits over time: scope, peer, limit, units, and the monotonic time of
+            the first use.
         events: Metric events: name, labels, count or observed value.
     """
 
-    usage: tuple[tuple[str, str, str, float], ...]
-    events: tuple[tuple[str, tuple[str, ...], float], ...]
+    usage: tuple[tuple[str, str, str, _Amount, float], ...]
+    events: tuple[tuple[str, tuple[str, ...], _Amount], ...]
 
 
 class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -209,7 +212,13 @@ class Levels(msgspec.Struct, frozen=True, array_like=True, tag=66):
 
 
 class ReportTaken(msgspec.Struct, frozen=True, array_like=True, tag=68):
-    """The core has counted the relay's report; the relay may send the next one."""
+    """The core has counted the relay's report; the relay may send the next one.
+
+    Attributes:
+        levels: The limits over time that the report used, as in :class:`Levels`.
+    """
+
+    levels: tuple[tuple[str, str, str, float], ...] = ()
 
 
 class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):

@@ -28,13 +28,29 @@ An IPv6 source is counted twice: as its network of 64 bits, and as its site, the
 A site may use ``ipv6_site_factor`` times as much. Otherwise a site could act as 65,536 sources.
 
 **Processes.** Each relay process and the core have limits of their own. A relay's are the first
-line, and work without the core. It reports what it counted (:meth:`Limits.take_usage`). The core
-adds the reports of all relays to its own buckets, which are those of the whole receiver, and tells
-the relays which buckets are more than half full (:meth:`Limits.take_levels`). All processes read
-the same monotonic clock, so a level is a time. Reports leave every tenth of a second, and at once
-when a peer has used a part of a bucket on a relay (:attr:`Limits.urgent`). So the relays together
-admit at most a twentieth of a burst too much, and the bucket pays that back. The core counts open
-connections (:meth:`Limits.admitted`), and has those over the limit closed.
+line, and work without the core. It reports what it counted (:meth:`Limits.take_usage`): every tenth
+of a second, and at once when a peer has used a part of a bucket (:attr:`Limits.urgent`). The core
+adds the reports of all relays to its own buckets, which are those of the whole receiver. It answers
+a report with the levels of the buckets in it (:meth:`Limits.add_usage`), and tells all relays the
+levels that matter (:meth:`Limits.take_levels`). All processes read the same monotonic clock, so a
+level is a time. A report has the time of each bucket's first use. The bucket drains from then on,
+so a peer within its limits is not refused when a report comes late.
+
+**Accuracy.** Let B be a bucket's size and K the level that a relay knows.
+
+- *New connections* are counted before they are admitted. The kernel spreads them evenly. A relay
+  counts a connection 2n times, n being the number of relays, until the core has counted it. So it
+  admits at most (B - K) / 2n before the core answers, and all relays together half of what was
+  left. The other half is for levels that are still on their way. Because a relay admits whole
+  connections, the relays together can admit one each too much, which the bucket pays back. If a
+  bucket holds 20 connections for each relay, the total stays within 10 % over ten seconds, however
+  the load is spread and however long an answer takes. Without the core, all relays together admit
+  half of the limit.
+- *CPU time* is known only afterwards. What relays use too much is what they work while a report
+  and its answer are under way. The bucket pays that back, up to its debt.
+- *Open connections* are counted by the core (:meth:`Limits.admitted`), which has those over the
+  limit closed.
+- All other limits are counted in the core only.
 
 Buckets are kept for a bounded number of peers of each kind; the least recently seen is forgotten
 first. A forgotten bucket is empty. The number of open connections is never forgotten.
@@ -57,8 +73,8 @@ __all__ = ["Exceeded", "Level", "LimitName", "Limits", "Scope", "Usage"]
 #: The kinds of peers.
 Scope = Literal["source_address", "source_site", "principal"]
 
-#: What a peer used: scope, peer, limit, units.
-Usage: TypeAlias = tuple[str, str, str, float]
+#: What a peer used: scope, peer, limit, units, monotonic seconds of the first use.
+Usage: TypeAlias = tuple[str, str, str, float, float]
 
 #: A bucket's level: scope, peer, limit, monotonic seconds at which it will be empty.
 Level: TypeAlias = tuple[str, str, str, float]
@@ -120,8 +136,9 @@ class Limits:
 
     def __init__(self, settings: LimitsSettings, *, relays: int = 0) -> None:
         self._relays = relays
-        self._usage: dict[tuple[Scope, str, LimitName], float] = {}
-        self._changed: dict[tuple[Scope, str, LimitName], None] = {}
+        self._usage: dict[_Key, _Used] = {}
+        self._reported: dict[_Key, None] = {}
+        self._changed: dict[_Key, None] = {}
         self.urgent = False
         note = self._used if relays else self._filled
         self._sources = _Peers("source_address", note)
@@ -235,30 +252,51 @@ class Limits:
     # -- several processes ---------------------------------------------------------------------
 
     def take_usage(self) -> list[Usage]:
-        """Return what peers used on this relay since the last call."""
+        """Return what peers used on this relay since the last call.
+
+        Once the core has counted it, :meth:`usage_counted` must be called.
+        """
         if not self._usage:
             return []
-        usage: list[Usage] = [(*bucket, units) for bucket, units in self._usage.items()]
+        usage: list[Usage] = [(*key, used.units, used.since) for key, used in self._usage.items()]
+        self._reported.update(dict.fromkeys(self._usage))
         self._usage.clear()
         self.urgent = False
         return usage
 
-    def add_usage(self, usage: Iterable[Usage], now: float) -> None:
-        """Count what peers used on a relay.
+    def usage_counted(self) -> None:
+        """Count once what :meth:`take_usage` returned, because the core has counted it.
+
+        The levels with which the core answered must have been given to :meth:`raise_levels` before.
+        """
+        for key in self._reported:
+            scope, peer, limit = key
+            used = self._usage.get(key)
+            self._by_scope[scope].presume(limit, peer, 0.0 if used is None else self._unseen(used.units))
+        self._reported.clear()
+
+    def add_usage(self, usage: Iterable[Usage], now: float) -> list[Level]:
+        """Count what peers used on a relay, and return the levels of the same buckets.
 
         Raises:
             ValueError: There is no such scope or limit.
         """
-        for scope, peer, limit, units in usage:
-            self._peers(scope).fill(LimitName(limit), peer, units, now)
+        levels: list[Level] = []
+        for scope, peer, limit, units, since in usage:
+            peers, name = self._peers(scope), LimitName(limit)
+            peers.fill(name, peer, units, now, since=min(since, now))
+            empty_at = peers.level(name, peer, now, share=0.0)
+            if empty_at is not None:
+                levels.append((scope, peer, limit, empty_at))
+        return levels
 
     def take_levels(self, now: float) -> list[Level]:
-        """Return the buckets that were filled since the last call and are more than half full."""
+        """Return the buckets that relays need, were filled since the last call, and are not low."""
         if not self._changed:
             return []
         levels: list[Level] = []
         for scope, peer, limit in self._changed:
-            empty_at = self._by_scope[scope].level(limit, peer, now)
+            empty_at = self._by_scope[scope].level(limit, peer, now, share=_TOLD_SHARE)
             if empty_at is not None:
                 levels.append((scope, peer, limit, empty_at))
         self._changed.clear()
@@ -297,16 +335,27 @@ class Limits:
             raise ValueError(f"no scope of limits: {scope!r}")
         return peers
 
-    def _used(self, peers: _Peers, peer: str, rate: _Rate, units: float) -> None:
-        bucket = (peers.scope, peer, rate.bucket.limit)
-        if len(self._usage) >= _MAX_UNREPORTED and bucket not in self._usage:
-            return
-        total = self._usage[bucket] = self._usage.get(bucket, 0.0) + units
-        if total * rate.unit_s > rate.bucket.burst_s * _URGENT_SHARE / self._relays:
+    def _used(self, peers: _Peers, peer: str, rate: _Rate, units: float, now: float) -> None:
+        limit = rate.bucket.limit
+        key = (peers.scope, peer, limit)
+        used = self._usage.get(key)
+        if used is None:
+            if len(self._usage) >= _MAX_UNREPORTED:
+                return
+            used = self._usage[key] = _Used(since=now)
+        used.units += units
+        if rate.bucket.spread:
+            peers.presume_more(rate, peer, units, self._unseen(units), now)
+        if used.units * rate.unit_s > rate.bucket.burst_s * _URGENT_SHARE / self._relays:
             self.urgent = True
 
-    def _filled(self, peers: _Peers, peer: str, rate: _Rate, units: float) -> None:
-        self._changed[peers.scope, peer, rate.bucket.limit] = None
+    def _unseen(self, units: float) -> float:
+        """Return what to add to units that the core has not counted yet."""
+        return 0.0 if self._relays == 1 else (_FACTOR_PER_RELAY * self._relays - 1) * units
+
+    def _filled(self, peers: _Peers, peer: str, rate: _Rate, units: float, now: float) -> None:
+        if rate.bucket.in_relays:
+            self._changed[peers.scope, peer, rate.bucket.limit] = None
 
     def _peers_of(self, identity: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
         yield from self._addresses(identity)
@@ -321,6 +370,18 @@ class Limits:
             yield self._sites, site_of(connection.source_address)
 
 
+#: A bucket.
+_Key: TypeAlias = tuple[Scope, str, "LimitName"]
+
+
+@dataclass(slots=True)
+class _Used:
+    """What a peer used since the last report."""
+
+    since: float  # the first use
+    units: float = 0.0
+
+
 class _Bucket(NamedTuple):
     """A limit over time; its setting is a number per ``period_s``."""
 
@@ -329,13 +390,15 @@ class _Bucket(NamedTuple):
     period_s: float
     burst_s: float
     debt_s: float = 0.0
+    in_relays: bool = False  # whether relays fill it, too
+    spread: bool = False  # whether what fills it comes to all relays evenly
 
 
 _BUCKETS: Final = (
-    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0),
+    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, in_relays=True, spread=True),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
     _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
-    _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0),
+    _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0, in_relays=True),
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
     _Bucket(LimitName.ACCEPTED_BYTES, "accepted_bytes_per_minute", 60.0, 60.0, 60.0),
 )
@@ -348,6 +411,12 @@ _FLOOD_UNITS: Final = 20
 
 # The share of a bucket that all relays together may use before one of them reports.
 _URGENT_SHARE: Final = 0.05
+
+# How often a relay counts what the core has not counted yet, for each relay.
+_FACTOR_PER_RELAY: Final = 2
+
+# The share of a bucket from which on all relays are told its level.
+_TOLD_SHARE: Final = 0.1
 
 # Buckets whose use a relay keeps while the core is away.
 _MAX_UNREPORTED: Final = 65_536
@@ -373,11 +442,12 @@ class _Peers:
     _max_peers: int
     _rates: dict[LimitName, _Rate]
 
-    def __init__(self, scope: Scope, note: Callable[[_Peers, str, _Rate, float], None]) -> None:
+    def __init__(self, scope: Scope, note: Callable[[_Peers, str, _Rate, float, float], None]) -> None:
         self.scope: Final = scope
         self._note = note
         self._connections: dict[str, int] = {}
         self._empty_at: OrderedDict[str, dict[LimitName, float]] = OrderedDict()
+        self._presumed: dict[tuple[str, LimitName], float] = {}
 
     def __len__(self) -> int:
         return len(self._empty_at)
@@ -429,21 +499,27 @@ class _Peers:
         if rate is None or empty_at is None:
             return None
         self._empty_at.move_to_end(peer)
-        room_at = empty_at.get(limit, _NEVER) + rate.unit_s - rate.bucket.burst_s
+        level = empty_at.get(limit, _NEVER)
+        if self._presumed and (presumed := self._presumed.get((peer, limit), _NEVER)) > level:
+            level = presumed
+        room_at = level + rate.unit_s - rate.bucket.burst_s
         if room_at - now <= _TOLERANCE_S:
             return None
         return Exceeded(
             limit=limit, scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=room_at - now
         )
 
-    def fill(self, limit: LimitName, peer: str, units: float, now: float) -> None:
+    def fill(
+        self, limit: LimitName, peer: str, units: float, now: float, *, since: float | None = None
+    ) -> None:
+        """Fill a bucket with what a peer used now, or since an earlier time."""
         rate = self._rates.get(limit)
         if rate is None:
             return
         empty_at = self._buckets(peer)
-        filled = max(empty_at.get(limit, _NEVER), now) + units * rate.unit_s
+        filled = max(empty_at.get(limit, _NEVER), now if since is None else since) + units * rate.unit_s
         empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
-        self._note(self, peer, rate, units)
+        self._note(self, peer, rate, units, now)
 
     def rise(self, limit: LimitName, peer: str, empty_at: float) -> None:
         """Have a bucket empty no earlier than at a time."""
@@ -451,11 +527,30 @@ class _Peers:
             buckets = self._buckets(peer)
             buckets[limit] = max(buckets.get(limit, _NEVER), empty_at)
 
-    def level(self, limit: LimitName, peer: str, now: float) -> float | None:
-        """Return the time at which a bucket will be empty, if it is more than half full."""
+    def level(self, limit: LimitName, peer: str, now: float, *, share: float) -> float | None:
+        """Return the time at which a bucket will be empty, if more than a share of it is full."""
         rate = self._rates.get(limit)
         empty_at = self._empty_at.get(peer, {}).get(limit, _NEVER)
-        return empty_at if rate is not None and empty_at - now > rate.bucket.burst_s / 2 else None
+        return empty_at if rate is not None and empty_at - now > rate.bucket.burst_s * share else None
+
+    def presume_more(self, rate: _Rate, peer: str, units: float, unseen: float, now: float) -> None:
+        """Presume that units which have just been filled in stand for more."""
+        if unseen:
+            key = (peer, rate.bucket.limit)
+            level = max(
+                self._presumed.get(key, _NEVER) + units * rate.unit_s, self._empty_at[peer][rate.bucket.limit]
+            )
+            most = now + rate.bucket.burst_s + rate.bucket.debt_s
+            self._presumed[key] = min(level + unseen * rate.unit_s, most)
+
+    def presume(self, limit: LimitName, peer: str, unseen: float) -> None:
+        """Presume that a bucket holds so many units more than are known, and no others."""
+        rate = self._rates.get(limit)
+        empty_at = self._empty_at.get(peer, {}).get(limit)
+        if unseen and rate is not None and rate.bucket.spread and empty_at is not None:
+            self._presumed[peer, limit] = empty_at + unseen * rate.unit_s
+        else:
+            self._presumed.pop((peer, limit), None)
 
     def _buckets(self, peer: str) -> dict[LimitName, float]:
         empty_at = self._empty_at.get(peer)
