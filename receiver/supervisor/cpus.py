@@ -30,7 +30,7 @@ def quota_v2(cpu_max: str) -> float | None:
 
     Source: the kernel's "Control Group v2", CPU interface files.
     """
-    return _cores(*(cpu_max.split() + ["", ""])[:2])
+    return _cores(*[*cpu_max.split(), "", ""][:2])
 
 
 def quota_v1(quota_us: str, period_us: str) -> float | None:

@@ -395,7 +395,9 @@ class _Bucket(NamedTuple):
 
 
 _BUCKETS: Final = (
-    _Bucket(LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, in_relays=True, spread=True),
+    _Bucket(
+        LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, in_relays=True, spread=True
+    ),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
     _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
     _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0, in_relays=True),
