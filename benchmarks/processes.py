@@ -51,9 +51,20 @@ class Running:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def peak_bytes(self) -> int:
-        """Return the sum of the peaks of all its processes in bytes, shared pages included."""
-        peaks = [Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1] for pid in self.pids()]
-        return sum(int(peak.split()[0]) * 1024 for peak in peaks)
+        """Return the sum of the peaks of all its processes in bytes; shared pages count once."""
+        total = 0
+        for pid in self.pids():
+            status = Path(f"/proc/{pid}/status").read_text()
+            if "VmHWM:" not in status:  # it has ended
+                continue
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            shared_by_others = _kib(rollup, "Rss:") - _kib(rollup, "Pss:")
+            total += (_kib(status, "VmHWM:") - shared_by_others) * 1024
+        return total
+
+
+def _kib(text: str, name: str) -> int:
+    return int(text.split(name)[1].split()[0])
 
 
 @contextlib.contextmanager

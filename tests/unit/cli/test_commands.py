@@ -169,7 +169,8 @@ def test_serve_exits_with_the_status_of_the_receiver(
 ) -> None:
     calls: list[tuple[ReceiverSettings, Path]] = []
 
-    def root(settings: ReceiverSettings, config_path: Path) -> int:
+    def root(settings: ReceiverSettings, config_path: Path, *, take_over: bool) -> int:
+        assert not take_over
         calls.append((settings, config_path))
         return status
 
