@@ -32,7 +32,7 @@ def raw() -> Iterator[tuple[socket.socket, ControlChannel]]:
 
 
 def open_files() -> set[str]:
-    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+    return {fd.name for fd in Path("/proc/self/fd").iterdir()}
 
 
 def test_messages_arrive_whole_and_in_order(ends: tuple[ControlChannel, ControlChannel]) -> None:

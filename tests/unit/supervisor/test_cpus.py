@@ -73,8 +73,7 @@ def test_the_least_quota_of_all_groups_above_counts(tmp_path: Path) -> None:
 
 def test_version_1_with_the_hosts_path_in_a_container(tmp_path: Path) -> None:
     files = {
-        "proc/self/cgroup": "5:memory:/kubepods/pod1/a\n4:cpu,cpuacct:/kubepods/pod1/a\n"
-        "0::/kubepods/pod1/a\n",
+        "proc/self/cgroup": "5:memory:/pods/pod1/a\n4:cpu,cpuacct:/pods/pod1/a\n0::/pods/pod1/a\n",
         "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
         "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
     }

@@ -1,0 +1,354 @@
+"""A new version takes over from a running one. Both are real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.supervisor.channel import ControlChannel, Message
+from receiver.supervisor.takeover import PROTOCOL_VERSION, ControlSocket, Predecessor, TakeOverError
+from tests.unit.supervisor.support import (
+    Client,
+    Program,
+    alive,
+    kill,
+    listener,
+    port_of,
+    settings,
+    until,
+)
+from tests.unit.supervisor.test_supervisor import on_each_relay, refused
+
+FAILED = "the new version has not taken over, this one goes on"
+
+
+def successor(tmp_path: Path, config: dict[str, Any], **plan: Any) -> Program:
+    return Program(tmp_path / "new", {**config, "broker": {"id": 2}}, "--take-over", **plan)
+
+
+def socket_exists(config: dict[str, Any]) -> bool:
+    return Path(config["gateway"]["control"]).is_socket()
+
+
+def test_open_connections_live_and_new_ones_reach_the_new_version(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old, contextlib.ExitStack() as opened:
+        clients = on_each_relay(old, opened)
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config).started() as new:
+            old.until_logged("a new version has taken over, open connections are kept")
+            new_core = new.children()["core"]
+            for client in clients.values():
+                assert client.who()["broker"] == 1
+                client.until_core(new_core)
+            until(lambda: new.rest()["broker"] == 2, "REST of the new version")
+            with contextlib.ExitStack() as later:
+                for name, client in on_each_relay(new, later).items():
+                    assert client.who()["pid"] == new.children()[name]
+            drains = old.journal("drain")
+            assert [(one["after_s"], one["timeout_s"]) for one in drains] == [(30, 30)] * 2
+            assert set(old.children()) == {"relay-1", "relay-2"}
+            # A new core of the new version reaches the old relays too.
+            kill(new_core)
+            new_core = new.until_another("core", new_core)
+            for client in clients.values():
+                client.until_core(new_core)
+            opened.close()
+            assert old.wait() == 0
+            assert old.logged("a relay died, its connections are lost") == []
+            new.until_logged("the receiver that was taken over has ended")
+            assert socket_exists(config)
+            # And so on.
+            with Program(tmp_path / "third", config, "--take-over").started() as third:
+                assert new.wait() == 0
+                assert set(third.children()) == {"core", "relay-1", "relay-2"}
+                third.signal(signal.SIGTERM)
+                assert third.wait() == 0
+            assert not socket_exists(config)
+
+
+def test_no_connection_is_refused_while_a_version_takes_over(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        seen: set[int] = set()
+        with successor(tmp_path, config) as new:
+            for _ in range(100_000):
+                with Client(old.port) as client:
+                    seen.add(client.who()["broker"])
+                if not old.runs:
+                    break
+            assert old.wait() == 0
+            with Client(new.port) as client:
+                assert client.who()["broker"] == 2
+        assert seen == {1, 2}
+
+
+def test_listeners_may_differ(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    kept, removed, added = config["listeners"][0], listener("REMOVED"), listener("ADDED")
+    before = {**config, "listeners": [kept, removed]}
+    with Program(tmp_path / "old", before).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, {**config, "listeners": [kept, added]}).started():
+            assert old.wait() == 0
+            for one in (kept, added):
+                with Client(port_of(one["bind"])) as client:
+                    assert client.who()["broker"] == 2
+            assert refused(port_of(removed["bind"]))
+
+
+@pytest.mark.parametrize("name", ["core", "relay-2"])
+def test_the_old_version_goes_on_if_the_new_one_fails(tmp_path: Path, name: str) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        relays = {key: pid for key, pid in old.children().items() if key != "core"}
+        for round_ in range(1, 3):
+            core = old.children()["core"]
+            with successor(tmp_path, config, fail={name: ["broken", 2]}) as new:
+                assert new.wait() == 2
+                assert new.until_logged("cannot start")["problem"] == "broken"
+            old.until_logged(FAILED, round_)
+            client.until_core(old.until_another("core", core))
+            assert {key: pid for key, pid in old.children().items() if key != "core"} == relays
+        assert old.logged("the core died, telemetry is throttled until it is back") == []
+        with successor(tmp_path, config).started():
+            client.socket.close()
+            assert old.wait() == 0
+
+
+def test_an_address_that_the_new_version_cannot_bind_disturbs_nothing(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        children = old.children()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            used = {**listener("NEW"), "bind": f"127.0.0.1:{taken.getsockname()[1]}"}
+            with successor(tmp_path, {**config, "listeners": [*config["listeners"], used]}) as new:
+                assert new.wait() == 1
+                assert "listener NEW" in new.until_logged("cannot start")["problem"]
+        old.until_logged(FAILED)
+        assert old.children() == children
+
+
+def test_the_new_version_is_killed_before_it_accepts(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        core = old.children()["core"]
+        with successor(tmp_path, config, slow=["core"]) as new:
+            new.until_journal("started", "core")
+            assert client.core() is None
+            assert not alive(core)
+            # A relay that dies meanwhile is started again.
+            relay = old.children()["relay-1"]
+            kill(relay)
+            old.until_another("relay-1", relay)
+            kill(new.pid)
+        with Client(old.port) as another:
+            another.until_core(old.until_another("core", core))
+
+
+def test_a_relay_that_started_during_the_take_over_is_linked(tmp_path: Path) -> None:
+    config = settings(tmp_path, relays=1)
+    with Program(tmp_path / "old", config).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config, slow=["core"]) as new:
+            new.until_journal("started", "core")
+            relay = old.children()["relay-1"]
+            kill(relay)
+            old.until_another("relay-1", relay)
+            with Client(old.port) as client:
+                assert client.core() is None
+                new.plan()
+                new.started()
+                client.until_core(new.children()["core"])
+                assert client.who()["broker"] == 1
+
+
+def test_the_old_version_is_stopped_or_killed_meanwhile(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        with Program(tmp_path / f"old-{status}", config).started() as old:
+            until(lambda: socket_exists(config), "the control socket")
+            with successor(tmp_path, config, slow=["core"]) as new:
+                new.until_journal("started", "core")
+                old.signal(number)
+                assert old.wait() == status
+                new.plan()
+                new.started()
+                with Client(new.port) as client:
+                    client.until_core(new.children()["core"])
+        (tmp_path / "new" / "log").unlink()
+        (tmp_path / "new" / "journal").unlink()
+        (tmp_path / "control").unlink(missing_ok=True)
+
+
+def test_a_stop_while_the_old_core_ends(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config, never_stop=["core"]).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config):
+            old.until_journal("stop", "core")
+            old.signal(signal.SIGTERM)
+            old.until_journal("ended", "relay-2")
+            old.until_journal("ended", "relay-1")
+            kill(old.children()["core"])
+            assert old.wait() == 0
+
+
+def test_the_old_version_stops_early_after_it_was_taken_over(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config).started():
+            old.until_journal("drain", "relay-1")
+            assert client.who()["broker"] == 1
+            old.signal(signal.SIGHUP)  # it has nothing to reload any more
+            old.signal(signal.SIGTERM)
+            assert old.wait() == 0
+            assert client.ended()
+            assert old.logged("configuration reloaded") == []
+
+
+def test_a_reload_during_a_take_over_that_fails_is_not_lost(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path / "old", config).started() as old:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config, slow=["core"]) as new:
+            new.until_journal("started", "core")
+            old.write({**config, "broker": {"id": 3}})
+            old.signal(signal.SIGHUP)
+        old.until_logged("configuration reloaded")
+        until(lambda: old.rest()["broker"] == 3, "the new configuration")
+
+
+def test_there_is_nothing_to_take_over(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with successor(tmp_path, config) as new:
+        assert new.wait() == 1
+        problem = new.until_logged("cannot start")["problem"]
+        path = config["gateway"]["control"]
+        assert problem == (
+            f"gateway.control: {path}: no receiver to take over answers there: No such file or directory"
+        )
+    with successor(tmp_path, {**config, "gateway": {"relays": 1}}) as new:
+        assert new.wait() == 1
+        assert "gateway.control is not set" in new.until_logged("cannot start", 2)["problem"]
+
+
+def speak(path: Path) -> ControlChannel:
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end.connect(str(path))
+    return ControlChannel(end)
+
+
+def answer(channel: ControlChannel) -> Message:
+    found: list[Message] = []
+
+    def received() -> bool:
+        message = channel.receive()
+        if message is not None:
+            found.append(message)
+        return message is not None
+
+    until(received, "an answer")
+    found[0].close()
+    return found[0]
+
+
+def test_a_stranger_on_the_control_socket_disturbs_nothing(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with Program(tmp_path, config).started() as program, Client(program.port) as client:
+        path = tmp_path / "control"
+        until(path.is_socket, "the control socket")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        core = program.children()["core"]
+        with contextlib.closing(speak(path)) as first:
+            first.send("links", nothing=1)  # without the field that it must have
+            with pytest.raises(EOFError):
+                until(lambda: first.receive() is not None, "the end")
+        with contextlib.closing(speak(path)) as first:
+            first.send("take_over", version=PROTOCOL_VERSION + 1)
+            assert "version" in answer(first).fields["problem"]
+            with contextlib.closing(speak(path)) as second:
+                assert answer(second).fields["problem"] == "another version is taking over"
+            first.send("take_over", version=PROTOCOL_VERSION)
+            assert [name for name, _ in answer(first).fields["names"]] == ["CLIENT", "rest api"]
+            # While it stays connected and does nothing, a core that dies is started again.
+            kill(core)
+            core = program.until_another("core", core)
+            client.until_core(core)
+        assert program.children()["core"] == core
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_is_turned_away(tmp_path: Path) -> None:
+    with Program(tmp_path, settings(tmp_path)).started() as program:
+        path = tmp_path / "control"
+        until(path.is_socket, "the control socket")
+        path.chmod(0o666)
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for parent in (tmp_path, *list(tmp_path.parents)[:3]):
+            if stat.S_IMODE(parent.stat().st_mode) == 0o700:
+                parent.chmod(0o711)
+        os.seteuid(65534)
+        try:
+            connecting.connect(str(path))
+        finally:
+            os.seteuid(0)
+        with contextlib.closing(ControlChannel(connecting)) as channel:
+            channel.send("take_over", version=PROTOCOL_VERSION)
+            with pytest.raises(EOFError):
+                until(lambda: channel.receive() is not None, "the end")
+        assert program.children()
+
+
+def test_the_control_socket_replaces_a_leftover_and_no_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "control"
+    first = ControlSocket(path)
+    second = ControlSocket(path)
+    first.close()
+    assert path.is_socket()  # it is the second's
+    second.close()
+    assert not path.exists()
+    path.write_text("precious")
+    with pytest.raises(TakeOverError, match=r"gateway\.control: .*control: .*in use"):
+        ControlSocket(path)
+    assert path.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("packet", "problem"),
+    [
+        (b"nonsense", "sent not a message"),
+        (b'{"type": "pong"}', "sent 'pong' in place of 'sockets'"),
+        (b'{"type": "refused", "problem": "it is stopping"}', "refused: it is stopping"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_a_running_receiver_that_answers_otherwise(tmp_path: Path, packet: bytes, problem: str) -> None:
+    path = tmp_path / "control"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen(1)
+        pid = os.fork()
+        if pid == 0:
+            accepted, _ = listening.accept()
+            accepted.recv(1000)
+            if packet:
+                accepted.send(packet)
+            os._exit(0)
+        try:
+            with pytest.raises(TakeOverError, match=f"gateway.control: {path}: .*{problem}"):
+                Predecessor(path)
+        finally:
+            os.waitpid(pid, 0)
