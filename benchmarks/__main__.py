@@ -29,6 +29,7 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "rollup": rollup.run,
     "idle": idle.run,
     "pass-through": partial(passthrough.run, tls=False),
+    "two-relays": passthrough.run_several,
     "tls": partial(passthrough.run, tls=True),
 }
 _ERRORS = (BenchmarkError, ConnectionError, NotSetUpError, StartError, httpx.HTTPError)

@@ -70,6 +70,13 @@ _TLS_SHAPES = tuple(
     if shape.connections == 1 and not shape.jitter
 )
 
+#: The shapes for several relays: enough connections for each of them.
+_SEVERAL_SHAPES = tuple(
+    replace(shape, name=f"{shape.name}, 16 connections", connections=16, cpu_goal=None)
+    for shape in _SHAPES
+    if shape.connections == 1 and not shape.jitter
+)
+
 #: By relay, one timing for each round.
 _ByRelay = Mapping[str, Sequence[Timing]]
 
@@ -105,6 +112,50 @@ def run(folder: Path, *, quick: bool, tls: bool) -> Report:
         figures=[
             figure for shape in shapes for figure in _figures(shape, one_core[shape.name], free[shape.name])
         ],
+    )
+
+
+def run_several(folder: Path, *, quick: bool) -> Report:
+    """Compare two relays with two threads of HAProxy, and their cost with that of one relay."""
+    everywhere = os.sched_getaffinity(0)
+    timings: dict[int, Mapping[str, _ByRelay]] = {}
+    with fake_broker(folder) as (upstream, broker):
+        for cores in (1, 2):
+            with in_front_of(upstream, folder, cores=cores) as relays:
+                processes = [broker, *(relay.process for relay in relays if relay.process)]
+                with on_cores(everywhere, processes):
+                    rounds = 3 if quick else 7
+                    timings[cores] = _measure(relays, _SEVERAL_SHAPES, f"{cores} relays", rounds)
+    figures = []
+    for shape in _SEVERAL_SHAPES:
+        two = timings[2][shape.name]
+        figures.append(
+            Figure(
+                name=f"throughput / HAProxy's, two relays, {shape.name}",
+                value=_ratio(two["sidecar"], two["haproxy"], _requests_by_second),
+                at_least=_THROUGHPUT_GOAL,
+            )
+        )
+        cost = [statistics.median(map(_cpu_us, timings[cores][shape.name]["sidecar"])) for cores in (1, 2)]
+        figures.append(
+            Figure(
+                name=f"CPU by request, two relays / one, {shape.name}",
+                value=cost[1] / cost[0],
+                at_most=1.1,
+                note=f"{cost[1]:.1f} us, {cost[0]:.1f} us",
+            )
+        )
+    return Report(
+        title="Pass-through with two relays",
+        text="\n\n".join(f"{cores} relays:\n{_describe(of)}" for cores, of in timings.items()),
+        raw={
+            str(cores): {
+                shape: {relay: [asdict(timing) for timing in of] for relay, of in by_relay.items()}
+                for shape, by_relay in by_shape.items()
+            }
+            for cores, by_shape in timings.items()
+        },
+        figures=figures,
     )
 
 

@@ -24,7 +24,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 _HTTP_SECONDS = 60.0
 _HAPROXY_CONFIGURATION = """\
 global
-    nbthread 1
+    nbthread {threads}
     maxconn 7000
 defaults
     mode tcp
@@ -57,16 +57,20 @@ class Relay:
 
 @contextlib.contextmanager
 def haproxy(
-    upstream: str, folder: Path, *, tls: CertificateFiles | None = None, more: str = ""
+    upstream: str, folder: Path, *, tls: CertificateFiles | None = None, more: str = "", threads: int = 1
 ) -> Iterator[Relay]:
-    """Run HAProxy with one thread; ``more`` lines are added to its ``listen`` section."""
+    """Run HAProxy; ``more`` lines are added to its ``listen`` section."""
     program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/bin")
     if program is None:
         raise BenchmarkError("HAProxy is not installed: apt-get install haproxy")
     listen = f"{LOOPBACK}:{free_port()}"
     ends_tls = f" ssl crt {tls.keystore}" if tls else ""
     file = folder / "haproxy.cfg"
-    file.write_text(_HAPROXY_CONFIGURATION.format(listen=listen, tls=ends_tls, upstream=upstream, more=more))
+    file.write_text(
+        _HAPROXY_CONFIGURATION.format(
+            listen=listen, tls=ends_tls, upstream=upstream, more=more, threads=threads
+        )
+    )
     with running("haproxy", [program, "-db", "-f", str(file)], folder=folder, ready=listen) as process:
         yield Relay(name="haproxy", target=listen, process=process, ca=tls.ca if tls else None)
 
@@ -126,7 +130,15 @@ def subscribe(rest: str, *, interval_ms: int) -> None:
 
 
 @contextlib.contextmanager
-def in_front_of(upstream: str, folder: Path, *, tls: CertificateFiles | None = None) -> Iterator[list[Relay]]:
-    """Run HAProxy and the sidecar; a direct connection, which has no TLS, comes first."""
-    with haproxy(upstream, folder, tls=tls) as one, sidecar(upstream, folder, tls=tls) as other:
+def in_front_of(
+    upstream: str, folder: Path, *, tls: CertificateFiles | None = None, cores: int = 1
+) -> Iterator[list[Relay]]:
+    """Run HAProxy and the sidecar; a direct connection, which has no TLS, comes first.
+
+    ``cores`` is the number of HAProxy's threads and of the sidecar's relays.
+    """
+    with (
+        haproxy(upstream, folder, tls=tls, threads=cores) as one,
+        sidecar(upstream, folder, tls=tls, processes=cores) as other,
+    ):
         yield [Relay(name="direct", target=upstream, process=None), one, other]
