@@ -43,9 +43,9 @@ _SERIES_OF_PUSH: Final = 4_000
 
 #: The innocent client's longest wait, in milliseconds.
 LONGEST_MS: Final = 50.0
-#: The same beside pushes that are as costly as the limits allow: one push is decided in one piece,
-#: which takes up to 190 ms, and some of them pass before ``core_ms_per_second`` holds their peer
-#: back.
+#: That of a telemetry request beside pushes that are as costly as the limits allow: one push is
+#: decided in one piece, which takes up to 190 ms, and some of them pass before
+#: ``core_ms_per_second`` holds their peer back.
 _COSTLY_MS: Final = 500.0
 #: The same beside a flood of HTTP requests. REST is for operators, and on loopback unless it asks
 #: for tokens.
@@ -76,7 +76,7 @@ class Attack:
         buffered: Whether what the receiver and the system buffer for the attack is a verdict.
         least_seconds: How long it takes at least until its verdict can fail.
         bounded: Whether the accepted bytes of the attack are a verdict.
-        longest_ms: The bound on the innocent client's longest wait.
+        telemetry_longest_ms: The bound on the longest wait of the innocent client's telemetry.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Attack:
     bounded: bool = False
     least_seconds: float = 0.0
     buffered: bool = False
-    longest_ms: float = LONGEST_MS
+    telemetry_longest_ms: float = LONGEST_MS
 
 
 def attacks() -> tuple[Attack, ...]:
@@ -148,7 +148,13 @@ def _connections() -> tuple[Attack, ...]:
 
 def _http() -> tuple[Attack, ...]:
     return (
-        Attack(name="metrics", kind="http", port="rest", flags={"path": "/metrics"}, longest_ms=_HTTP_MS),
+        Attack(
+            name="metrics",
+            kind="http",
+            port="rest",
+            flags={"path": "/metrics"},
+            telemetry_longest_ms=_HTTP_MS,
+        ),
         Attack(name="rest", kind="http", port="rest", flags={"path": "/v1/subscriptions"}),
     )
 
@@ -168,13 +174,13 @@ def _telemetry() -> tuple[Attack, ...]:
         Attack(name="push-slow-loris", kind="slow-loris", connections=_ADDRESS_CONNECTIONS),
         *(Attack(name=f"bomb-{codec}", kind="pushes", payload=bomb) for codec, bomb in bombs().items()),
         *(
-            Attack(name=name, kind="pushes", payload=payload, longest_ms=_COSTLY_MS)
+            Attack(name=name, kind="pushes", payload=payload, telemetry_longest_ms=_COSTLY_MS)
             for name, payload in costly.items()
         ),
         Attack(name="telemetry-flood", kind="telemetry-flood", payload=captured),
         Attack(
             name="accepted-bytes",
-            longest_ms=_COSTLY_MS,
+            telemetry_longest_ms=_COSTLY_MS,
             kind="steady-pushes",
             connections=20,
             payload=long_name(inflated_bytes=_ACCEPTED_PUSH_BYTES),
@@ -184,7 +190,7 @@ def _telemetry() -> tuple[Attack, ...]:
         ),
         Attack(
             name="dead-instances",
-            longest_ms=_COSTLY_MS,
+            telemetry_longest_ms=_COSTLY_MS,
             kind="single-pushes",
             connections=4,
             payload=many_series(series=_SERIES_OF_PUSH),

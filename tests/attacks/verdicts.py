@@ -11,8 +11,8 @@ from typing import Final
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.wire.error_codes import error_name
-from tests.attacks.attacks import Attack
-from tests.attacks.run import ATTACKER, INNOCENT, Outcome, Stored
+from tests.attacks.attacks import LONGEST_MS, Attack
+from tests.attacks.run import ATTACKER, INNOCENT, Innocent, Outcome, Stored
 
 __all__ = ["MEMORY_BYTES", "TIMES_CONTROL", "judge"]
 
@@ -43,12 +43,12 @@ def judge(
         attack: What was done.
         mine: The receiver's outcome.
         files: What the receiver stored, by source address.
-        longest_ms: The bound on the innocent client's longest wait; None for the attack's own.
+        longest_ms: The bound on the innocent client's longest wait; None for the suite's own.
     """
-    bound = max(
-        attack.longest_ms if longest_ms is None else longest_ms, TIMES_CONTROL * (mine.control_ms or 0.0)
-    )
-    waits = [] if attack.paused else _waits(mine, bound)
+    machine_ms = TIMES_CONTROL * (mine.control_ms or 0.0)
+    request_ms = max(LONGEST_MS if longest_ms is None else longest_ms, machine_ms)
+    telemetry_ms = max(attack.telemetry_longest_ms if longest_ms is None else longest_ms, machine_ms)
+    waits = [] if attack.paused else _waits(mine.innocent, request_ms, telemetry_ms)
     return [
         *waits,
         *_memory(mine),
@@ -58,11 +58,14 @@ def judge(
     ]
 
 
-def _waits(mine: Outcome, bound: float) -> list[str]:
-    waits = {"request": mine.innocent.longest_ms, "telemetry": mine.innocent.telemetry_longest_ms}
+def _waits(innocent: Innocent, request_ms: float, telemetry_ms: float) -> list[str]:
+    waits = (
+        ("request", innocent.longest_ms, request_ms),
+        ("telemetry", innocent.telemetry_longest_ms, telemetry_ms),
+    )
     return [
         f"{name} waited {wait:,.0f} ms (at most {bound:,.0f})"
-        for name, wait in waits.items()
+        for name, wait, bound in waits
         if wait is not None and wait > bound
     ]
 
