@@ -286,6 +286,12 @@ class _RelayLink:
         if identity.id != f"{self.relay_id}-{number}":
             raise LinkError(f"connection {number} has the id of another one")
         limits, is_new = self._relays.limits, number not in self.ids
+        known = self._relays.registry.find(identity.id)
+        if known is not None and (known.listener, known.source_address) != (
+            identity.listener,
+            identity.source_address,
+        ):
+            raise LinkError(f"connection {number} can't change its listener or its source")
         exceeded = None
         if is_new:
             self.ids[number] = identity.id

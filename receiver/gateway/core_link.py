@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -44,7 +44,7 @@ from receiver.metrics import RelayMetrics
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import TelemetryCall
 from receiver.session.messages import telemetry_error
-from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.wire.error_codes import ErrorCode
 
@@ -142,6 +142,7 @@ class CoreLink:
         self._stream: LinkStream | None = None
         self._late: set[int] = set()  # tokens of calls that the core has not answered in time
         self._untaken: Report | None = None  # sent, and perhaps not counted
+        self._untaken_since = 0.0
         self._statistics_due: int | None = None
         self._sent_problems: tuple[str, ...] | None = None
         self._sent_cluster_id: str | None = None
@@ -163,6 +164,8 @@ class CoreLink:
         )
         self._late.clear()
         self._statistics_due = None
+        self._limits.alone = False
+        self._untaken_since = self._clock.monotonic()
         self._sent_problems = self._sent_cluster_id = None
         self._send(Hello(PROTOCOL_VERSION, self._process))
         for number, one in self._open.items():
@@ -178,11 +181,13 @@ class CoreLink:
     def close(self) -> None:
         """Send the last report and close the link."""
         self._count_traffic()
+        self._untaken = None  # this link has it, and there is no other one after it
         self._report()
         self._detach()
 
     def _detach(self) -> None:
         stream, self._stream = self._stream, None
+        self._limits.alone = True
         if stream is not None:
             stream.close()
         self._throttle_pending(float("inf"))
@@ -248,11 +253,14 @@ class CoreLink:
             self._report_timer = None
         if self._stream is None:
             return
+        now = self._clock.monotonic()
         if self._untaken is not None:  # the next one leaves when the core has counted this one
+            if now - self._untaken_since > ANSWER_WITHIN_S and not self._limits.alone:
+                self._limits.alone = True
             return
         usage, events = self._limits.take_usage(), self._metrics.take()
         if usage or events:
-            self._untaken = Report(tuple(usage), tuple(events))
+            self._untaken, self._untaken_since = Report(tuple(usage), tuple(events)), now
             self._send(self._untaken)
 
     def _send_statistics(self, request: int) -> None:
@@ -321,6 +329,12 @@ class CoreLink:
 
     # -- what the core sends -----------------------------------------------------------------------
 
+    def _raise_levels(self, levels: Iterable[Level]) -> None:
+        try:
+            self._limits.raise_levels(levels)
+        except ValueError as error:
+            raise LinkError(f"levels can't be used: {error}") from None
+
     def _received(self, message: memoryview) -> None:
         received = decode_core_message(message)
         match received:
@@ -332,14 +346,15 @@ class CoreLink:
                     pending.reply(Answer(pending.call.token, received.frame, received.throttled))
             case ReportTaken(levels):
                 self._untaken = None
-                self._limits.raise_levels(levels)
+                self._limits.alone = False
+                self._raise_levels(levels)
                 self._limits.usage_counted()
                 if self._statistics_due is None:
                     self.report_soon()
                 else:
                     self._send_statistics(self._statistics_due)
             case Levels(levels):
-                self._limits.raise_levels(levels)
+                self._raise_levels(levels)
             case StatisticsRequest(request):
                 self._send_statistics(request)
             case EndConnection(number, reason):

@@ -94,7 +94,7 @@ class Supervisor:
         self._relay_count = itertools.count(1)
         self._started = False
         self._stop_at: float | None = None  # set once it is stopping
-        self._terminated = False  # whether a SIGTERM has come
+        self._interrupted = False  # whether a SIGINT has come
         self._core_stopping = False
         self._reload: Reload | None = None
         self._reload_again = False
@@ -442,12 +442,13 @@ class Supervisor:
     def _stop(self, number: signal.Signals) -> None:
         drain_s = self._settings.drain.timeout_s
         if self._stop_at is not None:
-            if number is signal.SIGTERM and self._terminated:
-                _log.warning("stopped at once by a second SIGTERM, what was in flight is lost")
+            # Service managers may repeat SIGTERM, which must not cut anything off.
+            if number is signal.SIGINT and self._interrupted:
+                _log.warning("stopped at once by a second SIGINT, what was in flight is lost")
                 self._status = 1
-            self._terminated |= number is signal.SIGTERM
+            self._interrupted |= number is signal.SIGINT
             return
-        self._terminated = number is signal.SIGTERM
+        self._interrupted = number is signal.SIGINT
         _log.info("stopping", signal=number.name, drain_s=drain_s)
         if self._reload is not None and not self._reload.committed:
             self._reload.abort()

@@ -38,14 +38,15 @@ so a peer within its limits is not refused when a report comes late.
 
 **Accuracy.** Let B be a bucket's size and K the level that a relay knows.
 
-- *New connections* are counted before they are admitted. The kernel spreads them evenly. A relay
-  counts a connection 2n times, n being the number of relays, until the core has counted it. So it
-  admits at most (B - K) / 2n before the core answers, and all relays together half of what was
-  left. The other half is for levels that are still on their way. Because a relay admits whole
-  connections, the relays together can admit one each too much, which the bucket pays back. If a
-  bucket holds 20 connections for each relay, the total stays within 10 % over ten seconds, however
-  the load is spread and however long an answer takes. Without the core, all relays together admit
-  half of the limit.
+- *New connections* are counted before they are admitted. A relay counts a connection 2n times, n
+  being the number of relays, until the core has counted it. So it admits at most (B - K) / 2n
+  before the core answers, and all relays together half of what was left. The other half is for
+  levels that are still on their way. Because a relay admits whole connections, the relays together
+  can admit one each too much, which the bucket pays back. If a bucket holds 20 connections for each
+  relay, the total is at most 10 % too high over ten seconds, however the load is spread. It can be
+  too low only if one of many relays gets all connections of a peer and the core answers slowly.
+- Without an answer of the core (:attr:`Limits.alone`), each relay grants the whole limit, because a
+  fault of the core must not have clients refused.
 - *CPU time* is known only afterwards. What relays use too much is what they work while a report
   and its answer are under way. The bucket pays that back, up to its debt.
 - *Open connections* are counted by the core (:meth:`Limits.admitted`), which has those over the
@@ -136,10 +137,11 @@ class Limits:
 
     def __init__(self, settings: LimitsSettings, *, relays: int = 0) -> None:
         self._relays = relays
-        self._usage: dict[_Key, _Used] = {}
+        self._usage: dict[_Key, tuple[float, float]] = {}  # units, and the time of the first use
         self._reported: dict[_Key, None] = {}
         self._changed: dict[_Key, None] = {}
         self.urgent = False
+        self._alone = False
         note = self._used if relays else self._filled
         self._sources = _Peers("source_address", note)
         self._sites = _Peers("source_site", note)
@@ -258,11 +260,23 @@ class Limits:
         """
         if not self._usage:
             return []
-        usage: list[Usage] = [(*key, used.units, used.since) for key, used in self._usage.items()]
+        usage: list[Usage] = [(*key, *used) for key, used in self._usage.items()]
         self._reported.update(dict.fromkeys(self._usage))
         self._usage.clear()
         self.urgent = False
         return usage
+
+    @property
+    def alone(self) -> bool:
+        """Whether the core does not answer this relay; the relay sets it."""
+        return self._alone
+
+    @alone.setter
+    def alone(self, alone: bool) -> None:
+        self._alone = alone
+        if alone:
+            for peers in self._by_scope.values():
+                peers.presume_nothing()
 
     def usage_counted(self) -> None:
         """Count once what :meth:`take_usage` returned, because the core has counted it.
@@ -272,7 +286,7 @@ class Limits:
         for key in self._reported:
             scope, peer, limit = key
             used = self._usage.get(key)
-            self._by_scope[scope].presume(limit, peer, 0.0 if used is None else self._unseen(used.units))
+            self._by_scope[scope].presume(limit, peer, 0.0 if used is None else self._unseen(used[0]))
         self._reported.clear()
 
     def add_usage(self, usage: Iterable[Usage], now: float) -> list[Level]:
@@ -342,11 +356,12 @@ class Limits:
         if used is None:
             if len(self._usage) >= _MAX_UNREPORTED:
                 return
-            used = self._usage[key] = _Used(since=now)
-        used.units += units
-        if rate.bucket.spread:
+            used = (0.0, now)
+        total, since = used[0] + units, used[1]
+        self._usage[key] = (total, since)
+        if rate.bucket.known_before and not self._alone:
             peers.presume_more(rate, peer, units, self._unseen(units), now)
-        if used.units * rate.unit_s > rate.bucket.burst_s * _URGENT_SHARE / self._relays:
+        if total * rate.unit_s > rate.bucket.burst_s * _URGENT_SHARE / self._relays:
             self.urgent = True
 
     def _unseen(self, units: float) -> float:
@@ -371,15 +386,7 @@ class Limits:
 
 
 #: A bucket.
-_Key: TypeAlias = tuple[Scope, str, "LimitName"]
-
-
-@dataclass(slots=True)
-class _Used:
-    """What a peer used since the last report."""
-
-    since: float  # the first use
-    units: float = 0.0
+_Key: TypeAlias = tuple[Scope, str, LimitName]
 
 
 class _Bucket(NamedTuple):
@@ -391,12 +398,18 @@ class _Bucket(NamedTuple):
     burst_s: float
     debt_s: float = 0.0
     in_relays: bool = False  # whether relays fill it, too
-    spread: bool = False  # whether what fills it comes to all relays evenly
+    known_before: bool = False  # whether a relay counts what fills it before it admits it
 
 
 _BUCKETS: Final = (
     _Bucket(
-        LimitName.NEW_CONNECTIONS, "new_connections_per_second", 1.0, 10.0, 10.0, in_relays=True, spread=True
+        LimitName.NEW_CONNECTIONS,
+        "new_connections_per_second",
+        1.0,
+        10.0,
+        10.0,
+        in_relays=True,
+        known_before=True,
     ),
     _Bucket(LimitName.NEW_INSTANCES, "new_instances_per_minute", 60.0, 60.0),
     _Bucket(LimitName.TELEMETRY_REQUESTS, "telemetry_requests_per_second", 1.0, 10.0),
@@ -545,11 +558,15 @@ class _Peers:
             most = now + rate.bucket.burst_s + rate.bucket.debt_s
             self._presumed[key] = min(level + unseen * rate.unit_s, most)
 
+    def presume_nothing(self) -> None:
+        """Take all buckets to be as full as is known."""
+        self._presumed.clear()
+
     def presume(self, limit: LimitName, peer: str, unseen: float) -> None:
         """Presume that a bucket holds so many units more than are known, and no others."""
         rate = self._rates.get(limit)
         empty_at = self._empty_at.get(peer, {}).get(limit)
-        if unseen and rate is not None and rate.bucket.spread and empty_at is not None:
+        if unseen and rate is not None and rate.bucket.known_before and empty_at is not None:
             self._presumed[peer, limit] = empty_at + unseen * rate.unit_s
         else:
             self._presumed.pop((peer, limit), None)

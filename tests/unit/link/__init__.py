@@ -1,0 +1,1 @@
+"""The link between relays and the core."""
