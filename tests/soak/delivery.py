@@ -36,6 +36,10 @@ MODES = ("memory", "spool_when_behind", "spool_always")
 AFTER_MS = 500
 _SLACK_S = 1.5
 
+#: Seconds that an answer of a core may take to its client after the core was killed, because the
+#: relay lives on.
+_ON_ITS_WAY_S = 2.0
+
 #: What is killed in turn: a process, or all of them with the supervisor.
 _VICTIMS: Final = ("sidecar", "kct-core", "kct-relay-1")
 
@@ -102,7 +106,9 @@ class Outcome:
             return list(self.lost[mode])
         within_s = AFTER_MS / 1000 + _SLACK_S if mode == "spool_when_behind" else float("inf")
         return [
-            at for at in self.lost[mode] if not any(0 <= killed - at <= within_s for killed in self.kills)
+            at
+            for at in self.lost[mode]
+            if not any(-_ON_ITS_WAY_S <= killed - at <= within_s for killed in self.kills)
         ]
 
 
