@@ -74,6 +74,8 @@ _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "l
 #: worker collects all tests again. On two processors that costs more than it saves.
 _WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
 _UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
+#: Real supervisors with small child processes.
+_SUPERVISOR: Final = _Group(name="supervisor", tests=("tests/unit/supervisor",))
 _PROPERTY: Final = _Group(name="property", tests=("tests/property",), workers=_WORKERS)
 _FUZZ: Final = _Group(name="fuzz", tests=("tests/fuzz",), workers=_WORKERS)
 #: One Spark session for all of these.
@@ -104,7 +106,12 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
 #: processors, because tests with servers wait for much of their time.
-_LANES: Final = ((_LINT, _UNIT), (_KAFKA, _OTHERS), (_SPARK, _FUZZ), (_PROPERTY, _GATEWAY, _STORE))
+_LANES: Final = (
+    (_LINT, _UNIT),
+    (_KAFKA, _OTHERS, _SUPERVISOR),
+    (_SPARK, _FUZZ),
+    (_PROPERTY, _GATEWAY, _STORE),
+)
 #: Lint runs beside the set-up. The tests wait for it, also those that need none of its parts. On an
 #: empty cache the set-up compiles for minutes, and two lanes wait for its end.
 _BESIDE_SET_UP: Final = (_LINT,)

@@ -110,7 +110,9 @@ def most_in(window_s: float, times: list[float]) -> int:
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("spread", SPREADS)
-@pytest.mark.parametrize(("relays", "per_s"), [(2, 4), (8, 100), (64, 128)])
+@pytest.mark.parametrize(
+    ("relays", "per_s"), [(2, 4), (8, 100), pytest.param(64, 128, marks=pytest.mark.full)]
+)
 def test_relays_admit_what_one_process_does(relays: int, per_s: int, spread: str, delay: str) -> None:
     settings = unlimited(new_connections_per_second=per_s)
     receiver, single = Receiver(settings=settings, count=relays, delay=DELAYS[delay]), Limits(settings)
