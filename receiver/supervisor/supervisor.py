@@ -446,7 +446,9 @@ class Supervisor:
             if number is signal.SIGINT and self._interrupted:
                 _log.warning("stopped at once by a second SIGINT, what was in flight is lost")
                 self._status = 1
-            self._interrupted |= number is signal.SIGINT
+            elif number is signal.SIGINT:
+                _log.info("stopping already, another SIGINT stops at once")
+                self._interrupted = True
             return
         self._interrupted = number is signal.SIGINT
         _log.info("stopping", signal=number.name, drain_s=drain_s)

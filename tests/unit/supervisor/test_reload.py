@@ -111,6 +111,7 @@ def test_an_address_in_use_is_refused(tmp_path: Path) -> None:
         assert program.journal("configure") == []
 
 
+@pytest.mark.full
 def test_the_number_of_relays(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config).started() as program:
@@ -119,20 +120,19 @@ def test_the_number_of_relays(tmp_path: Path) -> None:
         until(lambda: "relay-3" in program.children(), "a third relay")
         until(lambda: 3 in {one["relays"] for one in program.logged(RELOADED)}, "the reload")
         assert brokers(program) == {2}
-        clients = {}
-        while "relay-2" not in clients:
+        client = Client(program.port)
+        while client.who()["process"] != "relay-2":
+            client.socket.close()
             client = Client(program.port)
-            clients[client.who()["process"]] = client
         reload(program, changed(config, gateway=gateway(config, relays=1)))
         program.until_journal("ended", "relay-3")
         drain = program.until_journal("drain", "relay-2")
         assert (drain["after_s"], drain["timeout_s"]) == (30, 30)
         # It keeps its connection, with a link to the core, even to a new core.
-        clients["relay-2"].until_core(children["core"])
+        client.until_core(children["core"])
         kill(children["core"])
-        clients["relay-2"].until_core(program.until_another("core", children["core"]))
-        for client in clients.values():
-            client.socket.close()
+        client.until_core(program.until_another("core", children["core"]))
+        client.socket.close()
         program.until_journal("ended", "relay-2")
         assert set(program.children()) == {"core", "relay-1"}
         assert program.logged("a relay died, its connections are lost") == []

@@ -194,6 +194,7 @@ def test_a_stop_without_a_core(tmp_path: Path) -> None:
         assert program.wait() == 0
 
 
+@pytest.mark.full
 def test_relays_keep_open_connections_while_they_drain(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path), never_drain=["relay-1"]).started() as program:
         relay = program.children()["relay-1"]
@@ -207,6 +208,8 @@ def test_relays_keep_open_connections_while_they_drain(tmp_path: Path) -> None:
             for number in (signal.SIGTERM, signal.SIGINT):  # these change nothing
                 program.signal(number)
                 assert clients["relay-1"].who()["pid"] == relay
+            stops = "stopping already, another SIGINT stops at once"
+            until(lambda: bool(program.logged(stops)), "the first SIGINT")
             program.signal(signal.SIGINT)
             assert program.wait() == 1
             assert clients["relay-1"].ended()
