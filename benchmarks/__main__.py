@@ -41,6 +41,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--part", action="append", choices=_PARTS, help="only this part of the benchmarks; may be repeated"
     )
+    parser.add_argument(
+        "--other-version",
+        type=Path,
+        metavar="PROGRAM",
+        help="the kafka-telemetry of another version, to be measured in the same run (part pushes)",
+    )
     parser.add_argument("--check", action="store_true", help="exit with status 1 unless every goal is met")
     parser.add_argument(
         "--results",
@@ -59,7 +65,8 @@ def main() -> int:
         allow_files()
         for name in options.part or _PARTS:
             with tempfile.TemporaryDirectory(prefix=f"kafka-telemetry-bench-{name}-") as folder:
-                report = _PARTS[name](Path(folder), quick=options.quick)
+                more = {"other_version": options.other_version} if name == "pushes" else {}
+                report = _PARTS[name](Path(folder), quick=options.quick, **more)
             print(f"\n{report.title}\n{report.text}\n", flush=True)
             results.raw[name] = report.raw
             results.figures += report.figures

@@ -36,6 +36,7 @@ from tests.testbed.collector import Collector
 _SIDECAR = "sidecar"
 _EXPORTING = "sidecar, otlp"
 _BROKER = "broker, no-op plugin"
+_OTHER = "other version"
 
 #: Microseconds of CPU by pair.
 _GOALS: Mapping[Captured, float] = {JAVA_PRODUCER: 350.0, LIBRDKAFKA_PRODUCER: 250.0}
@@ -95,13 +96,16 @@ class _Round:
 _Rounds = Mapping[str, Mapping[str, Mapping[str, list[_Round]]]]
 
 
-def run(folder: Path, *, quick: bool) -> Report:
-    """Start the contenders, warm them up and measure them in turns."""
+def run(folder: Path, *, quick: bool, other_version: Path | None = None) -> Report:
+    """Start the contenders, warm them up and measure them in turns.
+
+    ``other_version`` is the ``kafka-telemetry`` of another version, which is a contender too.
+    """
     files = {payload: folder / f"{payload.file}.zst" for payload in _GOALS}
     for payload, file in files.items():
         file.write_bytes(payload.zstd())
     print("pushes: starting two brokers, a collector and two sidecars", flush=True)
-    with _contenders(folder) as contenders:
+    with _contenders(folder, other_version) as contenders:
         # With fewer pairs the brokers' figures are too high.
         pairs = _WARM_UP_PAIRS // (4 if quick else 1)
         warming = {one.name: _warm_up(one, files[JAVA_PRODUCER], pairs) for one in contenders}
@@ -131,12 +135,13 @@ def run(folder: Path, *, quick: bool) -> Report:
         title="A get and a push on the wire",
         text=_describe(found, warming),
         raw={"rounds": raw, "warming": warming},
-        figures=[figure for payload, goal in _GOALS.items() for figure in _figures(found, payload, goal)],
+        figures=[figure for payload, goal in _GOALS.items() for figure in _figures(found, payload, goal)]
+        + ([_beside_other(found, payload) for payload in _GOALS] if other_version else []),
     )
 
 
 @contextlib.contextmanager
-def _contenders(folder: Path) -> Iterator[list[_Contender]]:
+def _contenders(folder: Path, other_version: Path | None) -> Iterator[list[_Contender]]:
     """Run all of them; each asks for every metric ten times a second."""
     with contextlib.ExitStack() as stack:
         quiet = {"testbed.telemetry.log": "false"}
@@ -148,10 +153,13 @@ def _contenders(folder: Path) -> Iterator[list[_Contender]]:
         telemetry.alter_client_metrics("bench", ["*"], _INTERVAL_MS)
         contenders: list[_Contender] = []
         otlp = {"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}
-        for name, plugins in ((_SIDECAR, []), (_EXPORTING, [otlp])):
+        sidecars: list[tuple[str, dict[str, Any]]] = [(_SIDECAR, {}), (_EXPORTING, {"plugins": [otlp]})]
+        if other_version:
+            sidecars.append((_OTHER, {"program": other_version, "processes": None}))
+        for name, options in sidecars:
             own = folder / f"sidecar-{len(contenders)}"
             own.mkdir()
-            relay = stack.enter_context(relays.sidecar(plain.bootstrap, own, plugins=plugins))
+            relay = stack.enter_context(relays.sidecar(plain.bootstrap, own, **options))
             assert relay.process is not None
             relays.subscribe(relay.rest, interval_ms=_INTERVAL_MS)
             contenders.append(
@@ -223,6 +231,21 @@ def _figures(found: _Rounds, payload: Captured, goal: float) -> list[Figure]:
             f"at 1,000 pairs/s {beside_moderate:.2f}",
         ),
     ]
+
+
+def _beside_other(found: _Rounds, payload: Captured) -> Figure:
+    ratios = []
+    for situation in _SITUATIONS:
+        by_contender = found[situation.name][payload.client]
+        rounds = zip(by_contender[_SIDECAR], by_contender[_OTHER], strict=True)
+        ratios.append(mean_ratio([(ours.cpu_us, other.cpu_us) for ours, other in rounds]))
+    judged, free, moderate = ratios
+    return Figure(
+        name=f"CPU by get and push / other version's, {payload.client}",
+        value=max(ratios),
+        at_most=1.2,
+        note=f"{_ONE_CORE.name} {judged:.2f}; free {free:.2f}; at 1,000 pairs/s {moderate:.2f}",
+    )
 
 
 def _own(one: _Round) -> float:

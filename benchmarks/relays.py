@@ -82,32 +82,37 @@ def sidecar(
     *,
     plugins: list[dict[str, Any]] | None = None,
     tls: CertificateFiles | None = None,
-    processes: int = 1,
+    processes: int | None = 1,
+    program: Path | None = None,
 ) -> Iterator[Relay]:
     """Run the sidecar in front of a broker (host:port), without limits by source address.
 
-    ``processes`` is the number of its relays; the core is another process.
+    ``processes`` is the number of its relays; the core is another process. None leaves the
+    settings ``gateway`` out, which versions before the split into processes don't know.
+    ``program`` is the ``kafka-telemetry`` of another version.
     """
     listen, rest = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
     listener: dict[str, Any] = {"name": "CLIENT", "bind": listen, "upstream": upstream}
     if tls:
         files = {"certificate": str(tls.chain), "key": str(tls.key)}
         listener |= {"security_protocol": "SSL", "tls": files}
-    gateway = {"relays": processes}
+    gateway = {} if processes is None else {"gateway": {"relays": processes}}
     configuration = {
-        "gateway": gateway,
+        **gateway,
         "listeners": [listener],
         "rest": {"bind": rest},
         "plugins": plugins or [],
     }
-    with serve({**configuration, "limits": _UNLIMITED}, folder) as process:
+    with serve({**configuration, "limits": _UNLIMITED}, folder, program=program) as process:
         yield Relay(name="sidecar", target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
 
 
 @contextlib.contextmanager
-def serve(configuration: Mapping[str, Any], folder: Path) -> Iterator[Running]:
+def serve(
+    configuration: Mapping[str, Any], folder: Path, *, program: Path | None = None
+) -> Iterator[Running]:
     """Run ``kafka-telemetry serve`` until the block ends, once its first listener is open."""
-    program = Path(sys.executable).parent / "kafka-telemetry"
+    program = program or Path(sys.executable).parent / "kafka-telemetry"
     if not program.exists():
         raise BenchmarkError(f"the sidecar is not installed beside {sys.executable}: make setup")
     file = folder / "receiver.yaml"

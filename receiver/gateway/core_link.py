@@ -53,6 +53,10 @@ __all__ = ["ANSWER_WITHIN_S", "CoreLink", "Linked", "Reply"]
 #: Seconds that the core has to answer a call.
 ANSWER_WITHIN_S: Final = 0.8
 
+#: Seconds between two writes of calls. At thousands of calls a second those of a window wake the
+#: core, and its answers this process, once. A call after a longer pause leaves at once.
+_CALLS_WINDOW_S: Final = 0.005
+
 #: Bytes that wait for the core at which further calls are not passed on.
 _MAX_CALL_BACKLOG_BYTES: Final = 8_388_608
 
@@ -138,6 +142,8 @@ class CoreLink:
         self._calls = 0
         self._pending: dict[int, _Pending] = {}  # oldest first
         self._timer: asyncio.TimerHandle | None = None
+        self._calls_sent = 0.0  # when calls left last
+        self._calls_timer: asyncio.TimerHandle | None = None
         self._report_timer: asyncio.TimerHandle | None = None
         self._stream: LinkStream | None = None
         self._late: set[int] = set()  # tokens of calls that the core has not answered in time
@@ -295,10 +301,24 @@ class CoreLink:
             self._send_cluster_id()
         self._calls += 1
         token = self._calls
-        self._pending[token] = _Pending(self._clock.monotonic() + ANSWER_WITHIN_S, call, reply)
+        now = self._clock.monotonic()
+        self._pending[token] = _Pending(now + ANSWER_WITHIN_S, call, reply)
         if self._timer is None:
             self._timer = running_loop().call_later(ANSWER_WITHIN_S, self._check_deadlines)
-        stream.send(encode(call_message(number, token, call)))
+        stream.hold(encode(call_message(number, token, call)))
+        left_s = self._calls_sent + _CALLS_WINDOW_S - now
+        if left_s <= 0:
+            self._send_calls()
+        elif self._calls_timer is None:
+            self._calls_timer = running_loop().call_later(left_s, self._send_calls)
+
+    def _send_calls(self) -> None:
+        self._calls_sent = self._clock.monotonic()
+        if self._calls_timer is not None:
+            self._calls_timer.cancel()
+            self._calls_timer = None
+        if self._stream is not None:
+            self._stream.flush()
 
     def _check_deadlines(self) -> None:
         self._timer = None

@@ -73,24 +73,20 @@ class LinkStream:
         set_reader(end.fileno(), self._readable)
 
     def send(self, message: bytes) -> None:
-        """Send a message now or later; on a closed stream it is lost."""
-        if self.closed:
-            return
-        packet = _LENGTH.pack(len(message)) + message
-        if not self._corked and not self._backlog:
-            try:
-                sent = self._socket.send(packet)
-            except BlockingIOError:
-                sent = 0
-            except OSError as error:
-                self._end(error.strerror or str(error))
-                return
-            if sent == len(packet):
-                return
-            self._keep(memoryview(packet)[sent:])
-            self._watch_writable()
-            return
-        self._keep(memoryview(packet))
+        """Send a message now, or when there is room; on a closed stream it is lost."""
+        self.hold(message)
+        if not self._corked:
+            self.flush()
+
+    def hold(self, message: bytes) -> None:
+        """Keep a message until the next one is sent, or :meth:`flush` is called."""
+        if not self.closed:
+            self._keep(memoryview(_LENGTH.pack(len(message)) + message))
+
+    def flush(self) -> None:
+        """Send what is held, up to the socket's room; the rest when there is room."""
+        if self._backlog and not self._writing:
+            self._flush()
 
     def close(self) -> None:
         """Close the stream; what waits is lost."""
@@ -145,8 +141,7 @@ class LinkStream:
             return False
         finally:
             self._corked = False
-        if not self.closed and self._backlog and not self._writing:
-            self._flush()
+        self.flush()
         return not self.closed and count == room
 
     def _take_messages(self) -> None:
@@ -179,7 +174,6 @@ class LinkStream:
         return False
 
     def _flush(self) -> None:
-        """Send what waits, up to the socket's room."""
         while self._backlog:
             packets = [self._backlog[index] for index in range(min(len(self._backlog), 64))]
             try:

@@ -172,6 +172,18 @@ def test_answers_to_one_read_leave_together_and_in_order(end: End) -> None:
     assert end.stream.backlog_bytes == 0
 
 
+def test_held_messages_leave_with_the_next_one_and_in_order(end: End) -> None:
+    end.stream.hold(b"1")
+    end.stream.hold(b"2")
+    assert end.sent() == b""
+    end.stream.send(b"3")
+    assert end.sent() == packet(b"1") + packet(b"2") + packet(b"3")
+    end.stream.hold(b"4")
+    end.stream.flush()
+    assert end.sent() == packet(b"4")
+    assert end.stream.backlog_bytes == 0
+
+
 @pytest.mark.parametrize("error", [LinkError("no message"), KeyError("a bug")])
 def test_an_error_of_a_handler_ends_the_stream(end: End, error: Exception) -> None:
     def fail(message: bytes) -> None:

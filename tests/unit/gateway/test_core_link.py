@@ -1,0 +1,103 @@
+"""How a relay's calls leave for the core."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+from receiver.gateway.core_link import CoreLink
+from receiver.link.messages import Call, Statistics, decode_relay_message
+from receiver.metrics import RelayMetrics
+from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.effects import TelemetryCall
+from receiver.settings.limits import LimitsSettings
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.identity import Broker
+from receiver.wire import api_keys
+from receiver.wire.headers import RequestHeader
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from receiver.wire.uuid import ZERO_UUID
+from tests.unit.gateway.support import eventually, on_loop
+from tests.unit.session.support import Clock
+
+
+class Core:
+    """The core's end of a relay's link."""
+
+    def __init__(self) -> None:
+        self.end, theirs = socket.socketpair()
+        self.end.setblocking(False)
+        self.clock = Clock()
+        self.tokens = DelegationTokens()
+        self.link = CoreLink(
+            "test",
+            process="relay-1",
+            broker=Broker(id=1),
+            limits=Limits(LimitsSettings()),
+            metrics=RelayMetrics(),
+            tokens=self.tokens,
+            clock=self.clock,
+            problems=list,
+            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, ()),
+            count_traffic=lambda: None,
+            ask_for_link=lambda: None,
+        )
+        self.link.attach(theirs)
+
+    def call(self, number: int) -> None:
+        header = RequestHeader(
+            api_key=api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_version=0, correlation_id=number, client_id="c"
+        )
+        call = TelemetryCall(number, header, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
+        self.link.call(number, call, lambda _: None)
+
+    def has_more(self) -> bool:
+        """Whether something has come that was not read."""
+        return bool(select.select([self.end], [], [], 0)[0])
+
+    def calls(self) -> list[int]:
+        """Read the connections' numbers of the calls that have come by now."""
+        try:
+            data = self.end.recv(65_536)
+        except BlockingIOError:
+            return []
+        numbers, start = [], 0
+        while start < len(data):
+            end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+            message = decode_relay_message(memoryview(data)[start + 4 : end])
+            if isinstance(message, Call):
+                numbers.append(message.number)
+            start = end
+        return numbers
+
+
+def test_a_call_after_a_pause_leaves_at_once_and_those_behind_it_together() -> None:
+    async def main() -> None:
+        core = Core()
+        core.call(1)
+        assert core.calls() == [1]
+        core.call(2)
+        core.call(3)
+        assert core.calls() == []
+        await eventually(core.has_more, "the held calls")
+        assert core.calls() == [2, 3]
+        core.clock.now += 1.0
+        core.call(4)
+        assert core.calls() == [4]
+        core.link.close()
+        core.end.close()
+
+    on_loop(main())
+
+
+def test_held_calls_go_with_another_message_and_in_order() -> None:
+    async def main() -> None:
+        core = Core()
+        core.call(1)
+        core.call(2)
+        core.tokens.on_learned("token", "User:ann")
+        assert core.calls() == [1, 2]
+        core.link.close()
+        core.end.close()
+
+    on_loop(main())
