@@ -114,6 +114,7 @@ class _DirectSelector(selectors.EpollSelector):
         # timer.
         seconds = -1.0 if timeout is None else math.ceil(max(timeout, 0.0) * 1e3) * 1e-3
         poll, direct, waiting, clock = self._epoll.poll, self._direct.get, self._waiting, perf_counter
+        deadline = math.inf if timeout is None else clock() + timeout
         self.interrupted = False
         due: list[tuple[selectors.SelectorKey, int]] = []
         while True:
@@ -149,8 +150,12 @@ class _DirectSelector(selectors.EpollSelector):
                     self._wait(fd, share, ending=again and bool(events & _ENDING))
             if waiting:
                 self._serve_waiting(started)
-            if due or self.interrupted or timeout is not None:
+            if due or self.interrupted:
                 return due
+            if timeout is not None:
+                if (left_s := deadline - clock()) <= 0.0:
+                    return due
+                seconds = math.ceil(left_s * 1e3) * 1e-3
 
     def _wait(self, fd: int, share: Share, *, ending: bool) -> None:
         """Queue the socket for the next turn, if it still has a callback."""

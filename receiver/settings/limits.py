@@ -91,7 +91,7 @@ class LimitsSettings(Settings):
         "recently seen is forgotten first.",
     )
     max_held_bytes: int = Field(
-        default=134_217_728,
+        default=201_326_592,
         ge=1_048_576,
         description="Bytes of memory for what waits on all connections together: incomplete telemetry "
         "requests, requests that wait for the broker, and bytes that a slow reader has not taken, including "
