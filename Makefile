@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -93,6 +93,9 @@ bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAPr
 soak: setup ## Kill collectors and the sidecar at random under load and count what is lost: MINUTES=10, SEED
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
+soak-processes: setup ## Kill core and relays under the traffic of real clients: MINUTES=10, RATE=1000
+	@$(BIN)/python -m tests.soak.processes --minutes $(or $(MINUTES),10) --rate $(or $(RATE),1000)
+
 attack: $(STAMP) ## Attack a receiver beside an innocent client, and HAProxy as the baseline: ATTACKS=a,b, SECONDS=5 (some minutes)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m tests.attacks --seconds $(or $(SECONDS),5) $(if $(ATTACKS),--attacks $(ATTACKS))
@@ -112,8 +115,8 @@ mutation: $(STAMP) ## Change the pure core at random and list what no unit test 
 	@$(BIN)/python -m tests.mutation $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(FILES),--files $(FILES)) \
 		$(if $(TESTS),--tests $(TESTS)) $(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED))
 
-test-soak: ## A short soak
-	@$(MAKE) --no-print-directory soak MINUTES=2
+test-soak: ## Two short soaks
+	@$(MAKE) --no-print-directory soak soak-processes MINUTES=2
 
 test-fuzz: ## A long run of the fuzzer
 	@$(MAKE) --no-print-directory fuzz INPUTS=1000000

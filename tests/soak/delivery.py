@@ -27,7 +27,7 @@ from tests.testbed.ports import free_port
 from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.sidecar import Sidecar, config_for
 
-__all__ = ["AFTER_MS", "MODES", "Outcome", "Plan", "run"]
+__all__ = ["AFTER_MS", "MODES", "Outcome", "Plan", "arrivals", "kill", "resident_bytes", "run"]
 
 MODES = ("memory", "spool_when_behind", "spool_always")
 
@@ -168,7 +168,7 @@ def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda
         clients.end()
         for one in faulty.values():
             one.heal()
-        arrivals = {mode: _arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
+        arrivals = {mode: arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
     return Outcome(
         accepted=len(clients.accepted),
         refused=clients.refused,
@@ -221,10 +221,10 @@ def _break(
     while (passed := time.monotonic() - began) < plan.seconds or due or len(clients.accepted) < plan.pushes:
         for one in faulty.values():
             one.step()
-        peak = max(peak, _memory_bytes(sidecar.pid))
+        peak = max(peak, resident_bytes(sidecar.pid))
         if due and passed >= due[0]:
             due.pop(0)
-            _kill(sidecar, _VICTIMS[len(kills) % len(_VICTIMS)])
+            kill(sidecar, _VICTIMS[len(kills) % len(_VICTIMS)])
             kills.append(time.time())
             if not sidecar.running:
                 sidecar.start()
@@ -235,8 +235,8 @@ def _break(
     return kills, peak
 
 
-def _arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> dict[str, int]:
-    """How often each push has arrived, once nothing more comes."""
+def arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> dict[str, int]:
+    """Return how often each push has arrived, once nothing more comes."""
     last_change = time.monotonic()
     seen = 0
 
@@ -259,7 +259,8 @@ def _arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> d
     return counts
 
 
-def _memory_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process and all its descendants."""
     total = 0
     for one in with_descendants(pid):
         with contextlib.suppress(ProcessLookupError):  # it was killed a moment ago
@@ -267,7 +268,7 @@ def _memory_bytes(pid: int) -> int:
     return total
 
 
-def _kill(sidecar: Sidecar, victim: str) -> None:
+def kill(sidecar: Sidecar, victim: str) -> None:
     """Kill all of a sidecar, or one of its processes, which its supervisor starts again."""
     if victim == "sidecar":
         sidecar.kill()

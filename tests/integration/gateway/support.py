@@ -6,6 +6,7 @@ import contextlib
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.testbed.cpu import memory_bytes, with_descendants
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.process import wait_until
+from tests.testbed.process import ChildProcess, wait_until
 from tests.testbed.scripted_broker import API_VERSIONS, ScriptedBroker, produce_frame, request_frame
 from tests.testbed.sidecar import Sidecar
 
@@ -319,3 +320,25 @@ def works(sidecar: GatewaySidecar) -> None:
         assert raw.exchange(api_versions(3))[4:6] == b"\0\0"
         assert raw.exchange(produce_frame(2, b"echo")).endswith(b"echo")
         assert read_get(raw.exchange(get_subscriptions()))[0] == 0
+
+
+@contextlib.contextmanager
+def taking_over(sidecar: GatewaySidecar) -> Iterator[ChildProcess]:
+    """A new version in the folder of the running one."""
+    folder = sidecar._folder()
+    new = ChildProcess(
+        "new sidecar",
+        [
+            Path(sys.executable).with_name("kafka-telemetry"),
+            "serve",
+            "--config",
+            folder / "receiver.yaml",
+            "--take-over",
+        ],
+        log=folder / "new.log",
+        cwd=folder,
+    )
+    try:
+        yield new
+    finally:
+        new.terminate()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +15,10 @@ from tests.integration.gateway.support import (
     get_subscriptions,
     push,
     read_get,
+    taking_over,
 )
 from tests.integration.gateway.test_processes import THROTTLING_QUOTA_EXCEEDED, error_of
-from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 
 
@@ -28,28 +26,6 @@ from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 def broker() -> Iterator[ScriptedBroker]:
     with ScriptedBroker() as started:
         yield started
-
-
-@contextlib.contextmanager
-def taking_over(sidecar: GatewaySidecar) -> Iterator[ChildProcess]:
-    """A new version in the folder of the running one."""
-    folder = sidecar._folder()
-    new = ChildProcess(
-        "new sidecar",
-        [
-            Path(sys.executable).with_name("kafka-telemetry"),
-            "serve",
-            "--config",
-            folder / "receiver.yaml",
-            "--take-over",
-        ],
-        log=folder / "new.log",
-        cwd=folder,
-    )
-    try:
-        yield new
-    finally:
-        new.terminate()
 
 
 class Load(threading.Thread):
