@@ -219,8 +219,8 @@ class ListenerSettings(Settings):
         le=67_108_864,
         description="Bytes that the system may buffer in each direction of both sockets of a connection, as "
         "Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Less costs CPU for "
-        "responses of a megabyte. Raise it together with the broker's if the round trip to clients is long. Null: the system decides, which can be "
-        "megabytes for each slow reader.",
+        "responses of a megabyte. Raise it together with the broker's if the round trip to clients is long. "
+        "Null: the system decides, which can be megabytes for each slow reader.",
     )
     max_frame_bytes: int = Field(
         default=104_857_600,

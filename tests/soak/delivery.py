@@ -168,14 +168,14 @@ def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda
         clients.end()
         for one in faulty.values():
             one.heal()
-        arrivals = {mode: arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
+        there = {mode: arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
     return Outcome(
         accepted=len(clients.accepted),
         refused=clients.refused,
-        arrived={mode: len(clients.accepted.keys() & arrivals[mode].keys()) for mode in MODES},
-        repeated={mode: sum(arrivals[mode].values()) - len(arrivals[mode]) for mode in MODES},
+        arrived={mode: len(clients.accepted.keys() & there[mode].keys()) for mode in MODES},
+        repeated={mode: sum(there[mode].values()) - len(there[mode]) for mode in MODES},
         lost={
-            mode: [at for number, at in clients.accepted.items() if number not in arrivals[mode]]
+            mode: [at for number, at in clients.accepted.items() if number not in there[mode]]
             for mode in MODES
         },
         kills=kills,

@@ -16,6 +16,7 @@ from typing import Self
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.uuid import Uuid
 from tests.testbed.ports import LOOPBACK
 from tests.unit.session.support import get_subscriptions, push, read_push, read_subscriptions
@@ -28,6 +29,7 @@ NUMBER = "number"
 
 _ANSWER_WITHIN_S = 5.0
 _RECONNECT_S = 0.2
+_ASK_AGAIN_S = 0.5
 
 
 class NumberedClients:
@@ -91,7 +93,14 @@ class NumberedClients:
                 (length,) = struct.unpack(">i", await reader.readexactly(4))
                 return await reader.readexactly(length)
 
-        subscribed = read_subscriptions(await ask(get_subscriptions(instance)))
+        async def subscribe() -> GetTelemetrySubscriptionsResponse:
+            while True:
+                answer = read_subscriptions(await ask(get_subscriptions(instance)))
+                if answer.error_code == ErrorCode.NONE:
+                    return answer
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+        subscribed = await subscribe()
         while not self._ended.is_set():
             pushes += 1
             number = f"{instance.hex()}-{pushes}-{time.time_ns()}"
@@ -101,7 +110,7 @@ class NumberedClients:
             else:
                 self.refused[code] = self.refused.get(code, 0) + 1
                 if code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID:
-                    subscribed = read_subscriptions(await ask(get_subscriptions(instance)))
+                    subscribed = await subscribe()
             await asyncio.sleep(subscribed.push_interval_ms / 1000)
         return pushes
 

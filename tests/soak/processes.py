@@ -74,8 +74,8 @@ class Outcome:
         unexplained: Of these, those that no killed relay explains.
         accepted: Pushes that were answered NONE.
         throttled: Pushes that were answered with an error.
-        lost: Accepted pushes that never arrived.
-        core_kills: How often the core was killed.
+        lost: When each accepted push that never arrived was answered, in seconds since the epoch.
+        core_kills: When the core was killed.
         relay_kills: How often a relay was.
         resident_bytes: Resident memory of all processes, sampled once a second.
     """
@@ -86,8 +86,8 @@ class Outcome:
     unexplained: list[str] = field(default_factory=list)
     accepted: int = 0
     throttled: int = 0
-    lost: int = 0
-    core_kills: int = 0
+    lost: list[float] = field(default_factory=list)
+    core_kills: list[float] = field(default_factory=list)
     relay_kills: int = 0
     resident_bytes: list[int] = field(default_factory=list)
 
@@ -139,7 +139,7 @@ def run(broker: KafkaBroker, plan: Plan) -> Outcome:
         there = arrivals(collector, _tell, "spool_always")
         outcome.accepted = len(numbered.accepted)
         outcome.throttled = sum(numbered.refused.values())
-        outcome.lost = sum(number not in there for number in numbered.accepted)
+        outcome.lost = [at for number, at in numbered.accepted.items() if number not in there]
     return outcome
 
 
@@ -168,7 +168,7 @@ def _kill_in_turn(plan: Plan, sidecar: Sidecar, clients: Sequence[Client], outco
     while (passed := time.monotonic() - began) < plan.seconds:
         if passed >= next_core:
             kill(sidecar, "kct-core")
-            outcome.core_kills += 1
+            outcome.core_kills.append(time.time())
             next_core += plan.core_every_s
         if passed >= next_relay:
             kill(sidecar, next(relays))
@@ -185,7 +185,7 @@ def _kill_in_turn(plan: Plan, sidecar: Sidecar, clients: Sequence[Client], outco
         if int(passed) % 10 == 0:
             _tell(
                 f"{passed:4.0f} s: {sum(client.records for client in clients)} records written and read, "
-                f"{outcome.core_kills} cores and {outcome.relay_kills} relays killed"
+                f"{len(outcome.core_kills)} cores and {outcome.relay_kills} relays killed"
             )
 
 
@@ -202,13 +202,16 @@ def main() -> int:
 
 
 def _report(outcome: Outcome, seconds: float) -> None:
-    _tell(f"{outcome.core_kills} cores and {outcome.relay_kills} relays killed")
+    _tell(f"{len(outcome.core_kills)} cores and {outcome.relay_kills} relays killed")
     for client_id, count in outcome.produced.items():
         _tell(f"{client_id:22} wrote {count} records ({count / seconds:.0f} a second)")
     for client_id, count in outcome.consumed.items():
         _tell(f"{client_id:22} read {count} records")
     _tell(f"errors reported: {outcome.errors}; unexplained: {outcome.unexplained or 'none'}")
-    _tell(f"pushes: {outcome.accepted} accepted, {outcome.throttled} refused, {outcome.lost} lost")
+    _tell(f"pushes: {outcome.accepted} accepted, {outcome.throttled} refused, {len(outcome.lost)} lost")
+    for at in outcome.lost:
+        nearest = min((at - killed for killed in outcome.core_kills), key=abs, default=0.0)
+        _tell(f"lost: a push answered {nearest:+.3f} s from the kill of a core")
     memory = outcome.resident_bytes
     tenth = max(1, len(memory) // 10)
     first, last = memory[tenth : 2 * tenth] or memory, memory[-tenth:]
