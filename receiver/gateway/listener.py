@@ -2,11 +2,18 @@
 
 Owns the listening socket and its relays. A refused client, or one whose broker can't be reached, is
 reset at once, as by a broker that shuts down. The log gives the reason, at a limited rate.
+
+**The broker is away.** While no connection to the broker opens, the port is closed: the kernel
+refuses clients, as it would in front of a broker that is down, and they retry no more often than
+then. A client that is accepted and then reset takes the broker for alive, and retries at once. The
+relay processes share the socket. Any of them closes the port (``shutdown`` of a listening socket
+keeps the address bound), and any of them opens it again when it reaches the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 import time
@@ -31,6 +38,7 @@ from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
+from receiver.supervisor.sockets import BACKLOG
 from receiver.telemetry.identity import ANONYMOUS, Broker, ClientIdentity
 
 __all__ = ["Listener", "SessionFactory"]
@@ -93,11 +101,12 @@ class Listener:
         self._admission = Admission(settings, services.limits, turns)
         self._address = UpstreamAddress(settings, turns)
         self._watch = UpstreamWatch(
-            settings, self._address, broker, upstream, on_change=core.problems_changed
+            settings, self._address, broker, upstream, on_change=self._follow_upstream
         )
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = listening
+        self._port_is_open = False
         self._traffic_of_closed = (0, 0)
         self._warnings = RateLimitedLog("receiver.gateway")
 
@@ -133,8 +142,7 @@ class Listener:
 
     def open(self) -> None:
         """Begin to accept clients, and to probe the broker."""
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+        self._open_port()
         self._watch.start()
         _log.info(
             "accepting clients",
@@ -166,6 +174,41 @@ class Listener:
         for relay in tuple(self._relays):
             relay.close(CloseReason.DRAINED)
 
+    # -- the port ----------------------------------------------------------------------------------
+
+    def _follow_upstream(self) -> None:
+        if self._watch.away:
+            self._close_port()
+        elif self._watch.problem is None:
+            self._open_port()
+        self._core.problems_changed()
+
+    def _open_port(self) -> None:
+        if self._socket is None or self._port_is_open:
+            return
+        self._socket.listen(BACKLOG)  # another relay may have closed the port; else it changes nothing
+        self._port_is_open = True
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _close_port(self) -> None:
+        if self._socket is None or not self._port_is_open:
+            return
+        self._stop_reading()
+        self._warnings.warning(
+            "clients are refused until the broker can be reached",
+            kind="away",
+            listener=self.settings.name,
+            upstream=str(self.settings.upstream),
+            problem=self._watch.problem,
+        )
+        with contextlib.suppress(OSError):  # another relay has closed it
+            self._socket.shutdown(socket.SHUT_RD)
+
+    def _stop_reading(self) -> None:
+        self._port_is_open = False
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+
     # -- accepting ---------------------------------------------------------------------------------
 
     def _accept(self) -> None:
@@ -180,8 +223,12 @@ class Listener:
         except OSError as error:
             if error.errno in _OUT_OF_FILES:
                 self._pause_accepting(error)
-                return
-            raise
+            elif error.errno == errno.EINVAL:  # another relay has closed the port
+                self._stop_reading()
+                self._watch.start()
+            else:
+                raise
+            return
         client.setblocking(False)  # noqa: FBT003 - the socket's own signature
         self._admit(client, address[0], address[1])
 
@@ -193,7 +240,7 @@ class Listener:
         self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
 
         def resume() -> None:
-            if self._socket is not None:
+            if self._socket is not None and self._port_is_open:
                 loop.add_reader(self._socket, self._accept)
 
         loop.call_later(_PAUSE_OUT_OF_FILES_S, resume)

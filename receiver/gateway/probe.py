@@ -40,7 +40,15 @@ _TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeError(Exception):
-    """The broker can't be reached, or is no Kafka broker."""
+    """The broker can't be reached, or is no Kafka broker.
+
+    Attributes:
+        connected: Whether a connection opened.
+    """
+
+    def __init__(self, problem: str, *, connected: bool = True) -> None:
+        super().__init__(problem)
+        self.connected = connected
 
 
 async def probe(
@@ -58,9 +66,11 @@ async def probe(
     Raises:
         ProbeError: There was no usable response.
     """
+    connected = False
     try:
         async with asyncio.timeout(timeout_s):
             broker = await address.connect()
+            connected = True
             try:
                 return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
             except (EOFError, ConnectionResetError) as error:
@@ -69,9 +79,9 @@ async def probe(
             finally:
                 broker.close()
     except TimeoutError:
-        raise ProbeError(f"no response within {timeout_s:g} s") from None
+        raise ProbeError(f"no response within {timeout_s:g} s", connected=connected) from None
     except OSError as error:
-        raise ProbeError(describe_error(error)) from None
+        raise ProbeError(describe_error(error), connected=connected) from None
     except WireError as error:
         raise ProbeError(f"the response is not Kafka's: {error}") from None
 

@@ -34,10 +34,11 @@ _CHECK_AFTER_S: Final = 1.0
 class UpstreamWatch:
     """Keeps what is known of a listener's broker up to date.
 
-    ``on_change`` is called when the problem or the cluster id may have changed.
+    ``on_change`` is called when an attribute or the cluster id may have changed.
 
     Attributes:
         problem: Why the broker can't be reached; None while it can.
+        away: Whether the latest probe could not connect.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class UpstreamWatch:
         self._upstream = upstream
         self._on_change = on_change
         self.problem: str | None = "not probed yet"
+        self.away = False
 
     def start(self) -> None:
         """Begin to probe, unless a probe is running."""
@@ -95,11 +97,13 @@ class UpstreamWatch:
                 )
             except ProbeError as error:
                 self.problem = str(error)
+                self.away = not error.connected
                 self._on_change()
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
             self._set_cluster_id(cluster_id)
+            self.away = False
             if self.problem is not None:
                 self.problem = None
                 self._log.info("the broker answers", cluster_id=self._broker.cluster_id)

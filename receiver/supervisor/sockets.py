@@ -14,12 +14,14 @@ from typing import Final
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 
-__all__ = ["REST", "ListeningSockets", "SocketError"]
+__all__ = ["BACKLOG", "REST", "ListeningSockets", "SocketError"]
 
 #: The name of the REST API's socket; a listener's name has no blank.
 REST: Final = "rest api"
 
-_BACKLOG: Final = 1024
+#: Connections to a listener that the kernel keeps until a relay accepts them.
+BACKLOG: Final = 1024
+
 _REST_BACKLOG: Final = 128
 
 
@@ -96,7 +98,7 @@ class ListeningSockets:
         """
         for name, (bind, listening) in self._sockets.items():
             if name != REST and listening in self._new:
-                _listen(f"listener {name}", bind, listening, _BACKLOG)
+                _listen(f"listener {name}", bind, listening, BACKLOG)
 
     def discard(self) -> None:
         """Close the sockets that were bound here."""

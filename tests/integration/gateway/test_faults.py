@@ -33,25 +33,22 @@ def test_a_sidecar_starts_before_its_broker() -> None:
     broker = ScriptedBroker()
     settings = config(broker.port, gateway={"relays": 1})  # each relay logs for itself
     with GatewaySidecar(settings, wait_for_broker=False) as sidecar:
+        sidecar.wait_for_log("clients are refused until the broker can be reached")
         status, reason = sidecar.readiness()
         assert status == 503
-        assert reason == f"listener CLIENT: broker 127.0.0.1:{broker.port}: Connection refused"
+        assert f"listener CLIENT: broker 127.0.0.1:{broker.port}: Connection refused" in reason
         assert sidecar.value("ready") == 0
         for _ in range(3):
-            fate, seconds = refusal(sidecar.port())
-            assert fate == "reset"
-            assert seconds < 3
-        assert sidecar.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
+            assert refusal(sidecar.port())[0] == "refused"
+        assert sidecar.value("connections_refused_total", listener="CLIENT", reason="upstream") == 0
         assert sidecar.connections() == []
-        log = sidecar.log_text()
-        assert log.count("connection refused") == 1, "the log has one line for many refusals"
-        assert f"127.0.0.1:{broker.port}" in log
+        assert f"127.0.0.1:{broker.port}" in sidecar.log_text()
         with broker:
             wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
             sidecar.wait_for_log("the broker answers")
             works(sidecar)
         # It is gone again: the next client finds out, and whoever asks for readiness hears of it.
-        assert refusal(sidecar.port())[0] == "reset"
+        assert refusal(sidecar.port())[0] in ("reset", "refused")
         wait_until(lambda: sidecar.readiness()[0] == 503, timeout_s=TIMEOUT_S, what="readiness's end")
         broker.start()
         wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness once more")

@@ -357,6 +357,15 @@ async def is_reset(listener: Listener, say: bytes = b"") -> bool:
         return True
 
 
+def is_refused(listener: Listener) -> bool:
+    """Whether the kernel refuses a client because the port is closed."""
+    try:
+        with socket.create_connection((LOOPBACK, listener.settings.bind.port)):
+            return False
+    except ConnectionRefusedError:
+        return True
+
+
 async def send(end: socket.socket, data: bytes) -> None:
     """Send it all."""
     await asyncio.get_running_loop().sock_sendall(end, data)

@@ -7,7 +7,7 @@ import contextlib
 from structlog.testing import capture_logs
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
-from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.ports import LOOPBACK
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 from tests.unit.gateway.admission import (
     ELSEWHERE,
@@ -107,13 +107,14 @@ def test_a_principal_with_as_many_connections_as_it_may_have_gets_no_more(
     on_loop(main())
 
 
-def test_a_client_is_not_counted_after_its_broker_failed() -> None:
+def test_a_client_is_not_counted_after_its_broker_failed(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = limited(1)
-        async with opened(gate.listener(free_port())) as listener:
-            for _ in range(3):
-                assert await is_reset(listener)
-        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
+        async with opened(gate.listener(broker.port)) as listener:
+            await eventually(lambda: listener.upstream_problem is None, "a probe")
+            broker.stop()
+            assert await is_reset(listener)
+        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 1
         assert nobody_is_counted(gate)
 
     on_loop(main())

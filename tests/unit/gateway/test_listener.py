@@ -18,6 +18,7 @@ from tests.unit.gateway.support import (
     at_end,
     connected,
     eventually,
+    is_refused,
     is_reset,
     listener_settings,
     on_loop,
@@ -70,19 +71,48 @@ def test_every_connection_has_an_id_of_its_own(broker: ScriptedBroker) -> None:
     on_loop(main())
 
 
-def test_a_client_is_reset_while_the_broker_is_down() -> None:
+def test_a_client_is_refused_while_the_broker_is_down() -> None:
+    async def main() -> None:
+        gate, broker = Gate(), ScriptedBroker()
+        async with opened(gate.listener(broker.port)) as listener:
+            await eventually(lambda: is_refused(listener), "the closed port")
+            assert listener.upstream_problem == "Connection refused"
+            with broker:
+                await eventually(lambda: not is_refused(listener), "the open port")
+                async with connected(listener):
+                    await eventually(lambda: len(gate.registry) == 1, "a connection")
+
+    on_loop(main())
+
+
+def test_a_client_that_comes_when_the_broker_goes_is_reset_and_no_other(broker: ScriptedBroker) -> None:
     async def main() -> None:
         gate = Gate()
-        port = free_port()
         with capture_logs() as log:
-            async with opened(gate.listener(port)) as listener:
-                for _ in range(3):
-                    assert await is_reset(listener)
-                assert listener.upstream_problem == "Connection refused"
-        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") == 3
+            async with opened(gate.listener(broker.port)) as listener:
+                await eventually(lambda: listener.upstream_problem is None, "a probe")
+                broker.stop()
+                assert await is_reset(listener)
+                await eventually(lambda: is_refused(listener), "the closed port")
+        assert gate.value("connections_refused_total", listener="CLIENT", reason="upstream") >= 1
         (entry,) = [line for line in log if line["event"] == "connection refused"]
-        assert entry["problem"] == f"{LOOPBACK}:{port}: Connection refused"
+        assert entry["problem"] == f"{LOOPBACK}:{broker.port}: Connection refused"
         assert len(gate.registry) == 0
+
+    on_loop(main())
+
+
+def test_relays_that_share_a_port_open_it_again_for_each_other(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with opened(gate.listener(broker.port)) as one:
+            await eventually(lambda: one.upstream_problem is None, "a probe")
+            shared = one._socket
+            assert shared is not None
+            shared.shutdown(socket.SHUT_RD)  # what another relay does that does not reach the broker
+            await eventually(lambda: not is_refused(one), "the open port")
+            async with connected(one):
+                await eventually(lambda: len(gate.registry) == 1, "a connection")
 
     on_loop(main())
 
@@ -111,7 +141,7 @@ def test_a_host_without_an_address_is_named() -> None:
         upstream = HostPort(host="no.such.host.invalid", port=1)
         listener = gate.listener_of(settings.model_copy(update={"upstream": upstream}))
         async with opened(listener):
-            assert await is_reset(listener)
+            await eventually(lambda: is_refused(listener), "the closed port")
             assert listener.upstream_problem is not None
             assert "name" in listener.upstream_problem.lower()  # "Name or service not known", or alike
 
