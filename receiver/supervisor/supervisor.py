@@ -31,7 +31,13 @@ from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
-from receiver.supervisor.takeover import PROTOCOL_VERSION, ControlSocket, Predecessor, TakeOverError
+from receiver.supervisor.takeover import (
+    PROTOCOL_VERSION,
+    ControlSocket,
+    Predecessor,
+    TakeOverError,
+    check_unused,
+)
 
 __all__ = ["Supervisor"]
 
@@ -41,6 +47,9 @@ _PING_EVERY_S: Final = 5.0
 #: Questions without an answer after which a child is killed. Counted, because all processes may
 #: have been suspended together.
 _MAX_UNANSWERED: Final = 3
+
+#: The same for a child that is not ready yet and can't answer: two minutes.
+_MAX_UNREADY: Final = 24
 
 #: Seconds that a child has to end beyond the time it was given.
 _GRACE_S: Final = 10.0
@@ -103,6 +112,7 @@ class Supervisor:
         self._predecessor: Predecessor | None = None  # while its relays leave
         self._control: ControlSocket | None = None
         self._successor: ControlChannel | None = None
+        self._successor_asked = False  # whether it has asked for the sockets
         self._core_released = False  # whether the core stops for the successor
         self._leaving = False  # whether the successor has taken over
 
@@ -205,6 +215,7 @@ class Supervisor:
                 child.unanswered = 0
             case "ready":
                 child.ready = True
+                child.unanswered = 0
                 self._ready(child)
             case "failed":
                 child.problem = str(message.fields["problem"])
@@ -222,13 +233,13 @@ class Supervisor:
 
     def _ping(self) -> None:
         for child in self._children():
-            if not child.ready:
-                continue
-            if child.unanswered >= _MAX_UNANSWERED:
-                _log.error("a process does not answer, it is killed", process=child.name, pid=child.pid)
+            if child.unanswered >= (_MAX_UNANSWERED if child.ready else _MAX_UNREADY):
+                event = "does not answer" if child.ready else "does not become ready"
+                _log.error(f"a process {event}, it is killed", process=child.name, pid=child.pid)
                 child.kill()
-            else:
-                child.unanswered += 1
+                continue
+            child.unanswered += 1
+            if child.ready:
                 child.channel.send("ping")
         self._call_later(_PING_EVERY_S, self._ping)
 
@@ -494,6 +505,8 @@ class Supervisor:
         """Bind the listening sockets, or get them from the receiver that is taken over."""
         path = self._settings.gateway.control
         if not self._take_over:
+            if path is not None:
+                check_unused(path)
             self._sockets = ListeningSockets(self._settings)
             return
         if path is None:
@@ -572,6 +585,7 @@ class Supervisor:
             channel.close()
             return
         self._successor = channel
+        self._successor_asked = False
         self._selector.register(channel, selectors.EVENT_READ, self._read_successor)
 
     def _read_successor(self) -> None:
@@ -589,7 +603,9 @@ class Supervisor:
         successor.close()
         self._successor = None
         self._core_released = False
-        if not self._leaving and self._stop_at is None:
+        if not self._successor_asked:  # a receiver that only looked whether this one runs
+            self._reload_if_asked()
+        elif not self._leaving and self._stop_at is None:
             _log.error("the new version has not taken over, this one goes on", problem=problem)
             self._start_core()
             self._reload_if_asked()
@@ -600,6 +616,7 @@ class Supervisor:
                 problem = f"it speaks version {PROTOCOL_VERSION} of the take-over; stop it and start anew"
                 successor.send("refused", problem=problem)
             case "take_over":
+                self._successor_asked = True
                 sockets = list(self._sockets.items())
                 successor.send(
                     "sockets",
@@ -679,6 +696,7 @@ class Supervisor:
         path = settings.gateway.control
         if path is not None and path != self._settings.gateway.control:
             try:
+                check_unused(path)
                 reload.control = ControlSocket(path)
             except TakeOverError:
                 sockets.discard()

@@ -34,7 +34,7 @@ from typing import Final
 from receiver.settings.hostport import HostPort
 from receiver.supervisor.channel import ChannelError, ControlChannel, Message
 
-__all__ = ["PROTOCOL_VERSION", "ControlSocket", "Predecessor", "TakeOverError"]
+__all__ = ["PROTOCOL_VERSION", "ControlSocket", "Predecessor", "TakeOverError", "check_unused"]
 
 #: The version of these messages. A new version of the receiver may be taken over by an old one too.
 PROTOCOL_VERSION: Final = 1
@@ -45,6 +45,26 @@ _ANSWER_WITHIN_S: Final = 60.0
 
 class TakeOverError(Exception):
     """The running receiver can't be taken over; the message names the socket and the reason."""
+
+
+def check_unused(path: Path) -> None:
+    """Check that no running receiver has its control socket at ``path``.
+
+    Raises:
+        TakeOverError: One has.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connecting:
+        connecting.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        try:
+            connecting.connect(str(path))
+        except BlockingIOError:  # it runs and has too much to do
+            pass
+        except OSError:
+            return
+    raise TakeOverError(
+        f"gateway.control: {path}: another receiver runs with this path; give each its own, or start with "
+        "--take-over to replace it"
+    )
 
 
 class ControlSocket:

@@ -136,6 +136,26 @@ def test_a_process_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
             client.until_core(new)
 
 
+def test_a_process_that_never_becomes_ready_is_replaced(tmp_path: Path) -> None:
+    plan = {"constants": {"_PING_EVERY_S": 0.1}}
+    with Program(tmp_path, settings(tmp_path, relays=1), **plan).started() as program:
+        program.plan(**plan, slow=["relay-1"])
+        kill(program.children()["relay-1"])
+        hung = program.until_logged("a process does not become ready, it is killed")
+        assert hung["process"] == "relay-1"
+        program.plan(**plan)
+        until(lambda: len(program.journal("started", "relay-1")) >= 3, "another relay")
+        with Client(program.port) as client:
+            assert client.who()["process"] == "relay-1"
+
+
+def test_a_start_whose_core_never_becomes_ready_ends(tmp_path: Path) -> None:
+    plan = {"constants": {"_PING_EVERY_S": 0.1}, "slow": ["core"]}
+    with Program(tmp_path, settings(tmp_path), **plan) as program:
+        assert program.wait() == 1
+        assert program.until_logged("cannot start")["problem"] == "the process core ended: killed by SIGKILL"
+
+
 @pytest.mark.parametrize("name", ["core", "relay-2"])
 def test_a_child_that_cannot_start_ends_the_start(tmp_path: Path, name: str) -> None:
     plan = {"fail": {name: ["listener CLIENT: its key is gone", 2]}}

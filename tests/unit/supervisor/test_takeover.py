@@ -245,6 +245,30 @@ def test_there_is_nothing_to_take_over(tmp_path: Path) -> None:
         assert "gateway.control is not set" in new.until_logged("cannot start", 2)["problem"]
 
 
+def test_a_second_receiver_with_the_same_control_socket_is_refused(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    path = config["gateway"]["control"]
+    expected = (
+        f"gateway.control: {path}: another receiver runs with this path; give each its own, or start with "
+        "--take-over to replace it"
+    )
+    with Program(tmp_path / "first", config).started() as first:
+        until(lambda: socket_exists(config), "the control socket")
+        other = {**settings(tmp_path), "gateway": config["gateway"]}
+        with Program(tmp_path / "second", other) as second:
+            assert second.wait() == 1
+            assert second.until_logged("cannot start")["problem"] == expected
+        # Nor does it get the path by a reload.
+        other["gateway"] = {"relays": 1, "control": str(tmp_path / "another")}
+        with Program(tmp_path / "third", other).started() as third:
+            third.write({**other, "gateway": config["gateway"]})
+            third.signal(signal.SIGHUP)
+            assert third.until_logged("configuration not reloaded")["problem"] == expected
+        assert first.logged(FAILED) == []
+        with successor(tmp_path, config).started():
+            first.until_logged("a new version has taken over, open connections are kept")
+
+
 def speak(path: Path) -> ControlChannel:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end.connect(str(path))
