@@ -50,7 +50,8 @@ class ListeningSockets:
         self._existing = existing or {}
         self._sockets: dict[str, tuple[HostPort, socket.socket]] = {}
         self._new: list[socket.socket] = []
-        wanted = {listener.name: listener.bind for listener in settings.listeners}
+        self._sharing: list[socket.socket] = []  # that let another socket have their port
+        self._wanted = wanted = {listener.name: listener.bind for listener in settings.listeners}
         wanted[REST] = settings.rest.bind
         try:
             for name, bind in wanted.items():
@@ -67,11 +68,36 @@ class ListeningSockets:
         for known_bind, known in self._existing.values() if bind.port else ():
             if known_bind == bind:
                 return known
-        listening = _bind("rest.bind" if name == REST else f"listener {name}", bind)
+        listening = self._bind("rest.bind" if name == REST else f"listener {name}", bind)
         self._new.append(listening)
         if name == REST:
             _listen("rest.bind", bind, listening, _REST_BACKLOG)
         return listening
+
+    def _bind(self, owner: str, bind: HostPort) -> socket.socket:
+        """Bind an address, beside a socket that has its port on another host until it is closed.
+
+        Linux lets both have it if both ask for SO_REUSEPORT. They do only until the new one
+        listens, so that no other program gets a share of the port.
+        """
+        kept = self._wanted.values()
+        beside = [
+            known
+            for known_bind, known in self._existing.values()
+            if known_bind.port == bind.port != 0 and known_bind not in kept
+        ]
+        for known in beside:
+            _share_port(known, share=True)
+            self._sharing.append(known)
+        listening = _bind(owner, bind, share=bool(beside))
+        if beside:
+            self._sharing.append(listening)
+        return listening
+
+    def _stop_sharing(self) -> None:
+        for listening in self._sharing:
+            _share_port(listening, share=False)
+        self._sharing.clear()
 
     def __getitem__(self, name: str) -> socket.socket:
         return self._sockets[name][1]
@@ -99,9 +125,11 @@ class ListeningSockets:
         for name, (bind, listening) in self._sockets.items():
             if name != REST and listening in self._new:
                 _listen(f"listener {name}", bind, listening, BACKLOG)
+        self._stop_sharing()
 
     def discard(self) -> None:
         """Close the sockets that were bound here."""
+        self._stop_sharing()
         for listening in self._new:
             listening.close()
 
@@ -125,7 +153,12 @@ def _listen(owner: str, bind: HostPort, listening: socket.socket, backlog: int) 
         raise SocketError(f"{owner}: {bind}: cannot listen there: {error.strerror}") from None
 
 
-def _bind(owner: str, bind: HostPort) -> socket.socket:
+def _share_port(listening: socket.socket, *, share: bool) -> None:
+    if listening.fileno() >= 0:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, share)
+
+
+def _bind(owner: str, bind: HostPort, *, share: bool) -> socket.socket:
     try:
         found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
@@ -133,6 +166,7 @@ def _bind(owner: str, bind: HostPort) -> socket.socket:
         try:
             listening.setblocking(False)  # noqa: FBT003 - the socket's own signature
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _share_port(listening, share=share)
             listening.bind(address)
         except OSError:
             listening.close()

@@ -48,6 +48,32 @@ def accepts(listening: socket.socket) -> bool:
         return client.connect_ex(listening.getsockname()) == 0
 
 
+@pytest.mark.parametrize(("before", "after"), [("0.0.0.0", LOOPBACK), (LOOPBACK, "0.0.0.0")])
+def test_a_listener_moves_to_another_host_with_its_port(stack: ExitStack, before: str, after: str) -> None:
+    port = free_port()
+    old = bound(stack, settings(CLIENT=f"{before}:{port}"))
+    old.listen()
+    new = bound(stack, settings(CLIENT=f"{after}:{port}"), old.by_name)
+    new.listen()
+    for sockets in (old, new):
+        assert not sockets["CLIENT"].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+    new.close_others()
+    with socket.create_connection((LOOPBACK, port)):
+        new["CLIENT"].setblocking(True)
+        new["CLIENT"].accept()[0].close()
+    with pytest.raises(SocketError, match="Address already in use"):
+        ListeningSockets(settings(CLIENT=f"{before}:{port}"))
+
+
+def test_a_move_that_is_given_up_leaves_the_port_to_the_old_socket(stack: ExitStack) -> None:
+    port = free_port()
+    old = bound(stack, settings(CLIENT=f"0.0.0.0:{port}"))
+    old.listen()
+    ListeningSockets(settings(CLIENT=f"{LOOPBACK}:{port}"), old.by_name).discard()
+    assert not old["CLIENT"].getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+    assert accepts(old["CLIENT"])
+
+
 def test_listeners_accept_once_told_and_rest_at_once(stack: ExitStack) -> None:
     sockets = bound(stack, settings(CLIENT=ANY_PORT, INTERNAL=ANY_PORT))
     assert list(sockets.of_listeners) == ["CLIENT", "INTERNAL"]
