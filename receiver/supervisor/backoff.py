@@ -10,7 +10,7 @@ _FIRST_S: Final = 0.1
 _MAX_S: Final = 30.0
 
 #: A child that ran for so many seconds starts without the delays of earlier deaths.
-_STABLE_S: Final = 60.0
+_STABLE_S: Final = 10.0
 
 
 class Backoff:

@@ -18,6 +18,6 @@ def test_the_delay_doubles_up_to_a_bound() -> None:
 def test_a_child_that_ran_long_starts_soon_again() -> None:
     backoff = Backoff()
     for _ in range(12):
-        backoff.died(59.9)
-    assert backoff.died(60.0) == pytest.approx(0.1)
+        backoff.died(9.9)
+    assert backoff.died(10.0) == pytest.approx(0.1)
     assert backoff.died(1.0) == pytest.approx(0.2)
