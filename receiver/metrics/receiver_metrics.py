@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
+from receiver.metrics.connect_times import ConnectTimes
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.telemetry.control.limits import Exceeded
@@ -29,7 +30,6 @@ _PREFIX = "kafka_telemetry_"
 
 #: From the usual cost of a response (tens of microseconds) to one that an operator must know of.
 _ANSWER_SECONDS = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.5, 1.0)
-_CONNECT_SECONDS = (500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 #: Far above a few scrapers at intervals of seconds. At this bound, writing takes a quarter of a
 #: core.
@@ -166,14 +166,10 @@ class ReceiverMetrics:
         self.push_seconds = self._histogram(
             "push_seconds", "Time of the telemetry core for a PushTelemetry.", _ANSWER_SECONDS
         )
-        self.upstream_connect_seconds = _Series(
-            self._histogram(
-                "upstream_connect_seconds",
-                "Time to connect to the broker.",
-                _CONNECT_SECONDS,
-                "listener",
-            )
+        self.connect_times = ConnectTimes(
+            f"{_PREFIX}upstream_connect_seconds", "Time to connect to the broker."
         )
+        self.registry.register(self.connect_times)
         self.rest_requests_refused = self._counter(
             "rest_requests_refused", "REST requests refused for their sender's rights.", "reason"
         )

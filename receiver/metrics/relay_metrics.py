@@ -2,14 +2,15 @@
 
 The core's counters are the only ones. They hold what relays reported, also after a relay has died.
 Events are added up while the core is away. Their number is bounded, because all labels are from
-bounded sets.
+bounded sets, and times are counted by the bucket of their histogram.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
+from receiver.metrics.connect_times import connect_bucket
 from receiver.metrics.labels import mechanism_label
 from receiver.metrics.receiver_metrics import ReceiverMetrics
 from receiver.session.login import LoginOutcome
@@ -21,9 +22,6 @@ __all__ = ["MetricEvent", "RelayMetrics", "replay"]
 #: Name of the event, labels, and how often it happened or the value that was observed.
 MetricEvent: TypeAlias = tuple[str, tuple[str, ...], float]
 
-#: Times to connect that are kept for one report; more than these are not observed.
-_MAX_OBSERVED: Final = 10_000
-
 
 class RelayMetrics:
     """The events of one relay since its last report.
@@ -34,15 +32,17 @@ class RelayMetrics:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._connected: list[tuple[str, float]] = []
+        self._connect_seconds: dict[str, float] = {}  # by listener
         self.on_event: Callable[[], None] = _ignore
 
     def take(self) -> list[MetricEvent]:
         """Return the events since the last call."""
         events: list[MetricEvent] = [(name, labels, count) for (name, labels), count in self._counts.items()]
-        events += [("upstream_connected", (listener,), seconds) for listener, seconds in self._connected]
+        events += [
+            ("connect_seconds", (listener,), sum_s) for listener, sum_s in self._connect_seconds.items()
+        ]
         self._counts.clear()
-        self._connected.clear()
+        self._connect_seconds.clear()
         return events
 
     def connection_opened(self, listener: str) -> None:
@@ -94,9 +94,8 @@ class RelayMetrics:
 
     def upstream_connected(self, listener: str, seconds: float) -> None:
         """Record the time to connect to the broker."""
-        if len(self._connected) < _MAX_OBSERVED:
-            self._connected.append((listener, seconds))
-            self.on_event()
+        self._connect_seconds[listener] = self._connect_seconds.get(listener, 0.0) + seconds
+        self._count("upstream_connected", listener, connect_bucket(seconds))
 
     def _count(self, name: str, *labels: str, count: int = 1) -> None:
         event = (name, labels)
@@ -123,7 +122,11 @@ def replay(metrics: ReceiverMetrics, events: Iterable[MetricEvent]) -> None:
     plain = {"core_unavailable": metrics.core_unavailable, "deferred": metrics.deferred_calls}
     for name, labels, value in events:
         if name == "upstream_connected":
-            metrics.upstream_connect_seconds[labels].observe(value)
+            listener, bucket = labels
+            metrics.connect_times.count(listener, bucket, value)
+        elif name == "connect_seconds":
+            (listener,) = labels
+            metrics.connect_times.add(listener, value)
         elif name in plain and not labels:
             plain[name].inc(value)
         elif (counter := counters.get(name)) is not None:

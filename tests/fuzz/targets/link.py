@@ -160,7 +160,7 @@ _TO_CORE: tuple[RelayMessage, ...] = (
     TokenOwner("token", "User:owner"),
     Report(
         (("source_address", "192.0.2.7", "new_connections", 3.0, 1.0),),
-        (("connection_opened", ("CLIENT",), 1.0), ("upstream_connected", ("CLIENT",), 0.1)),
+        (("connection_opened", ("CLIENT",), 1.0), ("upstream_connected", ("CLIENT", "0.1"), 1.0)),
     ),
     Statistics(1, 0.5, 1000, 0.01, 0, (("CLIENT", "client", 2e9),)),
     Closed(1),

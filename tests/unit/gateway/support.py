@@ -56,7 +56,7 @@ def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
             return await asyncio.wait_for(main, _WITHIN_S)
         finally:
             while _gates:
-                _gates.pop().close()
+                _gates[-1].close()
 
     result = run(watched())
     assert unseen == []
@@ -188,6 +188,8 @@ class Gate:
         """Close the link."""
         self.core.close()
         self.relays.close()
+        if self in _gates:
+            _gates.remove(self)
 
     def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
         self.pushed.append(push)
