@@ -56,6 +56,9 @@ _STATISTICS_WITHIN_S: Final = 0.25
 #: Most owners of delegation tokens that a new relay gets.
 _MAX_TOKENS: Final = 16_384
 
+#: Most relays whose latest report is known; more than ever run at once.
+_MAX_COUNTED: Final = 1_024
+
 #: The reason in ``kafka_telemetry_connections_refused_total``.
 _REASONS: Final[Mapping[Scope, str]] = {
     "source_address": "limit_source_address",
@@ -116,6 +119,7 @@ class Relays:
         self.token_owners: dict[str, str] = {}
         self._links: dict[str, _RelayLink] = {}
         self._requests = itertools.count(1)
+        self._counted: dict[str, int] = {}  # the latest report by relay, least recent first
 
     def attach(self, relay_id: str, end: socket.socket) -> None:
         """Use a new link to a relay; it replaces an earlier one."""
@@ -184,11 +188,18 @@ class Relays:
     def report(self, link: _RelayLink, message: Report) -> None:
         """Add what a relay has used, and tell all relays which peers come near a limit."""
         now = self.monotonic()
+        if message.number and message.number == self._counted.get(link.relay_id):
+            link.send(ReportTaken())  # an earlier link broke before the answer arrived
+            return
         try:
             levels = self.limits.add_usage(message.usage, now)
             replay(self.metrics, message.events)
         except ValueError as error:
             raise LinkError(f"a report can't be counted: {error}") from None
+        self._counted.pop(link.relay_id, None)  # the latest is the last
+        self._counted[link.relay_id] = message.number
+        if len(self._counted) > _MAX_COUNTED:
+            del self._counted[next(iter(self._counted))]
         link.send(ReportTaken(tuple(levels)))
         self.send_levels()
 

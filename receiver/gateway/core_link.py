@@ -147,6 +147,7 @@ class CoreLink:
         self._report_timer: asyncio.TimerHandle | None = None
         self._stream: LinkStream | None = None
         self._late: set[int] = set()  # tokens of calls that the core has not answered in time
+        self._reports = 0
         self._untaken: Report | None = None  # sent, and perhaps not counted
         self._untaken_since = 0.0
         self._statistics_due: int | None = None
@@ -266,7 +267,9 @@ class CoreLink:
             return
         usage, events = self._limits.take_usage(), self._metrics.take()
         if usage or events:
-            self._untaken, self._untaken_since = Report(tuple(usage), tuple(events)), now
+            self._reports += 1
+            self._untaken = Report(tuple(usage), tuple(events), self._reports)
+            self._untaken_since = now
             self._send(self._untaken)
 
     def _send_statistics(self, request: int) -> None:

@@ -147,10 +147,13 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=7):
         usage: Units used of limits over time: scope, peer, limit, units, and the monotonic time of
             the first use.
         events: Metric events: name, labels, count or observed value.
+        number: The number of the report on its relay, from 1. A report that is sent again over
+            another link keeps it.
     """
 
     usage: tuple[tuple[str, str, str, _Amount, float], ...]
     events: tuple[tuple[str, tuple[str, ...], _Amount], ...]
+    number: int = 0
 
 
 class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
