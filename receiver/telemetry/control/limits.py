@@ -178,14 +178,14 @@ class Limits:
                 self._sources.close(source)
         return exceeded
 
-    def authenticated(self, connection: ClientIdentity, now: float) -> Exceeded | None:
+    def authenticated(self, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Count a connection for its latest principal, unless the principal is over a limit."""
-        principal = self._new_principal(connection)
+        principal = self._new_principal(identity)
         if principal is None:
             return None
         exceeded = self._principals.open(principal, now)
         if exceeded is None:
-            self._principal_of[connection.id] = principal
+            self._principal_of[identity.id] = principal
         return exceeded
 
     def _new_principal(self, identity: ClientIdentity) -> str | None:
@@ -199,56 +199,56 @@ class Limits:
             del self._principal_of[identity.id]
         return principal
 
-    def connection_closed(self, connection: ClientIdentity) -> None:
+    def connection_closed(self, identity: ClientIdentity) -> None:
         """Remove a counted connection from its source address and its principal."""
-        for peers, peer in self._addresses(connection):
+        for peers, peer in self._addresses(identity):
             peers.close(peer)
-        principal = self._principal_of.pop(connection.id, None)
+        principal = self._principal_of.pop(identity.id, None)
         if principal is not None:
             self._principals.close(principal)
 
-    def telemetry_request(self, connection: ClientIdentity, now: float) -> Exceeded | None:
+    def telemetry_request(self, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Count a telemetry request, unless the peer is over its requests or its CPU time.
 
         When it may be handled, :meth:`spent` should be called afterwards.
         """
-        exceeded = self.take(LimitName.TELEMETRY_REQUESTS, connection, now)
-        return exceeded or self.overspent(connection, now)
+        exceeded = self.take(LimitName.TELEMETRY_REQUESTS, identity, now)
+        return exceeded or self.overspent(identity, now)
 
-    def flooded(self, connection: ClientIdentity, now: float) -> None:
+    def flooded(self, identity: ClientIdentity, now: float) -> None:
         """Count a connection that is closed for a flood as many, because its client reconnects."""
-        for peers, peer in self._addresses(connection):
+        for peers, peer in self._addresses(identity):
             peers.fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
 
-    def spent(self, connection: ClientIdentity, seconds: float, now: float) -> None:
+    def spent(self, identity: ClientIdentity, seconds: float, now: float) -> None:
         """Count CPU seconds of a peer's requests, or of its pushes in plugins.
 
         CPU time, because elapsed time would charge a peer for the work of other processes.
         """
-        self.use(LimitName.CORE_TIME, connection, seconds * 1000, now)
+        self.use(LimitName.CORE_TIME, identity, seconds * 1000, now)
 
-    def overspent(self, connection: ClientIdentity, now: float) -> Exceeded | None:
+    def overspent(self, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Return the limit if the peer is over its CPU time."""
-        return self.over(LimitName.CORE_TIME, connection, now)
+        return self.over(LimitName.CORE_TIME, identity, now)
 
-    def take(self, limit: LimitName, connection: ClientIdentity, now: float) -> Exceeded | None:
+    def take(self, limit: LimitName, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Count one unit for all peers of a connection, or for none if one of them is over."""
-        exceeded = self.over(limit, connection, now)
+        exceeded = self.over(limit, identity, now)
         if exceeded is None:
-            self.use(limit, connection, 1, now)
+            self.use(limit, identity, 1, now)
         return exceeded
 
-    def over(self, limit: LimitName, connection: ClientIdentity, now: float) -> Exceeded | None:
+    def over(self, limit: LimitName, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Return the limit over time if a peer of the connection is over it."""
-        for peers, peer in self._peers_of(connection):
+        for peers, peer in self._peers_of(identity):
             exceeded = peers.full(limit, peer, now)
             if exceeded is not None:
                 return exceeded
         return None
 
-    def use(self, limit: LimitName, connection: ClientIdentity, units: float, now: float) -> None:
+    def use(self, limit: LimitName, identity: ClientIdentity, units: float, now: float) -> None:
         """Count what all peers of the connection used, even beyond their limit over time."""
-        for peers, peer in self._peers_of(connection):
+        for peers, peer in self._peers_of(identity):
             peers.fill(limit, peer, units, now)
 
     # -- several processes ---------------------------------------------------------------------
@@ -378,11 +378,11 @@ class Limits:
         if principal is not None:
             yield self._principals, principal
 
-    def _addresses(self, connection: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
-        source = source_of(connection.source_address)
+    def _addresses(self, identity: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
+        source = source_of(identity.source_address)
         yield self._sources, source
         if ":" in source:
-            yield self._sites, site_of(connection.source_address)
+            yield self._sites, site_of(identity.source_address)
 
 
 #: A bucket.
@@ -582,6 +582,6 @@ class _Peers:
         return empty_at
 
 
-def _principal(connection: ClientIdentity) -> str | None:
-    principal = connection.principal
+def _principal(identity: ClientIdentity) -> str | None:
+    principal = identity.principal
     return None if principal in SHARED_PRINCIPALS else principal
