@@ -15,7 +15,7 @@ import ssl
 import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -42,6 +42,7 @@ from receiver.session.session import Session, SessionEnd
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
+from receiver.wire.uuid import RESERVED_UUIDS, Uuid
 
 __all__ = ["CloseReason", "Relay", "RelayServices", "close_with_reset"]
 
@@ -282,16 +283,25 @@ class Relay:
         services = self._services
         services.events.report(self.identity, effect)
         match effect:
-            case TelemetryCall():
+            case TelemetryCall(request=request):
                 self._report_identity()
+                self._learn_instance(request.client_instance_id)
                 services.core.call(self.number, effect, self._answered)
-            case IdentityChanged():
-                self.identity = effect.identity
+            case IdentityChanged(identity):
+                instance = self.identity.client_instance_id
+                self.identity = identity
                 self._identity_changed = True
+                if identity.client_instance_id is None and instance is not None:
+                    self._learn_instance(instance)
             case LoginEnded(_, outcome) if outcome is not LoginOutcome.FAILED:
                 self._authenticated()
             case Flooded():
                 services.limits.flooded(self.identity, services.clock.monotonic())
+
+    def _learn_instance(self, instance: Uuid) -> None:
+        """Keep the client instance id of a request for the log; the core learns it by itself."""
+        if instance != self.identity.client_instance_id and instance not in RESERVED_UUIDS:
+            self.identity = replace(self.identity, client_instance_id=instance)
 
     def _report_identity(self) -> None:
         """Tell the core who the client is, unless it is refused for that."""

@@ -12,6 +12,7 @@ import pytest
 from receiver.gateway.direction import BUFFER_BYTES
 from receiver.gateway.relay import CloseReason
 from receiver.wire.framing import END_OF_REQUESTS
+from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame
 from tests.unit.gateway.support import (
     Gate,
@@ -54,6 +55,24 @@ def test_bytes_pass_both_ways_and_ours_are_answered() -> None:
             assert wire.relay.traffic[0] == len(
                 produce_frame(1, b"x" * 100) + api_versions(3) + get_subscriptions()
             )
+
+    on_loop(main())
+
+
+def test_the_log_names_the_instance_of_the_latest_telemetry_request() -> None:
+    async def main() -> None:
+        answers = Answers()
+        async with relayed() as wire:
+            await exchange(wire, get_subscriptions(), answers)
+            before = wire.relay.identity
+            assert before.client_instance_id is None  # it asks for one
+            instance = Uuid(bytes(range(16)))
+            await send(wire.client, get_subscriptions(instance))
+            await receive_frame(wire.client)
+            assert wire.relay.identity.client_instance_id == instance
+            await exchange(wire, api_versions(3), answers)  # names the software: another identity
+            assert wire.relay.identity.client_software_name == "raw"
+            assert wire.relay.identity.client_instance_id == instance
 
     on_loop(main())
 
