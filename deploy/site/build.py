@@ -56,6 +56,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "releasing",
         "changelog",
         "results/benchmarks",
+        "results/processes",
         "results/attacks",
         "results/mutation",
     ),

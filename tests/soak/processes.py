@@ -24,7 +24,7 @@ from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector
 from tests.testbed.ports import free_port
-from tests.testbed.process import WaitTimeoutError
+from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.sidecar import Sidecar, config_for
 
 __all__ = ["Outcome", "Plan", "run"]
@@ -136,6 +136,7 @@ def run(broker: KafkaBroker, plan: Plan) -> Outcome:
             consumer.stop()
         outcome.consumed = {one.client_id: one.records for one in consumers}
         outcome.errors = {one.client_id: len(one.errors) for one in clients}
+        wait_until(sidecar.is_ready, timeout_s=60, what="the core after the last kill")
         there = arrivals(collector, _tell, "spool_always")
         outcome.accepted = len(numbered.accepted)
         outcome.throttled = sum(numbered.refused.values())
