@@ -72,6 +72,8 @@ class Upstream:
         return max(0, min(requested, highest, k18_api_versions.SUPPORTED_VERSIONS[-1]))
 
     def metadata_version(self) -> int:
-        """Return the version of the Metadata request used as a marker."""
+        """Return the version of the Metadata request used as a marker, one that can be written."""
         lowest, highest = self.ranges.get(api_keys.METADATA, (0, _FIRST_WITH_CLUSTER_ID))
-        return min(max(lowest, _FIRST_WITH_CLUSTER_ID), highest, k03_metadata.SUPPORTED_VERSIONS[-1])
+        supported = k03_metadata.SUPPORTED_VERSIONS
+        wanted = min(max(lowest, _FIRST_WITH_CLUSTER_ID), highest)
+        return max(supported[0], min(wanted, supported[-1]))

@@ -352,7 +352,7 @@ class Supervisor:
                     relay.channel.send("link", fds=[relay_end.fileno()])
 
     def _ready(self, child: Child) -> None:
-        if self._stop_at is not None:
+        if self._stop_at is not None or self._status is not None:
             return
         if child is self._core and not self._started and not self._relays:
             try:

@@ -132,7 +132,7 @@ def test_at_the_bound_the_oldest_files_are_removed(tmp_path: Path) -> None:
         for n in range(3, 6):
             spool.export_batch([push_at(n, data=os.urandom(300_000))])
             wait_for(lambda n=n: numbers(tmp_path) == [n - 2, n - 1, n])  # type: ignore[misc]
-        assert "files removed at max_bytes, the oldest first: " in message(spool)
+        wait_for(lambda: "files removed at max_bytes, the oldest first: " in message(spool))
     gone = [line for line in manifest(tmp_path) if line["event"] == "removed"]
     assert [line["reason"] for line in gone] == ["max_bytes"] * 3
     assert all(line["bytes"] > 300_000 for line in gone)
