@@ -13,7 +13,7 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -54,7 +54,6 @@ def telemetry_core(
     """Return a telemetry core with default limits, whose random bytes are always the same."""
     return ClientTelemetry(
         settings=settings or TelemetrySettings(),
-        broker=Broker(id=1, cluster_id=CLUSTER),
         subscriptions=SubscriptionSet(()),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda count: bytes(range(count)),

@@ -44,7 +44,6 @@ def configurations() -> dict[str, dict[str, Any]]:
     receiver = _shape(ReceiverSettings, "receiver", shapes)
     del receiver["required"]
     # `broker` comes from the chart, or its parts from the environment.
-    shapes["receiver.BrokerSettings"].pop("required")
     # The probes' port is read from it.
     shapes["receiver.RestSettings"]["required"] = ["bind"]
     receiver["properties"]["plugins"] = {"type": "array", "items": _plugin(shapes)}

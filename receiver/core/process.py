@@ -47,7 +47,7 @@ from receiver.supervisor.setup import CoreSetup
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -115,7 +115,6 @@ class _Core:
         self._draining = False
         self._clock = SystemClock()
         self._loop = running_loop()
-        self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
         self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
         self._host = PluginHost(load_plugins(settings.plugins))
         self._limits = Limits(settings.limits)
@@ -124,7 +123,6 @@ class _Core:
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
             hash_key=self._hash_key,
-            broker=self._broker,
             subscriptions=SubscriptionSet(()),
             limits=self._limits,
             random_bytes=os.urandom,
@@ -145,7 +143,6 @@ class _Core:
             limits=self._limits,
             metrics=self._metrics,
             log=self._request_log,
-            broker=self._broker,
             monotonic=self._clock.monotonic,
             on_identity=self._identified,
             on_close=self._disconnected,
@@ -252,9 +249,7 @@ class _Core:
         old, fresh = self._settings, prepared.settings
         self._settings = fresh
         self._hash_key = prepared.hash_key
-        self._broker.id = fresh.broker.id
-        if fresh.broker.cluster_id is not None:
-            self._broker.cluster_id = fresh.broker.cluster_id
+        self._relays.keep_brokers(listener.name for listener in fresh.listeners)
         self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
         self._limits.replace_settings(fresh.limits)
         configure_log(fresh.log)
@@ -337,6 +332,7 @@ class _Core:
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
             certificates=self._certificates,
+            brokers=lambda: self._relays.brokers,
             peers=lambda: self._limits.peers,
             held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
         )

@@ -11,7 +11,8 @@ import asyncio
 import itertools
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -22,9 +23,9 @@ from receiver.event_loop import running_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
+    BrokerKnown,
     Call,
     Closed,
-    ClusterId,
     CoreMessage,
     EndConnection,
     Hello,
@@ -45,6 +46,7 @@ from receiver.link.stream import LinkStream
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
 from receiver.request_log import RequestLog, connection_fields
+from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.control.limits import Limits, Scope
 from receiver.telemetry.identity import Broker, ClientIdentity
 
@@ -78,7 +80,6 @@ class Relays:
         limits: The limits of the whole receiver.
         metrics: The receiver's own metrics.
         log: The request log.
-        broker: The broker's identity; relays learn the cluster id.
         monotonic: Monotonic seconds.
         on_identity: Called with each identity that is new or has changed.
         on_close: Called with the id of each connection that has closed.
@@ -86,6 +87,7 @@ class Relays:
     Attributes:
         expected: As given; a reload may change it.
         max_connections: The most connections by listener, on all relays together.
+        brokers: What relays know of the broker behind each listener.
         registry: Who is connected to all relays.
         open: The number of connections by listener.
     """
@@ -98,7 +100,6 @@ class Relays:
         limits: Limits,
         metrics: ReceiverMetrics,
         log: RequestLog,
-        broker: Broker,
         monotonic: Callable[[], float],
         on_identity: Callable[[ClientIdentity], None],
         on_close: Callable[[str], None],
@@ -108,11 +109,11 @@ class Relays:
         self.limits = limits
         self.metrics = metrics
         self.log = log
-        self.broker = broker
         self.monotonic = monotonic
         self.on_identity = on_identity
         self.on_close = on_close
         self.max_connections: Mapping[str, int] = {}
+        self.brokers: dict[str, KnownBroker] = {}
         self.registry = ConnectionRegistry()
         self.open: Counter[str] = Counter()
         self._warnings = RateLimitedLog("receiver.gateway")
@@ -184,6 +185,32 @@ class Relays:
             del self.token_owners[next(iter(self.token_owners))]
         for other in self._others(link):
             other.send(message)
+
+    def broker_of(self, listener: str) -> Broker:
+        """Return the broker behind a listener, as far as it is known."""
+        known = self.brokers.get(listener)
+        return Broker() if known is None else known.broker
+
+    def keep_brokers(self, listeners: Iterable[str]) -> None:
+        """Forget the brokers of other listeners than these."""
+        self.brokers = {name: self.brokers[name] for name in listeners if name in self.brokers}
+
+    def learned_broker(self, link: _RelayLink, message: BrokerKnown) -> None:
+        """Label a listener's clients with its broker, and tell the other relays if it is proven."""
+        if self.brokers.get(message.listener) == message.known:
+            return
+        before = self.broker_of(message.listener)
+        self.brokers[message.listener] = message.known
+        if message.known.proven:
+            for other in self._others(link):
+                other.send(message)
+        if message.known.broker == before:
+            return
+        for identity in self.registry.snapshot():
+            if identity.listener == message.listener:
+                identity = replace(identity, broker=message.known.broker)
+                self.registry.changed(identity)
+                self.on_identity(identity)
 
     def report(self, link: _RelayLink, message: Report) -> None:
         """Add what a relay has used, and tell all relays which peers come near a limit."""
@@ -275,9 +302,8 @@ class _RelayLink:
                     waiting.set_result(None)
             case Problems(lines):
                 self.problems = lines
-            case ClusterId(cluster_id):
-                if self._relays.broker.cluster_id is None:
-                    self._relays.broker.cluster_id = cluster_id
+            case BrokerKnown():
+                self._relays.learned_broker(self, received)
             case TokenOwner():
                 self._relays.learned_token(self, received)
             case Hello():
@@ -290,8 +316,9 @@ class _RelayLink:
         self.process = hello.process
         for token_id, owner in self._relays.token_owners.items():
             self.send(TokenOwner(token_id, owner))
-        if self._relays.broker.cluster_id is not None:
-            self.send(ClusterId(self._relays.broker.cluster_id))
+        for listener, known in self._relays.brokers.items():
+            if known.proven:
+                self.send(BrokerKnown(listener, known))
 
     def _identify(self, number: int, identity: ClientIdentity, *, resumed: bool) -> None:
         if identity.id != f"{self.relay_id}-{number}":
@@ -303,6 +330,7 @@ class _RelayLink:
             identity.source_address,
         ):
             raise LinkError(f"connection {number} can't change its listener or its source")
+        identity = replace(identity, broker=self._relays.broker_of(identity.listener))
         exceeded = None
         if is_new:
             self.ids[number] = identity.id

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -21,8 +21,8 @@ from receiver.event_loop import running_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
+    BrokerKnown,
     Closed,
-    ClusterId,
     EndConnection,
     Hello,
     Identity,
@@ -43,9 +43,10 @@ from receiver.link.stream import LinkStream
 from receiver.metrics import RelayMetrics
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import TelemetryCall
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.messages import telemetry_error
 from receiver.telemetry.control.limits import Level, Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.error_codes import ErrorCode
 
 __all__ = ["ANSWER_WITHIN_S", "CoreLink", "Linked", "Reply"]
@@ -100,7 +101,7 @@ class CoreLink:
     Args:
         relay_id: The id of this relay process, for the ids of its connections.
         process: The name of this relay process.
-        broker: The broker's identity, which sessions and probes complete.
+        brokers: Returns what is known of the broker behind each listener, by the listener's name.
         limits: This relay's limits.
         metrics: This relay's metrics.
         tokens: The owners of delegation tokens.
@@ -116,7 +117,7 @@ class CoreLink:
         relay_id: str,
         *,
         process: str,
-        broker: Broker,
+        brokers: Callable[[], Mapping[str, ListenerBroker]],
         limits: Limits,
         metrics: RelayMetrics,
         tokens: DelegationTokens,
@@ -128,7 +129,7 @@ class CoreLink:
     ) -> None:
         self._relay_id = relay_id
         self._process = process
-        self._broker = broker
+        self._brokers = brokers
         self._limits = limits
         self._metrics = metrics
         self._tokens = tokens
@@ -152,7 +153,7 @@ class CoreLink:
         self._untaken_since = 0.0
         self._statistics_due: int | None = None
         self._sent_problems: tuple[str, ...] | None = None
-        self._sent_cluster_id: str | None = None
+        self._sent_brokers: dict[str, KnownBroker] = {}
         tokens.on_learned = self._learned_token
         metrics.on_event = self.report_soon
 
@@ -173,13 +174,13 @@ class CoreLink:
         self._statistics_due = None
         self._limits.alone = False
         self._untaken_since = self._clock.monotonic()
-        self._sent_problems = self._sent_cluster_id = None
+        self._sent_problems = None
+        self._sent_brokers.clear()
         self._send(Hello(PROTOCOL_VERSION, self._process))
         for number, one in self._open.items():
             self._send(Identity(number, one.identity, resumed=True))
         for token_id, owner in self._tokens.owners():
             self._send(TokenOwner(token_id, owner))
-        self._send_cluster_id()
         self.problems_changed()
         if self._untaken is not None:
             self._send(self._untaken)
@@ -238,12 +239,15 @@ class CoreLink:
             self._send(Closed(number))
 
     def problems_changed(self) -> None:
-        """Report why the relay does not accept clients, if that has changed."""
+        """Report why the relay accepts no clients and which brokers it knows, if that changed."""
         lines = tuple(self._problems())
         if lines != self._sent_problems:
             self._sent_problems = lines
             self._send(Problems(lines))
-        self._send_cluster_id()
+        for listener, broker in self._brokers().items():
+            if self._sent_brokers.get(listener) != broker.known:
+                self._sent_brokers[listener] = broker.known
+                self._send(BrokerKnown(listener, broker.known))
 
     def report_soon(self) -> None:
         """Report what was used and counted within a tenth of a second, or now if it is urgent."""
@@ -282,12 +286,6 @@ class CoreLink:
         self._report()
         self._send(self._statistics(request))
 
-    def _send_cluster_id(self) -> None:
-        cluster_id = self._broker.cluster_id
-        if cluster_id is not None and cluster_id != self._sent_cluster_id:
-            self._sent_cluster_id = cluster_id
-            self._send(ClusterId(cluster_id))
-
     def _learned_token(self, token_id: str, owner: str) -> None:
         self._send(TokenOwner(token_id, owner))
 
@@ -300,8 +298,6 @@ class CoreLink:
         if stream is None or self._late or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
             self._throttle(call, reply)
             return
-        if self._broker.cluster_id != self._sent_cluster_id:
-            self._send_cluster_id()
         self._calls += 1
         token = self._calls
         now = self._clock.monotonic()
@@ -385,8 +381,8 @@ class CoreLink:
                     one.relay.ended_by_core(reason)
             case TokenOwner(token_id, owner):
                 self._tokens.keep(token_id, owner)
-            case ClusterId(cluster_id):
-                if self._broker.cluster_id is None:
-                    self._broker.cluster_id = cluster_id
+            case BrokerKnown(listener, known):
+                if (broker := self._brokers().get(listener)) is not None:
+                    broker.told(known)
             case _:
                 raise LinkError(f"unexpected message {type(received).__name__}")

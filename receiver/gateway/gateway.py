@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from receiver.gateway.listener import Listener
+from receiver.session.listener_broker import ListenerBroker
 
 __all__ = ["Gateway"]
 
@@ -33,12 +34,16 @@ class Gateway:
                 listener.open()
 
     def problems(self) -> list[str]:
-        """Return one line for each listener whose broker does not answer."""
+        """Return one line for each listener whose broker does not answer, or is another one."""
         return [
             f"listener {listener.settings.name}: broker {listener.settings.upstream}: {problem}"
             for listener in self.listeners
-            if (problem := listener.upstream_problem) is not None
+            if (problem := listener.upstream_problem or listener.broker.problem) is not None
         ]
+
+    def brokers(self) -> dict[str, ListenerBroker]:
+        """Return what is known of the broker behind each listener, by the listener's name."""
+        return {listener.settings.name: listener.broker for listener in self.listeners}
 
     def traffic(self) -> dict[str, tuple[int, int]]:
         """Return the bytes read since the start, from clients and from the broker, by listener."""

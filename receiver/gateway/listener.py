@@ -34,12 +34,13 @@ from receiver.log import RateLimitedLog
 from receiver.metrics import RelayMetrics
 from receiver.plugin.sources import site_of
 from receiver.request_log import connection_fields
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.supervisor.sockets import BACKLOG
-from receiver.telemetry.identity import ANONYMOUS, Broker, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
 
 __all__ = ["Listener", "SessionFactory"]
 
@@ -67,7 +68,7 @@ class Listener:
         settings: The listener's settings.
         listening: The listening socket, which all relay processes share; the listener owns its
             descriptor.
-        broker: The broker's identity; the cluster id may be set here.
+        broker: What is known of the broker; completed here.
         upstream: The API versions of the broker; set here.
         core: The link to the core, which knows the open connections.
         metrics: The relay process's metrics.
@@ -83,7 +84,7 @@ class Listener:
         settings: ListenerSettings,
         listening: socket.socket,
         *,
-        broker: Broker,
+        broker: ListenerBroker,
         upstream: Upstream,
         core: CoreLink,
         metrics: RelayMetrics,
@@ -91,6 +92,7 @@ class Listener:
         make_session: SessionFactory,
     ) -> None:
         self.settings = settings
+        self.broker = broker
         self._upstream = upstream
         self._core = core
         self._metrics = metrics

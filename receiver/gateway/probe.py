@@ -1,6 +1,6 @@
-"""Probes a broker for its API versions and, if it may, for its cluster id.
+"""Probes a broker for its API versions and, as far as it may, for who it is.
 
-Owns one short connection at a time. By the probe the receiver knows that the broker is up before
+Owns short connections, one at a time. By the probe the receiver knows that the broker is up before
 the first client connects, and that it is back after an outage.
 """
 
@@ -11,8 +11,10 @@ import socket
 from struct import Struct
 from typing import Final
 
+from receiver.gateway.node_id import CLIENT_ID, ask_api_versions, ask_describe_configs
 from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
 from receiver.gateway.waiting import readable, writable
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
 from receiver.wire.error_codes import ErrorCode, error_name
@@ -28,7 +30,6 @@ from receiver.wire.primitives import Reader
 
 __all__ = ["ProbeError", "probe"]
 
-_CLIENT_ID: Final = "kafka-client-telemetry"
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
 
@@ -52,16 +53,17 @@ class ProbeError(Exception):
 
 
 async def probe(
-    address: UpstreamAddress, upstream: Upstream, *, ask_cluster_id: bool, timeout_s: float
-) -> str | None:
+    address: UpstreamAddress,
+    upstream: Upstream,
+    known: ListenerBroker,
+    *,
+    needs_login: bool,
+    timeout_s: float,
+) -> None:
     """Ask the broker at ``address`` once.
 
-    It sets the version ranges of ``upstream``. Ask for the cluster id only on a listener without
-    SASL, because others answer that after authentication only.
-
-
-    Returns:
-        The cluster id; None if it was not asked for or the broker has none.
+    It sets the version ranges of ``upstream``. Where no login is needed, it completes ``known``; a
+    listener with SASL answers nothing but ApiVersions before the login.
 
     Raises:
         ProbeError: There was no usable response.
@@ -72,7 +74,9 @@ async def probe(
             broker = await address.connect()
             connected = True
             try:
-                return await _ask(broker, upstream, ask_cluster_id=ask_cluster_id)
+                await _ask_versions(broker, upstream)
+                if not needs_login:
+                    await _ask_identity(broker, upstream, known)
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
                 raise ProbeError(problem + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
@@ -86,24 +90,32 @@ async def probe(
         raise ProbeError(f"the response is not Kafka's: {error}") from None
 
 
-async def _ask(broker: socket.socket, upstream: Upstream, *, ask_cluster_id: bool) -> str | None:
+async def _ask_versions(broker: socket.socket, upstream: Upstream) -> None:
     answer = await _answer(broker, api_keys.API_VERSIONS, 0, b"")
     error_code = k18_api_versions.read_error_code(answer)
     if error_code != ErrorCode.NONE:
         raise ProbeError(f"the broker answered ApiVersions with {error_name(error_code)}")
     upstream.learn(k18_api_versions.read_ranges(answer, 0, upstream.learned_keys))
-    if not ask_cluster_id:
-        return None
+
+
+async def _ask_identity(broker: socket.socket, upstream: Upstream, known: ListenerBroker) -> None:
+    async def ask(api_key: int, version: int, body: bytes) -> bytes:
+        return await _answer(broker, api_key, version, body)
+
     version = upstream.metadata_version()
-    question = k03_metadata.encode_no_topics_request(version)
-    return k03_metadata.decode_cluster_id(
-        Reader(await _answer(broker, api_keys.METADATA, version, question)), version
-    )
+    answer = await ask(api_keys.METADATA, version, k03_metadata.encode_no_topics_request(version))
+    cluster = k03_metadata.decode_cluster(Reader(answer), version)
+    known.saw(cluster)
+    candidates = known.candidates()
+    node_id = await ask_describe_configs(ask, upstream, candidates)
+    if node_id is None:
+        node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
+    known.asked(node_id)
 
 
 async def _answer(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
     """Send a request; return the body of its response."""
-    header = RequestHeader(api_key=api_key, api_version=version, correlation_id=0, client_id=_CLIENT_ID)
+    header = RequestHeader(api_key=api_key, api_version=version, correlation_id=0, client_id=CLIENT_ID)
     await _send(broker, frame(encode_request_header(header), body))
     start = await _receive(broker, LENGTH_BYTES)
     if start.startswith(_TLS_ALERT):

@@ -32,6 +32,7 @@ from receiver.metrics import RelayMetrics
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
@@ -70,7 +71,6 @@ class _Relay:
         self._relay_id = setup.relay_id
         self._clock = SystemClock()
         self._random = random.SystemRandom()
-        self._broker = Broker(id=settings.broker.id, cluster_id=settings.broker.cluster_id)
         self._limits = Limits(settings.limits, relays=setup.relays)
         self._memory = RequestMemory(settings.limits, setup.relays)
         self._metrics = RelayMetrics()
@@ -80,7 +80,7 @@ class _Relay:
         self._core = CoreLink(
             setup.relay_id,
             process=f"relay-{setup.slot}",
-            broker=self._broker,
+            brokers=self._gateway.brokers,
             limits=self._limits,
             metrics=self._metrics,
             tokens=self._delegation_tokens,
@@ -169,7 +169,6 @@ class _Relay:
             return
         (settings, listeners, relays), self._prepared = self._prepared, None
         self._settings = settings
-        self._broker.id = settings.broker.id
         self._limits.replace_settings(settings.limits, relays=relays)
         self._memory.replace_settings(settings.limits, relays)
         configure_log(settings.log)
@@ -219,10 +218,17 @@ class _Relay:
     def _listener(
         self, listener: ListenerSettings, settings: ReceiverSettings, listening: socket.socket
     ) -> Listener:
+        configured = listener.broker or settings.broker
+        broker = ListenerBroker(
+            Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
+            (listener.upstream.host, listener.upstream.port),
+            listener.bind.port,
+        )
+
         def make_session(identity: ClientIdentity, upstream: Upstream) -> Session:
             return Session(
                 identity=identity,
-                broker=self._broker,
+                broker=broker,
                 upstream=upstream,
                 random_bits=self._random.getrandbits,
                 max_frame_bytes=listener.max_frame_bytes,
@@ -235,7 +241,7 @@ class _Relay:
             return Listener(
                 listener,
                 listening,
-                broker=self._broker,
+                broker=broker,
                 upstream=Upstream(translates=settings.kip1313.translate_all),
                 core=self._core,
                 metrics=self._metrics,

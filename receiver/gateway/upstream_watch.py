@@ -1,8 +1,8 @@
-"""Watches one broker: whether it answers, its API versions, its cluster id.
+"""Watches one broker: whether it answers, its API versions, its node id and cluster id.
 
 Owns the loop that probes until the broker answers. It runs at the start, after each failure to
 connect, and after the broker has ended a connection, which may be the first sign that the broker is
-going down.
+going down. While the node id is not proven, or is not the configured one, it probes now and then.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import structlog
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.identity import Broker
 
 __all__ = ["UpstreamWatch"]
 
@@ -29,6 +29,11 @@ _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: Seconds to wait before probing a broker that ended a connection. It bounds the probes that a
 #: client can cause if a healthy broker keeps ending its connections.
 _CHECK_AFTER_S: Final = 1.0
+
+#: Seconds between probes of a broker that is not the configured one, and of one whose node id is
+#: not proven.
+_MISMATCH_EVERY_S: Final = 5.0
+_UNPROVEN_EVERY_S: Final = 60.0
 
 
 class UpstreamWatch:
@@ -45,7 +50,7 @@ class UpstreamWatch:
         self,
         settings: ListenerSettings,
         address: UpstreamAddress,
-        broker: Broker,
+        broker: ListenerBroker,
         upstream: Upstream,
         *,
         on_change: Callable[[], None],
@@ -59,6 +64,9 @@ class UpstreamWatch:
         self._probing: asyncio.Task[None] | None = None
         self._upstream = upstream
         self._on_change = on_change
+        self._again: asyncio.TimerHandle | None = None
+        self._logged: tuple[KnownBroker, str | None] | None = None
+        broker.on_change = self._broker_changed
         self.problem: str | None = "not probed yet"
         self.away = False
 
@@ -80,6 +88,8 @@ class UpstreamWatch:
         """Stop probing."""
         if self._probing is not None:
             self._probing.cancel()
+        if self._again is not None:
+            self._again.cancel()
 
     def _probe(self, *, after_s: float) -> None:
         if self._probing is None or self._probing.done():
@@ -89,35 +99,55 @@ class UpstreamWatch:
         await asyncio.sleep(after_s)
         for attempt in itertools.count():
             try:
-                cluster_id = await probe(
+                await probe(
                     self._address,
                     self._upstream,
-                    ask_cluster_id=not self._settings.speaks_sasl,
+                    self._broker,
+                    needs_login=self._settings.speaks_sasl,
                     timeout_s=self._settings.connect_timeout_ms / 1000,
                 )
             except ProbeError as error:
                 self.problem = str(error)
                 self.away = not error.connected
+                self._broker.went()
                 self._on_change()
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
-            self._set_cluster_id(cluster_id)
             self.away = False
             if self.problem is not None:
-                self.problem = None
-                self._log.info("the broker answers", cluster_id=self._broker.cluster_id)
+                self.problem = self._logged = None
+            self._log_broker()
             self._on_change()
+            self._probe_again()
             return
 
-    def _set_cluster_id(self, cluster_id: str | None) -> None:
-        if cluster_id is None:
+    def _probe_again(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if self._broker.problem is not None:
+            self._again = asyncio.get_running_loop().call_later(_MISMATCH_EVERY_S, self.start)
+        elif not self._broker.known.proven:
+            self._again = asyncio.get_running_loop().call_later(_UNPROVEN_EVERY_S, self.start)
+
+    def _broker_changed(self) -> None:
+        if self.problem is None and (self._probing is None or self._probing.done()):
+            self._log_broker()
+            if not self._broker.known.proven:  # a client's traffic has named the cluster
+                self._probe(after_s=0.0)
+        self._on_change()
+
+    def _log_broker(self) -> None:
+        known, problem = self._broker.known, self._broker.problem
+        if (known, problem) == self._logged:
             return
-        if self._broker.cluster_id is None:
-            self._broker.cluster_id = cluster_id
-        elif self._broker.cluster_id != cluster_id:
-            self._log.warning(
-                "broker.cluster_id differs from the broker's cluster id",
-                configured=self._broker.cluster_id,
-                actual=cluster_id,
+        self._logged = (known, problem)
+        if problem is not None:
+            self._log.error("the broker is not the configured one", problem=problem)
+        else:
+            self._log.info(
+                "the broker answers",
+                broker_id=known.broker.id,
+                cluster_id=known.broker.cluster_id,
+                proven=known.proven,
             )

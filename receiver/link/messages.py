@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from receiver.session.effects import TelemetryCall
+from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import PUSH_TELEMETRY
 from receiver.wire.headers import RequestHeader
@@ -26,9 +27,9 @@ from receiver.wire.uuid import Uuid
 __all__ = [
     "PROTOCOL_VERSION",
     "Answer",
+    "BrokerKnown",
     "Call",
     "Closed",
-    "ClusterId",
     "CoreMessage",
     "EndConnection",
     "Hello",
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 #: Changes with each incompatible change of a message.
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 _Message = TypeVar("_Message")
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -127,10 +128,16 @@ class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
     lines: tuple[str, ...]
 
 
-class ClusterId(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The cluster id that the broker sent."""
+class BrokerKnown(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """What is known of the broker behind a listener.
 
-    cluster_id: str
+    Attributes:
+        listener: The listener's name.
+        known: The broker. The core tells other relays of it if its node id is proven.
+    """
+
+    listener: str
+    known: KnownBroker
 
 
 class TokenOwner(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -232,12 +239,12 @@ class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):
 
 #: What a relay sends.
 RelayMessage: TypeAlias = (
-    Hello | Identity | Closed | Call | Problems | ClusterId | TokenOwner | Report | Statistics
+    Hello | Identity | Closed | Call | Problems | BrokerKnown | TokenOwner | Report | Statistics
 )
 
 #: What the core sends.
 CoreMessage: TypeAlias = (
-    Answer | EndConnection | Levels | ReportTaken | StatisticsRequest | TokenOwner | ClusterId
+    Answer | EndConnection | Levels | ReportTaken | StatisticsRequest | TokenOwner | BrokerKnown
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -51,6 +51,7 @@ from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
 __all__ = [
+    "NO_NODE_ID",
     "OTLP_CONTENT_TYPE",
     "BatchRefusedError",
     "ClientTelemetryContext",
@@ -66,6 +67,9 @@ __all__ = [
     "Secret",
     "TlsConfig",
 ]
+
+#: :attr:`ClientTelemetryContext.broker_id` while the node id is not known; none is negative.
+NO_NODE_ID = -1
 
 #: KIP-714's content type of a push: OTLP metrics as protobuf.
 OTLP_CONTENT_TYPE = "OTLP"
@@ -88,7 +92,8 @@ class ClientTelemetryContext:
         client_id: The client id of its request headers; empty when the client sends null.
         client_software_name: KIP-511's software name, ``unknown`` when the client sends none.
         client_software_version: KIP-511's software version, ``unknown`` when the client sends none.
-        broker_id: Node id of the broker behind the sidecar.
+        broker_id: Node id of the broker that the client is connected to; :data:`NO_NODE_ID` while
+            it is not known.
         cluster_id: Id of the broker's cluster; None until it is known.
         subscription_id: The subscription the metrics were collected for.
         push_interval_ms: How often the client was asked to push, in milliseconds.

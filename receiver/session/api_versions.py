@@ -10,7 +10,8 @@ Software name or version that does not  INVALID_REQUEST                         
 match ``[\.\-a-zA-Z0-9]+`` (since v3)                                           (KIP-511)
 Only one of ClusterId and NodeId (v5)   INVALID_REQUEST (KIP-1242)              stays open
 ClusterId or NodeId of another broker   REBOOTSTRAP_REQUIRED (KIP-1242)         stays open
-(v5), if the broker lacks v5
+(v5), if the broker lacks v5 and has
+shown its own
 All others                              The broker's, with the receiver's       stays open
                                         versions
 ======================================  ======================================  ===============
@@ -26,6 +27,7 @@ from types import MappingProxyType
 from typing import Final
 
 from receiver.session.effects import ApiVersionsAnswered
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.messages import (
     api_versions_request,
     response_header,
@@ -34,7 +36,7 @@ from receiver.session.messages import (
 )
 from receiver.session.pending import MakeAnswer
 from receiver.session.upstream import Upstream
-from receiver.telemetry.identity import MAX_TEXT_CHARS, Broker
+from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
@@ -83,14 +85,14 @@ class _Refuse:
 
 
 def _decide(
-    request: ApiVersionsRequest | None, version: int, *, broker: Broker, upstream: Upstream
+    request: ApiVersionsRequest | None, version: int, *, broker: ListenerBroker, upstream: Upstream
 ) -> _Forward | _Refuse:
     """Decide about an ApiVersions request by the table above.
 
     Args:
         request: The decoded body; None for an unknown version.
         version: The version of the client's request.
-        broker: The broker's identity.
+        broker: What is known of the broker.
         upstream: The versions that the broker speaks.
     """
     if request is None:
@@ -105,19 +107,12 @@ def _decide(
         return _refuse(ErrorCode.INVALID_REQUEST, version, close=True)
     forward = upstream.api_versions_version(version)
     if version >= _FIRST_WITH_NODE:
-        has_cluster_id, has_node_id = request.cluster_id is not None, request.node_id != -1
-        if has_cluster_id != has_node_id:
+        cluster_id, node_id = request.cluster_id, request.node_id
+        if (cluster_id is not None) != (node_id != -1):
             return _refuse(ErrorCode.INVALID_REQUEST, version)
-        if has_node_id and forward < _FIRST_WITH_NODE and _is_misrouted(request, broker):
+        if cluster_id is not None and forward < _FIRST_WITH_NODE and broker.is_misrouted(cluster_id, node_id):
             return _refuse(ErrorCode.REBOOTSTRAP_REQUIRED, version)
     return _Forward(version=forward)
-
-
-def _is_misrouted(request: ApiVersionsRequest, broker: Broker) -> bool:
-    # The cluster id is not compared until it is known; the node id is always configured.
-    return request.node_id != broker.id or (
-        broker.cluster_id is not None and request.cluster_id != broker.cluster_id
-    )
 
 
 def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> _Refuse:
@@ -145,7 +140,7 @@ class ApiVersionsRequests:
     """Handles the ApiVersions requests of one connection.
 
     Args:
-        broker: The broker's identity.
+        broker: What is known of the broker.
         upstream: The versions that the broker speaks, which are kept up to date here.
         on_software: Called with the name and version of a client's software.
         emit: Receives an effect for every answer.
@@ -156,7 +151,7 @@ class ApiVersionsRequests:
     def __init__(
         self,
         *,
-        broker: Broker,
+        broker: ListenerBroker,
         upstream: Upstream,
         on_software: Callable[[str, str], None],
         emit: Callable[[ApiVersionsAnswered], None],

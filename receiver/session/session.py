@@ -72,6 +72,7 @@ from receiver.session.effects import (
 from receiver.session.kip1313 import offset_delete
 from receiver.session.kip1313.refusals import refusal
 from receiver.session.kip1313.request_headers import RequestHeaders
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import WATCHED as WATCHED_BY_LOGIN
 from receiver.session.login import Login, LoginOutcome
 from receiver.session.messages import (
@@ -85,7 +86,7 @@ from receiver.session.messages import (
 )
 from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
 from receiver.session.upstream import Upstream
-from receiver.telemetry.identity import MAX_TEXT_CHARS, Broker, ClientIdentity
+from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
 from receiver.wire import api_keys, k03_metadata
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -146,7 +147,7 @@ class Session:
 
     Args:
         identity: Who the client is, as far as admission knows.
-        broker: The broker's identity. The session learns its cluster id.
+        broker: What is known of the broker; markers' responses complete it.
         upstream: The versions that the broker speaks, which the session keeps up to date.
         random_bits: Returns an integer of that many random bits, like
             ``random.SystemRandom.getrandbits``. A client must not be able to predict them.
@@ -193,7 +194,7 @@ class Session:
         self,
         *,
         identity: ClientIdentity,
-        broker: Broker,
+        broker: ListenerBroker,
         upstream: Upstream,
         random_bits: Callable[[int], int],
         max_frame_bytes: int,
@@ -442,9 +443,9 @@ class Session:
                 # The second case: a login is required, but the broker answers without one.
                 self._effects.append(UnauthenticatedTelemetry(header))
                 return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
-            if self._broker.cluster_id is None:
+            if self._broker.wants_cluster:
                 body = at_body(response, api_keys.METADATA, version)
-                self._broker.cluster_id = k03_metadata.decode_cluster_id(body, version)
+                self._broker.saw(k03_metadata.decode_cluster(body, version))
             self._marker_answered = True
             return self._open_call(header, request, held_bytes)
 

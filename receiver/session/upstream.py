@@ -16,7 +16,9 @@ from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
 __all__ = ["Upstream"]
 
-_LEARNED_KEYS: Final = frozenset({api_keys.METADATA, api_keys.API_VERSIONS, api_keys.SASL_AUTHENTICATE})
+_LEARNED_KEYS: Final = frozenset(
+    {api_keys.METADATA, api_keys.API_VERSIONS, api_keys.DESCRIBE_CONFIGS, api_keys.SASL_AUTHENTICATE}
+)
 
 #: The first Metadata version whose response has the cluster id; every broker since 0.10.1 has it.
 _FIRST_WITH_CLUSTER_ID: Final = 2

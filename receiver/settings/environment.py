@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
 from receiver.settings.plain_yaml import PlainYamlError, parse
-from receiver.settings.schema import Loc, child_keys, child_type, takes_null, takes_text
+from receiver.settings.schema import Loc, child_keys, child_type, options, takes_null, takes_text
 
 __all__ = ["RESERVED", "merge", "origin", "reads_as_scalar", "variable_name"]
 
@@ -107,6 +107,8 @@ def _value(name: str, text: str, annotation: Any) -> Any:
         return _untyped(text)
     if text == "null" and takes_null(annotation):
         return None
+    if int in options(annotation) and text.isdecimal():  # a number or a word such as auto
+        return int(text)
     if takes_text(annotation):
         return text
     try:

@@ -20,6 +20,7 @@ from receiver.settings.schema import (
     child_type,
     may_show,
     model_of,
+    options,
     type_at,
     type_name,
 )
@@ -66,7 +67,7 @@ def settings_error(error: ValidationError, model: type[BaseModel]) -> SettingsEr
     """
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    loc = tuple(first["loc"])
+    loc = _place(first, model)
     return SettingsError("", key_text(loc), wording(first, model), _shown(first, model, loc), loc)
 
 
@@ -86,7 +87,7 @@ def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None
 
 def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
     """Word a validation error of ``model`` on one line, without the value."""
-    loc: Loc = tuple(detail["loc"])
+    loc = _place(detail, model)
     kind, context = detail["type"], detail.get("ctx", {})
     annotation = type_at(model, loc)
     if kind == "extra_forbidden":
@@ -105,6 +106,15 @@ def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind.endswith(("_type", "_parsing", "_from_float", "literal_error")) or limits:
         return f"expected {type_name(annotation)}{f', {limits}' if limits else ''}"
     return _one_line(detail["msg"])
+
+
+def _place(detail: ErrorDetails, model: type[BaseModel]) -> Loc:
+    """Return the path of the value; pydantic adds the member of a union that it tried."""
+    loc: Loc = tuple(detail["loc"])
+    if detail["type"] not in {"extra_forbidden", "missing"}:
+        while loc and type_at(model, loc) is None and len(options(type_at(model, loc[:-1]))) > 1:
+            loc = loc[:-1]
+    return loc
 
 
 def _unknown_key(key: str, known: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError
 from receiver.settings.base import Settings
+from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort
 
 __all__ = [
@@ -175,6 +176,9 @@ class ListenerSettings(Settings):
         "chooses the port."
     )
     upstream: _Upstream = Field(description="Address of the broker's own listener.")
+    broker: BrokerSettings | None = Field(
+        default=None, description="The broker behind this listener; null: as the section `broker` says."
+    )
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT",
         description="Security protocol of the clients, and the value of the `security_protocol` label. The "

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import Settings
+from receiver.settings.broker import BrokerSettings
 from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
@@ -41,9 +42,6 @@ __all__ = [
 #: KIP-714's compression types. ``none`` is always accepted and never advertised.
 CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
 
-#: A node id is an int32 on the wire, and a broker's id is never negative.
-_MAX_BROKER_ID = 2_147_483_647
-
 
 def _unique(names: tuple[CompressionName, ...]) -> tuple[CompressionName, ...]:
     if len(set(names)) != len(names):
@@ -59,17 +57,6 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
 
 _Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_unique)]
 _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
-
-
-class BrokerSettings(Settings):
-    """The broker beside which the sidecar runs."""
-
-    id: int = Field(
-        ge=0, le=_MAX_BROKER_ID, description="Node id of the broker, and the value of the `broker_id` label."
-    )
-    cluster_id: str | None = Field(
-        default=None, min_length=1, description="Id of the cluster; null: the sidecar asks the broker."
-    )
 
 
 class SubscriptionStoreSettings(Settings):
@@ -224,7 +211,8 @@ class Kip1313Settings(Settings):
 class ReceiverSettings(Settings):
     """The whole of ``receiver.yaml``."""
 
-    broker: BrokerSettings
+    #: The default of ``listeners[].broker``.
+    broker: BrokerSettings = BrokerSettings()
     gateway: GatewaySettings = GatewaySettings()
     listeners: tuple[ListenerSettings, ...] = Field(
         min_length=1, description="The listeners, one for each advertised listener of the broker."
@@ -246,7 +234,9 @@ class ReceiverSettings(Settings):
 
     @field_validator("listeners")
     @classmethod
-    def _distinct(cls, listeners: tuple[ListenerSettings, ...]) -> tuple[ListenerSettings, ...]:
+    def _distinct(
+        cls, listeners: tuple[ListenerSettings, ...], info: ValidationInfo
+    ) -> tuple[ListenerSettings, ...]:
         for index, listener in enumerate(listeners):
             for other, earlier in enumerate(listeners[:index]):
                 if listener.name == earlier.name:
@@ -262,7 +252,10 @@ class ReceiverSettings(Settings):
                     f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind; "
                     "give the address of the broker's listener"
                 )
-        return listeners
+        default = info.data.get("broker", BrokerSettings())
+        return tuple(
+            one if one.broker is not None else one.model_copy(update={"broker": default}) for one in listeners
+        )
 
     @field_validator("rest")
     @classmethod

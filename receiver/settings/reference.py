@@ -30,7 +30,7 @@ receiver.yaml` checks it and prints one line with the key, the value and the fix
 wrong.
 
 ```yaml
-broker: {id: 1, cluster_id: null}            # null: the sidecar asks the broker
+broker: {id: auto, cluster_id: null}         # the sidecar asks the broker
 listeners:
   - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
 subscriptions: {store: sqlite, path: ./subscriptions.db}

@@ -367,7 +367,6 @@ class Supervisor:
             self._started = True
             _log.info(
                 "started",
-                broker_id=self._settings.broker.id,
                 rest=str(self._settings.rest.bind),
                 relays=len(self._relays),
             )

@@ -1,4 +1,4 @@
-"""Who a client is, and the broker behind the sidecar.
+"""Who a client is, and the broker that it is connected to.
 
 Owns the one value that limits, subscriptions, labels, logs and REST views read. Admission makes it,
 the session replaces it when the client says more, and the registry of connections keeps it.
@@ -35,12 +35,12 @@ SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 UNKNOWN = "unknown"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """The broker behind the sidecar."""
+    """The broker of a connection, as far as it is known."""
 
-    id: int
-    cluster_id: str | None = None  # None until it is configured or learned from the broker
+    id: int | None = None
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,7 @@ class ClientIdentity:
     client_instance_id: Uuid | None = None  # of the latest telemetry request, or of KIP-1313's header
     principal: str = ANONYMOUS  # of the client certificate, or of the login that the broker accepted
     sasl_mechanism: str | None = None
+    broker: Broker = Broker()  # that the connection leads to
 
     @property
     def instance_text(self) -> str | None:

@@ -20,7 +20,7 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.folding import ClientIdFolding
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
@@ -60,7 +60,6 @@ class Intake:
     Args:
         settings: Bounds and rules.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
-        broker: The broker of the clients; its cluster id may become known later.
         limits: The limits of each peer.
         series: The series budgets.
         offenders: Records the clients that push too much.
@@ -74,12 +73,10 @@ class Intake:
         settings: TelemetrySettings,
         hash_key: bytes | None,
         *,
-        broker: Broker,
         limits: Limits,
         series: SeriesBudgets,
         offenders: Offenders,
     ) -> None:
-        self._broker = broker
         self._limits = limits
         self._series = series
         self._offenders = offenders
@@ -149,7 +146,6 @@ class Intake:
             push_id=arrival.push_id or self._push_id(instance, arrival, inflated, labelled),
             terminating=arrival.terminating,
             instance=instance,
-            broker=self._broker,
             labels=labels,
             received_at_ns=arrival.received_at_ns,
         )
@@ -173,7 +169,7 @@ class Intake:
 
     def _labels(self, identity: ClientIdentity) -> Labels:
         """Return the labels of a push, folded and with the privacy rules applied."""
-        labels = identity_labels(identity, self._broker)
+        labels = identity_labels(identity)
         client_id = self._folding.fold(identity.client_id)
         if client_id != identity.client_id:
             labels = labels._replace(client_id=client_id)
@@ -184,4 +180,5 @@ class Intake:
     ) -> str:
         if labelled.series or labelled.overflowed:
             return content_id(instance.id, inflated, terminating=arrival.terminating)
-        return empty_id(instance.id, self._broker.id, arrival.received_at_ns, instance.pushes_accepted)
+        broker_id = instance.identity.broker.id
+        return empty_id(instance.id, broker_id, arrival.received_at_ns, instance.pushes_accepted)

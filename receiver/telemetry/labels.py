@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 
 __all__ = ["OWNED_LABELS", "Labels", "identity_labels", "label_bytes", "length_delimited"]
 
@@ -16,8 +16,8 @@ __all__ = ["OWNED_LABELS", "Labels", "identity_labels", "label_bytes", "length_d
 class Labels(NamedTuple):
     """The values of the labels, in the order in which they are added; None leaves a label out.
 
-    ``cluster_id`` is None while it is unknown, ``sasl_mechanism`` without a SASL login, and any
-    label that a rule of ``telemetry.privacy`` drops.
+    ``broker_id`` and ``cluster_id`` are None while they are unknown, ``sasl_mechanism`` without a
+    SASL login, and any label that a rule of ``telemetry.privacy`` drops.
     """
 
     client_id: str | None
@@ -38,8 +38,8 @@ class Labels(NamedTuple):
 OWNED_LABELS: Final = Labels._fields
 
 
-def identity_labels(identity: ClientIdentity, broker: Broker) -> Labels:
-    """Return the labels of a client at a broker."""
+def identity_labels(identity: ClientIdentity) -> Labels:
+    """Return the labels of a client."""
     return Labels(
         client_id=identity.client_id,
         client_instance_id=identity.instance_text,
@@ -48,10 +48,10 @@ def identity_labels(identity: ClientIdentity, broker: Broker) -> Labels:
         client_source_address=identity.source_address,
         client_source_port=identity.source_port,
         principal=identity.principal,
-        broker_id=broker.id,
+        broker_id=identity.broker.id,
         listener=identity.listener,
         security_protocol=identity.security_protocol,
-        cluster_id=broker.cluster_id,
+        cluster_id=identity.broker.cluster_id,
         sasl_mechanism=identity.sasl_mechanism,
     )
 

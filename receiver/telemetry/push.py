@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
-from receiver.telemetry.identity import Broker
+from receiver.plugin import NO_NODE_ID, ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
 from receiver.wire.uuid import Uuid
@@ -23,7 +22,6 @@ def build_push(
     push_id: str,
     terminating: bool,
     instance: ClientInstance,
-    broker: Broker,
     labels: Labels,
     received_at_ns: int,
 ) -> Push:
@@ -33,6 +31,7 @@ def build_push(
     destinations do. The instance has counted the push already.
     """
     port = labels.client_source_port
+    broker_id = instance.identity.broker.id
     context = ClientTelemetryContext(
         connection_id=instance.identity.id,
         listener=labels.listener or "",
@@ -43,7 +42,7 @@ def build_push(
         client_id=labels.client_id or "",
         client_software_name=labels.client_software_name or "",
         client_software_version=labels.client_software_version or "",
-        broker_id=broker.id,
+        broker_id=NO_NODE_ID if broker_id is None else broker_id,
         cluster_id=labels.cluster_id,
         subscription_id=instance.subscription_id,
         push_interval_ms=instance.push_interval_ms,
@@ -72,7 +71,7 @@ def content_id(client_instance_id: Uuid, metrics: bytes, *, terminating: bool) -
     return digest.hexdigest()[:_ID_DIGITS]
 
 
-def empty_id(client_instance_id: Uuid, broker_id: int, received_at_ns: int, sequence: int) -> str:
+def empty_id(client_instance_id: Uuid, broker_id: int | None, received_at_ns: int, sequence: int) -> str:
     """Return the push id of a push without data points: another one for each push.
 
     All of them may have the same bytes, so :func:`content_id` would make each a repeat of the

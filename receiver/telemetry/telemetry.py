@@ -16,7 +16,7 @@ from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import InvalidInstanceError, PushError
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
@@ -45,7 +45,6 @@ class ClientTelemetry:
 
     Args:
         settings: Limits, defaults and the operator's quirks.
-        broker: The broker behind the sidecar; its cluster id may become known later.
         subscriptions: The operator's subscriptions, until :meth:`replace_subscriptions`.
         limits: The limits of each peer, shared with the gateway and the sessions.
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
@@ -59,7 +58,6 @@ class ClientTelemetry:
         self,
         *,
         settings: TelemetrySettings,
-        broker: Broker,
         subscriptions: SubscriptionSet,
         limits: Limits,
         random_bytes: Callable[[int], bytes],
@@ -77,7 +75,6 @@ class ClientTelemetry:
         self._intake = Intake(
             settings,
             hash_key,
-            broker=broker,
             limits=limits,
             series=self.series,
             offenders=self.offenders,

@@ -1,4 +1,4 @@
-"""Metadata (API key 3) for no topics, the marker that replaces telemetry requests.
+"""Metadata (API key 3) for no topics: the marker that replaces telemetry requests, and a probe.
 
 Versions, as far as a request for no topics is concerned:
 
@@ -16,13 +16,21 @@ Metadata requests of clients pass unread.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader, Writer
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_cluster_id", "encode_no_topics_request", "is_error"]
+__all__ = [
+    "SUPPORTED_VERSIONS",
+    "BrokerAddress",
+    "Cluster",
+    "decode_cluster",
+    "encode_no_topics_request",
+    "is_error",
+]
 
 #: The versions that this module reads and writes. Version 0 cannot ask for no topics.
 SUPPORTED_VERSIONS: Final = range(1, 14)
@@ -33,6 +41,28 @@ _FIRST_WITH_CREATION = 4
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
 _FIRST_WITH_TOPIC_OPERATIONS = 8
 _FIRST_FLEXIBLE = 9
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """A broker of the cluster, and the address that it advertises on the listener."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a Metadata response says of the cluster.
+
+    Attributes:
+        id: The cluster id; None if the broker names none, and always in version 1.
+        brokers: The brokers that are alive.
+    """
+
+    id: str | None
+    brokers: tuple[BrokerAddress, ...]
 
 
 def encode_no_topics_request(version: int) -> bytes:
@@ -57,30 +87,25 @@ def encode_no_topics_request(version: int) -> bytes:
     return writer.take()
 
 
-def decode_cluster_id(reader: Reader, version: int) -> str | None:
-    """Read the cluster id of a response body; the bytes after it stay unread.
-
-    Returns:
-        The cluster id; None if the broker names none, and always in version 1.
-    """
+def decode_cluster(reader: Reader, version: int) -> Cluster:
+    """Read the brokers and the cluster id of a response body; the bytes after them stay unread."""
     check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
-    if version < _FIRST_WITH_CLUSTER_ID:
-        return None
-    brokers = _brokers(reader, version)
-    if version >= _FIRST_FLEXIBLE:
-        for _ in range(brokers):
-            reader.int32("NodeId")
-            reader.compact_string("Host")
-            reader.int32("Port")
+    brokers = []
+    for _ in range(_brokers(reader, version)):
+        node_id = reader.int32("NodeId")
+        if version >= _FIRST_FLEXIBLE:
+            host, port = reader.compact_string("Host"), reader.int32("Port")
             reader.compact_nullable_string("Rack")
             reader.tagged_fields("Broker's tagged fields")
-        return reader.compact_nullable_string("ClusterId")
-    for _ in range(brokers):
-        reader.int32("NodeId")
-        reader.string("Host")
-        reader.int32("Port")
-        reader.nullable_string("Rack")
-    return reader.nullable_string("ClusterId")
+        else:
+            host, port = reader.string("Host"), reader.int32("Port")
+            reader.nullable_string("Rack")
+        brokers.append(BrokerAddress(node_id, host, port))
+    if version < _FIRST_WITH_CLUSTER_ID:
+        return Cluster(None, tuple(brokers))
+    if version >= _FIRST_FLEXIBLE:
+        return Cluster(reader.compact_nullable_string("ClusterId"), tuple(brokers))
+    return Cluster(reader.nullable_string("ClusterId"), tuple(brokers))
 
 
 def is_error(reader: Reader, version: int) -> bool:

@@ -18,6 +18,7 @@ from receiver.wire.writer import MAX_STRING_BYTES, MAX_UINT32, Buffer, TaggedFie
 
 __all__ = ["Buffer", "Reader", "TaggedFields", "Writer"]
 
+_INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -90,6 +91,11 @@ class Reader:
             )
         self._offset = after
         return layout.unpack_from(self._buffer, start)
+
+    def int8(self, field: str = "int8") -> int:
+        """Read a signed integer of one byte."""
+        value: int = _INT8.unpack_from(self._buffer, self._advance(1, f"{field} (int8)"))[0]
+        return value
 
     def int16(self, field: str = "int16") -> int:
         """Read a signed integer of two bytes."""

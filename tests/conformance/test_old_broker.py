@@ -17,13 +17,20 @@ from tests.conformance import answers, requests
 from tests.conformance.answers import Reading
 from tests.conformance.talk import Talk
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.scripted_broker import API_VERSIONS, CLUSTER_ID, NODE_ID, RANGES, ScriptedBroker
+from tests.testbed.scripted_broker import (
+    API_VERSIONS,
+    CLUSTER_ID,
+    DESCRIBE_CONFIGS,
+    NODE_ID,
+    RANGES,
+    ScriptedBroker,
+)
 from tests.testbed.sidecar import Sidecar
 
 #: The latest version of ApiVersions that a broker knows: before KIP-35's throttle time, KIP-511 and
 #: KIP-1242.
 _AGES = {"v0": (0, 0), "v2": (0, 2), "v3": (0, 3), "v4": (0, 4)}
-_NONE = "NONE, 7 keys (18: 0-5, 71: 0-1, 72: 0-1)"
+_NONE = "NONE, 8 keys (18: 0-5, 71: 0-1, 72: 0-1)"
 _REBOOTSTRAP = "REBOOTSTRAP_REQUIRED, 0 keys"
 _INVALID = "INVALID_REQUEST, 0 keys"
 
@@ -60,7 +67,7 @@ def _software(body: bytes) -> tuple[str, str]:
 @pytest.fixture(scope="module", params=_AGES)
 def old(request: pytest.FixtureRequest) -> Iterator[OldBroker]:
     versions = _AGES[request.param]
-    with ScriptedBroker(ranges={**RANGES, API_VERSIONS: versions}) as broker:
+    with ScriptedBroker(ranges={**RANGES, API_VERSIONS: versions, DESCRIBE_CONFIGS: (1, 3)}) as broker:
         config = {
             "broker": {"id": NODE_ID},
             "listeners": [

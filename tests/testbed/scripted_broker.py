@@ -18,7 +18,7 @@ from typing import Self
 
 from tests.testbed.ports import LOOPBACK, free_port
 
-PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS = 0, 3, 17, 18
+PRODUCE, METADATA, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CONFIGS = 0, 3, 17, 18, 32
 
 #: What Kafka 4.4 says of the keys that matter here.
 RANGES: Mapping[int, tuple[int, int]] = MappingProxyType(
@@ -146,6 +146,8 @@ class Answers:
             return correlation_id + self._api_versions(request)
         if request.api_key == METADATA:
             return correlation_id + self._metadata(request.api_version)
+        if request.api_key == DESCRIBE_CONFIGS and DESCRIBE_CONFIGS in self.ranges:
+            return correlation_id + self._describe_configs(request.body)
         if request.api_key == SASL_HANDSHAKE:
             self._tokens = request.api_version == 0
             return correlation_id + struct.pack(">hih", 0, 1, 5) + b"PLAIN"
@@ -175,6 +177,22 @@ class Answers:
             return body + (bytes(4) if version else b"")
         body = struct.pack(">hB", error, len(entries) + 1) + b"".join(entry + b"\0" for entry in entries)
         return body + bytes(4) + b"\0"
+
+    def _describe_configs(self, body: bytes) -> bytes:
+        """Describe resources of type BROKER, versions 1 to 3: its own node has no configs."""
+        (count,) = struct.unpack_from(">i", body)
+        at, results = 4, b""
+        for _ in range(count):
+            kind, length = struct.unpack_from(">bh", body, at)
+            name = body[at + 3 : at + 3 + length]
+            at += 3 + length
+            (keys,) = struct.unpack_from(">i", body, at)
+            at += 4
+            for _ in range(keys):
+                at += 2 + struct.unpack_from(">h", body, at)[0]
+            error = 0 if name == str(self._node_id).encode() else _INVALID_REQUEST
+            results += struct.pack(">hhbh", error, -1, kind, length) + name + bytes(4)
+        return bytes(4) + struct.pack(">i", count) + results
 
     def _metadata(self, version: int) -> bytes:
         host, cluster = LOOPBACK.encode(), self._cluster_id.encode()

@@ -339,7 +339,6 @@ def _core(broker: object) -> ClientTelemetry:
     subscription = Subscription("all", ("*",), INTERVAL_S * 1000, {})
     return ClientTelemetry(
         settings=TelemetrySettings(),
-        broker=broker,  # type: ignore[arg-type]  # a Broker
         subscriptions=SubscriptionSet((subscription,)),
         limits=Limits(_LIMITS),
         random_bytes=bytes,

@@ -21,9 +21,9 @@ from receiver.event_loop import run as run_event_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
+    BrokerKnown,
     Call,
     Closed,
-    ClusterId,
     CoreMessage,
     EndConnection,
     Hello,
@@ -41,6 +41,8 @@ from receiver.link.messages import (
     decode_relay_message,
     encode,
 )
+from receiver.session.listener_broker import KnownBroker
+from receiver.telemetry.identity import Broker
 from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.uuid import Uuid
 from tests.fuzz.target import Target, require
@@ -156,7 +158,7 @@ _TO_CORE: tuple[RelayMessage, ...] = (
     _call(1, GET_TELEMETRY_SUBSCRIPTIONS),
     _call(2, PUSH_TELEMETRY),
     Problems(("the broker does not answer",)),
-    ClusterId("cluster"),
+    BrokerKnown("CLIENT", KnownBroker(broker=Broker(id=1, cluster_id="cluster"), proven=True)),
     TokenOwner("token", "User:owner"),
     Report(
         (("source_address", "192.0.2.7", "new_connections", 3.0, 1.0),),
@@ -169,7 +171,7 @@ _TO_CORE: tuple[RelayMessage, ...] = (
 )
 _TO_RELAY: tuple[CoreMessage, ...] = (
     TokenOwner("token", "User:owner"),
-    ClusterId("cluster"),
+    BrokerKnown("CLIENT", KnownBroker(broker=Broker(id=1, cluster_id="cluster"), proven=True)),
     Levels((("principal", "User:alice", "core_time", 5.0),)),
     ReportTaken((("source_site", "2001:db8::/48", "new_connections", 5.0),)),
     StatisticsRequest(1),

@@ -26,8 +26,11 @@ from tests.unit.session.support import connection
 _PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 _OWNED = frozenset(OWNED_LABELS)
 _FACTS = identity_labels(
-    replace(connection("SASL_SSL"), client_instance_id=Uuid(bytes(15) + b"\x07")),
-    Broker(id=1, cluster_id="cluster"),
+    replace(
+        connection("SASL_SSL"),
+        client_instance_id=Uuid(bytes(15) + b"\x07"),
+        broker=Broker(id=1, cluster_id="cluster"),
+    ),
 )
 _LABEL_BYTES = label_bytes(_FACTS)
 _LABELS = {

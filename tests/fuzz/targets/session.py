@@ -22,7 +22,7 @@ from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, Broker, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
 from receiver.wire.error_codes import ErrorCode
@@ -36,7 +36,6 @@ from tests.fuzz.target import Target, require
 from tests.testbed.scripted_broker import (
     API_VERSIONS,
     CLUSTER_ID,
-    NODE_ID,
     RANGES,
     Answers,
     framed,
@@ -51,6 +50,7 @@ from tests.unit.session.support import (
     api_versions,
     connection,
     get_subscriptions,
+    proven_broker,
     push,
     telemetry_core,
 )
@@ -98,16 +98,16 @@ class _Played:
 
 #: A core to copy, because compiling the settings is slow.
 _LIMITS = LimitsSettings()
-_CORE = telemetry_core(Broker(id=NODE_ID), Limits(_LIMITS))
+_CORE = telemetry_core(Limits(_LIMITS))
 
 
-def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
+def _fresh_core(limits: Limits) -> ClientTelemetry:
     core = copy.copy(_CORE)
     counter = iter(range(2, 1_000_000))
     core._limits = limits
     core.series = SeriesBudgets(core._settings.series)
     core._intake = intake = copy.copy(core._intake)
-    intake._broker, intake._limits, intake._series = broker, limits, core.series
+    intake._limits, intake._series = limits, core.series
     core.instances = ClientInstances(64, core._on_forget)
     core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
     return core
@@ -116,7 +116,7 @@ def _fresh_core(broker: Broker, limits: Limits) -> ClientTelemetry:
 class _Conversation:
     def __init__(self, circumstances: int) -> None:
         ranges = {**RANGES, **_MORE_RANGES, API_VERSIONS: (0, (circumstances >> 2 & 7) % 6)}
-        broker = Broker(id=NODE_ID, cluster_id=CLUSTER_ID if circumstances & 64 else None)
+        broker = proven_broker(CLUSTER_ID if circumstances & 64 else None)
         numbers = Random(circumstances)
         upstream = Upstream(translates=circumstances >= 128)
         if circumstances & 32:
@@ -135,7 +135,7 @@ class _Conversation:
             delegation_tokens=DelegationTokens(),
         )
         self._known = accepted
-        self._core = _fresh_core(broker, Limits(_LIMITS))
+        self._core = _fresh_core(Limits(_LIMITS))
         self._sasl = circumstances & 2 != 0
         self._answers = Answers(ranges=ranges)
         self._login = LoginBroker(self._answers)

@@ -118,7 +118,7 @@ def _table() -> dict[tuple[str, int, int], Callable[[bytes], None]]:
     for version in k18_api_versions.SUPPORTED_VERSIONS:
         table["splice", 18, version] = _splice(version)
     for version in k03_metadata.SUPPORTED_VERSIONS:
-        table["cluster id", 3, version] = _reads(k03_metadata.decode_cluster_id, version)
+        table["cluster", 3, version] = _reads(k03_metadata.decode_cluster, version)
         table["is error", 3, version] = _reads(k03_metadata.is_error, version)
     table["cut push", 72, 0] = _cut_push
     table["to v0", 47, 1] = _translates(offset_delete.request_to_v0)

@@ -88,7 +88,7 @@ def pieces(data: bytes, sizes: Sequence[int]) -> list[bytes]:
 def expected_answers(requests: Sequence[bytes], ranges: dict[int, tuple[int, int]]) -> list[bytes]:
     """What a broker that knows telemetry itself would answer, made without a session."""
     wire = Wire()  # for its clock, so that both cores see the same time
-    core = telemetry_core(wire.broker, Limits(LimitsSettings()))
+    core = telemetry_core(Limits(LimitsSettings()))
     asker = connection()
     offered = Answers(ranges={**ranges, **OFFERED})
     answers = []

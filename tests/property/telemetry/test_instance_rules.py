@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode as E
@@ -68,7 +68,6 @@ class Rules(RuleBasedStateMachine):
         self.set_index = set_index
         self.telemetry = ClientTelemetry(
             settings=TelemetrySettings(max_instances=MAX_INSTANCES),
-            broker=Broker(id=1),
             subscriptions=SETS[set_index][0],
             limits=Limits(LimitsSettings()),
             random_bytes=os.urandom,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from receiver.telemetry.identity import Broker
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import Client, connection, subscription
 
@@ -43,7 +45,7 @@ def test_pushes_have_one_id_if_they_are_repeats(
 ) -> None:
     brokers = [Client(subscription(), connected=connection(id=f"c{number}")) for number in range(2)]
     for number, client in enumerate(brokers):
-        client.broker.id = number
+        client.identity = replace(client.identity, broker=Broker(id=number))
     seen: dict[str, object] = {}
     for turn, (number, at, data, codec) in enumerate(pushes, 1):
         client = brokers[at]

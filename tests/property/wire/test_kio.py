@@ -240,4 +240,5 @@ def test_cluster_id(
     values |= {name: value for name, value in optional.items() if name in named}
     body = _write(module.MetadataResponse(**values))
     expected = cluster_id if version >= 2 else None
-    assert k03_metadata.decode_cluster_id(Reader(body), version) == expected
+    brokers = tuple(k03_metadata.BrokerAddress(node, host, port) for node, host, port, _ in hosts)
+    assert k03_metadata.decode_cluster(Reader(body), version) == k03_metadata.Cluster(expected, brokers)

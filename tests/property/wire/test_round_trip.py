@@ -124,7 +124,7 @@ def test_any_bytes_are_a_message_or_a_wire_error(data: bytes, start: int) -> Non
         lambda r: decode_response_header(r, 1),
     ]
     attempts += [lambda r, v=v: decode_request_header(r, v) for v in range(4)]
-    attempts += [lambda r, v=v: k03_metadata.decode_cluster_id(r, v) for v in k03_metadata.SUPPORTED_VERSIONS]
+    attempts += [lambda r, v=v: k03_metadata.decode_cluster(r, v) for v in k03_metadata.SUPPORTED_VERSIONS]
     for codecs in (REQUESTS, RESPONSES):
         attempts += [lambda r, c=codecs[k], v=v: c.decode(r, v) for k, v in MESSAGES]
     for attempt in attempts:

@@ -22,7 +22,7 @@ from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -79,7 +79,6 @@ def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTeleme
     """The real telemetry core without subscriptions."""
     return ClientTelemetry(
         settings=TelemetrySettings(max_instances=max_instances, **settings),
-        broker=Broker(id=1, cluster_id="abc"),
         subscriptions=SubscriptionSet(),
         limits=Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED)),
         random_bytes=os.urandom,

@@ -17,7 +17,7 @@ from receiver.request_log import RequestLog
 from receiver.session.effects import TelemetryCall, TelemetryRequest
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
@@ -27,7 +27,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid
-from tests.testbed.scripted_broker import NODE_ID
 from tests.unit.session.support import Clock, connection, read_push, read_subscriptions, telemetry_core
 
 OTLP = (Path(__file__).parents[2] / "data" / "payloads" / "franz-producer-okprefix-02.bin").read_bytes()
@@ -65,7 +64,7 @@ class Core:
         self.storing: list[Callable[[], None]] | None = None
         self._tokens = 0
         self._calls = TelemetryCalls(
-            telemetry=telemetry_core(Broker(id=NODE_ID), self.limits, max_push_bytes=1 << 20),
+            telemetry=telemetry_core(self.limits, max_push_bytes=1 << 20),
             limits=self.limits,
             metrics=self.metrics,
             log=RequestLog(self.metrics.limit_exceeded, log_requests=False),

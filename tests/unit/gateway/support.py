@@ -31,11 +31,11 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
 from tests.testbed.ports import LOOPBACK, free_port, listening_on
-from tests.testbed.scripted_broker import NODE_ID, RANGES
-from tests.unit.session.support import Clock, connection, telemetry_core
+from tests.testbed.scripted_broker import RANGES
+from tests.unit.session.support import Clock, connection, proven_broker, telemetry_core
 
 _Result = TypeVar("_Result")
 _WITHIN_S = 120.0
@@ -116,7 +116,7 @@ class Gate:
         clock: Clock | None = None,
     ) -> None:
         self.clock = clock or Clock()
-        self.broker = Broker(id=NODE_ID)
+        self.broker = proven_broker()
         self.limits = Limits(limits or LimitsSettings(), relays=1)
         self.memory = RequestMemory(limits or LimitsSettings())
         self.metrics = ReceiverMetrics(version="0")
@@ -128,7 +128,7 @@ class Gate:
         self.events = GatewayEvents(self.events_of_relay, self.log)
         core_limits = Limits(limits or LimitsSettings())
         self.core_log = RequestLog(self.metrics.limit_exceeded, log_requests=False)
-        self.telemetry = telemetry_core(self.broker, core_limits, max_push_bytes=max_push_bytes)
+        self.telemetry = telemetry_core(core_limits, max_push_bytes=max_push_bytes)
         self.disconnected: list[str] = []
         self.calls = TelemetryCalls(
             telemetry=self.telemetry,
@@ -145,7 +145,6 @@ class Gate:
             limits=core_limits,
             metrics=self.metrics,
             log=self.core_log,
-            broker=self.broker,
             monotonic=self.clock.monotonic,
             on_identity=self.telemetry.instances.identity_changed,
             on_close=self.disconnected.append,
@@ -154,7 +153,7 @@ class Gate:
         self.core = CoreLink(
             "test",
             process="relay-1",
-            broker=self.broker,
+            brokers=lambda: {"CLIENT": self.broker},
             limits=self.limits,
             metrics=RelayMetrics(),
             tokens=DelegationTokens(),

@@ -12,7 +12,6 @@ from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import TelemetryCall
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker
 from receiver.wire import api_keys
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -32,7 +31,7 @@ class Core:
         self.link = CoreLink(
             "test",
             process="relay-1",
-            broker=Broker(id=1),
+            brokers=dict,
             limits=Limits(LimitsSettings()),
             metrics=RelayMetrics(),
             tokens=self.tokens,

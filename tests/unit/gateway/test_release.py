@@ -133,6 +133,7 @@ async def close_and_look(
     certificates: Certificates, closing: Closing, reason: str, *, client: bool, broker: bool
 ) -> None:
     gate = Gate(max_push_bytes=1 << 20, limits=LIMITS)
+    await eventually(lambda: bool(gate.relays.brokers), "what the relay knows of the broker")
     with uncollected() as come:
         async with tls_relayed(certificates, client=client, broker=broker, small_buffers=True, gate=gate) as (
             wire,

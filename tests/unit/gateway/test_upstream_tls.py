@@ -66,8 +66,8 @@ def test_a_client_is_served_over_tls_to_the_broker(
         with tls_broker(certificates.broker_context(version=version)) as broker:
             async with opened(gate.listener(broker.port, **settings)) as listener:
                 await is_ready(listener)
-                assert gate.broker.cluster_id == CLUSTER_ID
-                assert asked(broker) == [[API_VERSIONS, METADATA]]
+                assert gate.broker.known.broker.cluster_id == CLUSTER_ID
+                assert asked(broker)[0][:2] == [API_VERSIONS, METADATA]
                 async with connected(listener) as client:
                     if protocol == "SSL":
                         peer = TlsPeer(client, certificates.client_context())

@@ -15,8 +15,10 @@ from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.gateway.upstream_watch import UpstreamWatch
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import Broker
+from receiver.wire.k03_metadata import BrokerAddress, Cluster
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import (
     API_VERSIONS,
@@ -27,29 +29,35 @@ from tests.testbed.scripted_broker import (
     Peer,
     ScriptedBroker,
     framed,
+    parse,
+    request_frame,
 )
 from tests.unit.gateway.support import eventually, listener_settings, on_loop
 
+V5 = {**RANGES, API_VERSIONS: (0, 5)}
+CLUSTER = Cluster(CLUSTER_ID, tuple(BrokerAddress(number, "kafka", 9090 + number) for number in (1, 2, 3)))
+
 
 async def ask(
-    port: int, *, ask_cluster_id: bool = True, timeout_s: float = 5.0
-) -> tuple[str | None, Upstream]:
+    port: int, *, needs_login: bool = False, timeout_s: float = 5.0, known: ListenerBroker | None = None
+) -> tuple[KnownBroker, Upstream]:
     upstream = Upstream()
     address = UpstreamAddress(listener_settings(port), HandshakeTurns())
-    cluster_id = await probe(address, upstream, ask_cluster_id=ask_cluster_id, timeout_s=timeout_s)
-    return cluster_id, upstream
+    broker = known or ListenerBroker(Broker(), (LOOPBACK, port), 1)
+    await probe(address, upstream, broker, needs_login=needs_login, timeout_s=timeout_s)
+    return broker.known, upstream
 
 
 def test_a_probe_learns_versions_and_cluster(broker: ScriptedBroker) -> None:
-    cluster_id, upstream = on_loop(ask(broker.port))
-    assert cluster_id == CLUSTER_ID
+    known, upstream = on_loop(ask(broker.port))
+    assert known.broker.cluster_id == CLUSTER_ID
     assert upstream.ranges == {key: RANGES[key] for key in (METADATA, API_VERSIONS, 36)}
     assert broker.peers[0].ended.wait(5)
 
 
 def test_a_probe_asks_no_listener_with_sasl_for_the_cluster(broker: ScriptedBroker) -> None:
-    cluster_id, upstream = on_loop(ask(broker.port, ask_cluster_id=False))
-    assert cluster_id is None
+    known, upstream = on_loop(ask(broker.port, needs_login=True))
+    assert known.broker == Broker()
     assert upstream.ranges
     assert [request.api_key for request in broker.peers[0].answers.seen] == [API_VERSIONS]
 
@@ -57,8 +65,8 @@ def test_a_probe_asks_no_listener_with_sasl_for_the_cluster(broker: ScriptedBrok
 @pytest.mark.parametrize("metadata", [(0, 13), (4, 8), (9, 12), (13, 20)])
 def test_a_probe_asks_for_metadata_in_a_version_that_the_broker_has(metadata: tuple[int, int]) -> None:
     with ScriptedBroker(ranges={**RANGES, METADATA: metadata}) as broker:
-        cluster_id, _ = on_loop(ask(broker.port))
-        assert cluster_id == CLUSTER_ID
+        known, _ = on_loop(ask(broker.port))
+        assert known.broker.cluster_id == CLUSTER_ID
 
 
 def after_the_question(then: Callable[[Peer], None]) -> Callable[[Peer], None]:
@@ -113,17 +121,17 @@ def test_an_error_has_the_systems_words() -> None:
         on_loop(ask(free_port()))
 
 
-def watch(port: int, broker: Broker | None = None, upstream: Upstream | None = None) -> UpstreamWatch:
+def watch(port: int, broker: ListenerBroker | None = None, upstream: Upstream | None = None) -> UpstreamWatch:
     settings = listener_settings(port)
     address = UpstreamAddress(settings, HandshakeTurns())
-    known = broker or Broker(id=NODE_ID)
+    known = broker or ListenerBroker(Broker(id=NODE_ID), (LOOPBACK, port), 1)
     return UpstreamWatch(settings, address, known, upstream or Upstream(), on_change=lambda: None)
 
 
 def test_a_watch_asks_until_there_is_an_answer() -> None:
     async def main() -> None:
         broker = ScriptedBroker()
-        known = Broker(id=NODE_ID)
+        known = ListenerBroker(Broker(id=NODE_ID), (LOOPBACK, broker.port), 1)
         upstream = Upstream()
         watching = watch(broker.port, known, upstream)
         assert watching.problem == "not probed yet"
@@ -133,7 +141,7 @@ def test_a_watch_asks_until_there_is_an_answer() -> None:
             with broker:
                 await eventually(lambda: watching.problem is None, "the broker")
         watching.stop()
-        assert known.cluster_id == CLUSTER_ID
+        assert known.known.broker.cluster_id == CLUSTER_ID
         assert upstream.ranges
         assert [line["event"] for line in log] == ["the broker does not answer", "the broker answers"]
 
@@ -177,19 +185,51 @@ def test_a_check_reports_a_dead_broker_and_logs_nothing_for_a_live_one(
     on_loop(main())
 
 
-def test_a_wrong_configured_cluster_id_is_logged(broker: ScriptedBroker) -> None:
+def test_a_broker_other_than_the_configured_one_is_an_error_until_it_is_right() -> None:
     async def main() -> None:
-        known = Broker(id=NODE_ID, cluster_id="configured")
-        watching = watch(broker.port, known)
-        with capture_logs() as log:
-            watching.start()
-            await eventually(lambda: watching.problem is None, "the broker")
-        watching.stop()
-        assert known.cluster_id == "configured"
-        (entry,) = [line for line in log if "broker.cluster_id" in line["event"]]
-        assert (entry["configured"], entry["actual"]) == ("configured", CLUSTER_ID)
+        with ScriptedBroker(ranges=V5) as broker:
+            known = ListenerBroker(Broker(id=7), (LOOPBACK, broker.port), 1)
+            watching = watch(broker.port, known)
+            with capture_logs() as log:
+                watching.start()
+                await eventually(lambda: known.problem is not None, "the problem")
+                watching.stop()
+            assert known.known.broker == Broker(id=NODE_ID, cluster_id=CLUSTER_ID)
+            problem = known.problem
+            assert problem == (
+                "broker.id is 7, but the broker's node id is 1; set broker.id to 1 or auto, or correct the "
+                "upstream"
+            )
+            (line,) = log
+            assert (line["log_level"], line["problem"]) == ("error", problem)
 
     on_loop(main())
+
+
+def test_a_broker_proves_its_node_id_by_a_question_for_it() -> None:
+    with ScriptedBroker(ranges=V5, node_id=3) as broker:
+        known = ListenerBroker(Broker(), (LOOPBACK, broker.port), 1)
+        known.saw(CLUSTER)
+        assert known.known == KnownBroker(broker=Broker(cluster_id=CLUSTER_ID))
+        on_loop(ask(broker.port, known=known))
+        assert known.known == KnownBroker(broker=Broker(id=3, cluster_id=CLUSTER_ID), proven=True)
+
+
+def test_a_broker_that_ignores_the_question_proves_nothing() -> None:
+    ranges = {**RANGES, API_VERSIONS: (0, 5)}
+
+    def answer(peer: Peer) -> None:
+        for data in peer.frames():
+            request = parse(data)
+            if (request.api_key, request.api_version) == (API_VERSIONS, 5):
+                data = request_frame(API_VERSIONS, 3, request.correlation_id, b"\0\2a\2b\0")[4:]
+            peer.answer(data)
+
+    with ScriptedBroker(ranges=ranges) as broker:
+        broker.script = answer
+        known, _ = on_loop(ask(broker.port))
+    # It is the only one of its cluster.
+    assert known == KnownBroker(broker=Broker(id=NODE_ID, cluster_id=CLUSTER_ID))
 
 
 def test_a_stopped_watch_asks_no_more() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from receiver.link.messages import (
     Answer,
+    BrokerKnown,
     Call,
     Closed,
-    ClusterId,
     CoreMessage,
     EndConnection,
     Hello,
@@ -32,7 +32,8 @@ from receiver.link.messages import (
     telemetry_call,
 )
 from receiver.session.effects import TelemetryCall
-from receiver.telemetry.identity import ClientIdentity
+from receiver.session.listener_broker import KnownBroker
+from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -46,8 +47,11 @@ time = st.floats(allow_nan=False)
 int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1)
 uuid = st.binary(min_size=16, max_size=16).map(Uuid)
 level = st.tuples(text, text, text, time)
+broker = st.builds(Broker, id=st.none() | int32, cluster_id=st.none() | text)
+known_broker = st.builds(KnownBroker, broker=broker, proven=st.booleans())
 identity = st.builds(
     ClientIdentity,
+    broker=broker,
     id=text,
     listener=text,
     security_protocol=text,
@@ -87,7 +91,7 @@ RELAY_MESSAGES: st.SearchStrategy[RelayMessage] = st.one_of(
         st.none() | st.binary(max_size=50),
     ),
     st.builds(Problems, many(text)),
-    st.builds(ClusterId, text),
+    st.builds(BrokerKnown, text, known_broker),
     st.builds(TokenOwner, text, text),
     st.builds(
         Report,
@@ -103,7 +107,7 @@ CORE_MESSAGES: st.SearchStrategy[CoreMessage] = st.one_of(
     st.builds(ReportTaken, many(level)),
     st.builds(StatisticsRequest, number),
     st.builds(TokenOwner, text, text),
-    st.builds(ClusterId, text),
+    st.builds(BrokerKnown, text, known_broker),
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
+from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -24,6 +25,7 @@ class Now:
     ready: bool = False
     draining: bool = False
     certificates: list[tuple[str, str, float]] = field(default_factory=list)
+    brokers: dict[str, KnownBroker] = field(default_factory=dict)
     peers: dict[Scope, int] = field(default_factory=dict)
 
     def metrics(self, labels: SoftwareLabels | None = None) -> ReceiverMetrics:
@@ -38,6 +40,7 @@ class Now:
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
+                brokers=lambda: self.brokers,
                 peers=lambda: self.peers,
                 held_bytes=lambda: 4_096,
             )

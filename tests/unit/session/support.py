@@ -18,6 +18,7 @@ from receiver.session.effects import (
     TelemetryCall,
     UnauthenticatedTelemetry,
 )
+from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import LoginOutcome
 from receiver.session.messages import response_header
 from receiver.session.session import Session
@@ -130,14 +131,18 @@ def answer_call(
     return frame(response_header(header), body), outcome
 
 
-def telemetry_core(
-    broker: Broker, limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES
-) -> ClientTelemetry:
+def proven_broker(cluster_id: str | None = None) -> ListenerBroker:
+    """The broker NODE_ID, which has shown that it is that."""
+    broker = ListenerBroker(Broker(cluster_id=cluster_id), ("broker", 9092), 19092)
+    broker.asked(NODE_ID)
+    return broker
+
+
+def telemetry_core(limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES) -> ClientTelemetry:
     """Return the real core; its client instance ids count up."""
     counter = iter(range(2, 1_000_000))
     return ClientTelemetry(
         settings=TelemetrySettings(max_bytes=max_push_bytes),
-        broker=broker,
         subscriptions=SubscriptionSet((EVERYTHING,)),
         limits=limits,
         random_bytes=lambda size: next(counter).to_bytes(size, "big"),
@@ -176,7 +181,7 @@ class Wire:
         delegation_tokens: DelegationTokens | None = None,
     ) -> None:
         self.arrival = arrival
-        self.broker = Broker(id=NODE_ID, cluster_id=cluster_id)
+        self.broker = proven_broker(cluster_id)
         self.upstream = Upstream(translates=translates)
         self.upstream.learn(learned or {})
         self.registry = ConnectionRegistry()
@@ -184,7 +189,7 @@ class Wire:
         self.clock = Clock()
         self.events = Events()
         self.effects: list[Effect] = []
-        self.telemetry = telemetry_core(self.broker, Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
+        self.telemetry = telemetry_core(Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
         self.answers = Answers(ranges=ranges)
         self.random: list[int] = []
         self.session = Session(

@@ -100,13 +100,18 @@ def test_the_markers_version_is_one_that_the_broker_has(
     subscribed(wire)
     (seen,) = wire.seen()
     assert (seen.api_key, seen.api_version) == (METADATA, marker)
-    assert wire.broker.cluster_id == (CLUSTER_ID if marker >= 2 else None)
+    assert wire.broker.known.broker.cluster_id == (CLUSTER_ID if marker >= 2 else None)
 
 
-def test_the_cluster_id_is_not_learned_over_a_configured_one(wiring: Wiring) -> None:
+def test_a_cluster_other_than_the_configured_one_is_a_problem(wiring: Wiring) -> None:
     wire = wiring(cluster_id="configured")
+    assert wire.broker.problem is None
     subscribed(wire)
-    assert wire.broker.cluster_id == "configured"
+    assert wire.broker.known.broker.cluster_id == CLUSTER_ID
+    assert wire.broker.problem == (
+        f"broker.cluster_id is configured, but the broker's cluster is {CLUSTER_ID}; set broker.cluster_id "
+        f"to {CLUSTER_ID} or null, or correct the upstream"
+    )
 
 
 @pytest.mark.parametrize("key", [api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY])

@@ -15,8 +15,7 @@ MAX_ENTRIES = TelemetrySettings().max_entries
 NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
 FACTS = identity_labels(
-    client(sasl_mechanism="SCRAM-SHA-512"),
-    Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw"),
+    client(sasl_mechanism="SCRAM-SHA-512", broker=Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw")),
 )
 LABELS = label_bytes(FACTS)
 EXPECTED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,10 @@ def subscription(
     return Subscription(name, metrics, interval_ms, match or {})
 
 
+#: The broker of every :class:`Client`.
+BROKER = Broker(id=1, cluster_id="5L6g3nShT-eMCtK--X86sw")
+
+
 class Client:
     """A client of one telemetry core; it keeps its instance id and subscription id."""
 
@@ -76,15 +81,13 @@ class Client:
         limits: LimitsSettings | None = None,
         connected: ClientIdentity | None = None,
     ) -> None:
-        self.broker = Broker(id=1, cluster_id="5L6g3nShT-eMCtK--X86sw")
         self.telemetry = ClientTelemetry(
             settings=settings or TelemetrySettings(),
-            broker=self.broker,
             subscriptions=SubscriptionSet(subscriptions),
             limits=Limits(limits or LimitsSettings()),
             random_bytes=os.urandom,
         )
-        self.identity = connected or connection()
+        self.identity = replace(connected or connection(), broker=BROKER)
         self.id: Uuid = ZERO_UUID
         self.subscription_id = 0
 

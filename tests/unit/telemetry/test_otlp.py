@@ -78,7 +78,7 @@ def test_merging_equal_resources_shrinks_a_java_push() -> None:
 
 
 def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
-    facts = identity_labels(client(client_id=""), Broker(id=3))
+    facts = identity_labels(client(client_id="", broker=Broker(id=3)))
     labelled = label_metrics(
         push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
     )
@@ -90,7 +90,7 @@ def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
 
 def test_labels_of_any_length_and_character() -> None:
     for length in (1, 126, 127, 128, 200, 16_383, 16_384, 40_000):
-        facts = identity_labels(client(client_id="ö" * (length // 2) + "\ud800"), Broker(id=1))
+        facts = identity_labels(client(client_id="ö" * (length // 2) + "\ud800"))
         labelled = label_metrics(
             push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
         )

@@ -94,10 +94,11 @@ def test_the_context_describes_the_client() -> None:
 
 def test_labels_follow_changes_of_connection_and_broker() -> None:
     client = ready()
-    client.broker.cluster_id = None
+    client.identity = replace(client.identity, broker=Broker(id=1))
     before = client.push(1, SMALL).push
-    client.broker.cluster_id = "learned"
-    client.identity = replace(client.identity, principal="User:alice")
+    client.identity = replace(
+        client.identity, broker=Broker(id=1, cluster_id="learned"), principal="User:alice"
+    )
     after = client.push(11, SMALL).push
     assert before is not None
     assert after is not None
@@ -179,7 +180,6 @@ def test_captured_requests_are_accepted_as_by_kafka(frame: Captured) -> None:
     request = k72_push_telemetry.decode_request(reader, frame.version)
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
-        broker=Broker(id=1),
         subscriptions=SubscriptionSet([subscription(interval_ms=1000)]),
         limits=Limits(LimitsSettings()),
         random_bytes=os.urandom,

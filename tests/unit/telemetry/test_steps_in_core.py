@@ -119,7 +119,6 @@ def test_it_does_not_start_without_the_key() -> None:
     with pytest.raises(InvalidValueError, match="key_file"):
         ClientTelemetry(
             settings=settings(privacy={"pseudonymize": ["principal"], "key_file": "key"}),
-            broker=made.broker,
             subscriptions=made.telemetry.subscriptions,
             limits=made.telemetry._limits,
             random_bytes=bytes,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from receiver.telemetry.identity import Broker
 from receiver.telemetry.labels import identity_labels
 from receiver.telemetry.subscription import (
     MAX_METRICS,
@@ -138,7 +137,7 @@ def test_every_selector_must_match_the_whole_value(
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_a_selector_reads_the_value_of_the_label_with_its_name(selector: str) -> None:
     one = client(principal="User:alice", sasl_mechanism="PLAIN")
-    labels = identity_labels(one, Broker(id=1))._asdict()
+    labels = identity_labels(one)._asdict()
     value = str(labels[selector])
     assert subscription(match={selector: re.escape(value)}).matches(one)
     assert not subscription(match={selector: re.escape(value) + "x"}).matches(one)

@@ -12,7 +12,6 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.identity import Broker
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
@@ -64,7 +63,6 @@ def test_an_id_in_use_is_not_assigned_again() -> None:
     drawn = [bytes(range(16)), bytes(range(16)), bytes(range(1, 17))]
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
-        broker=Broker(id=1),
         subscriptions=SubscriptionSet(),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda size: drawn.pop(0)[:size],

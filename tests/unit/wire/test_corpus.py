@@ -123,12 +123,12 @@ def test_cluster_id(frame: Captured) -> None:
     data = frame.data
     reader = Reader(data)
     decode_header(reader, frame)
-    assert k03_metadata.decode_cluster_id(reader, frame.version) == CLUSTER_ID
+    assert k03_metadata.decode_cluster(reader, frame.version).id == CLUSTER_ID
     for length in range(reader.offset):
         cut = Reader(data[:length])
         with pytest.raises(WireError) as caught:  # noqa: PT012 - either of the two may be the one cut
             decode_header(cut, frame)
-            k03_metadata.decode_cluster_id(cut, frame.version)
+            k03_metadata.decode_cluster(cut, frame.version)
         assert 0 <= caught.value.offset <= length
 
 

@@ -46,17 +46,17 @@ def test_request(version: int, body: str) -> None:
 @pytest.mark.parametrize("version", RESPONSES)
 def test_cluster_id(version: int) -> None:
     body, cluster_id = RESPONSES[version]
-    assert k03_metadata.decode_cluster_id(Reader(bytes.fromhex(body)), version) == cluster_id
+    assert k03_metadata.decode_cluster(Reader(bytes.fromhex(body)), version).id == cluster_id
 
 
 def test_version_1_has_no_cluster_id() -> None:
     body = bytes.fromhex("00000001" + PLAIN_BROKER + "ffff" + "00000001" + "00000000")
-    assert k03_metadata.decode_cluster_id(Reader(body), 1) is None
+    assert k03_metadata.decode_cluster(Reader(body), 1).id is None
 
 
 def test_an_impossible_count_of_brokers_is_an_error() -> None:
     with pytest.raises(WireError, match=r"expected Brokers .* at offset 4, found a count of 2147483647"):
-        k03_metadata.decode_cluster_id(Reader(bytes.fromhex("00000000" + "7fffffff") + bytes(100)), 8)
+        k03_metadata.decode_cluster(Reader(bytes.fromhex("00000000" + "7fffffff") + bytes(100)), 8)
 
 
 @pytest.mark.parametrize(("version", "count"), [(8, "00000009"), (9, "0b")])
@@ -70,7 +70,7 @@ def test_other_versions(version: int) -> None:
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
         k03_metadata.encode_no_topics_request(version)
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
-        k03_metadata.decode_cluster_id(Reader(b""), version)
+        k03_metadata.decode_cluster(Reader(b""), version)
     with pytest.raises(ValueError, match=f"Metadata version {version} is not one of 1 to 13"):
         k03_metadata.is_error(Reader(b""), version)
 

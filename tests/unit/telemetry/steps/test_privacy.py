@@ -11,7 +11,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 
 from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.identity import Broker
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.steps.privacy import Privacy
 from tests.unit.telemetry.parts import client
@@ -29,7 +28,7 @@ def hashed(text: str, key: bytes = KEY) -> str:
 
 
 def labels(**changes: Any) -> Labels:
-    return identity_labels(client(**changes), Broker(id=3))
+    return identity_labels(client(**changes))
 
 
 def test_the_first_matching_rule_decides() -> None:

@@ -1,0 +1,163 @@
+"""What is known of the broker behind a listener, and what was proven.
+
+A broker does not say who it is. Metadata names all brokers of the cluster, and
+:mod:`receiver.gateway.node_id` finds out which of them answers. Until that is proven, the sidecar
+answers nothing in the name of a node id (KIP-1242). Labels may use an id that is only likely:
+
+===========================================  ======  ==================
+evidence of the node id                      proven  used for labels
+===========================================  ======  ==================
+the broker's answer to a question for it     yes     always
+``broker.id`` of the configuration           no      unless disproven
+the only broker of the cluster, the only     no      with ``id: auto``
+one that advertises the upstream's address,
+or the only one that advertises our port
+===========================================  ======  ==================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from receiver.telemetry.identity import Broker
+from receiver.wire.k03_metadata import Cluster
+
+__all__ = ["KnownBroker", "ListenerBroker"]
+
+#: Most brokers of a cluster that are asked for.
+_MAX_CANDIDATES: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBroker:
+    """A broker as far as it is known.
+
+    Attributes:
+        broker: Its node id and its cluster id.
+        proven: Whether it has shown that the node id is its own.
+    """
+
+    broker: Broker
+    proven: bool = False
+
+
+class ListenerBroker:
+    """The broker behind one listener.
+
+    Args:
+        configured: The node id and the cluster id of the configuration; None: to be learned.
+        upstream: Host and port of the broker's own listener.
+        port: The port of the sidecar's listener.
+
+    Attributes:
+        known: What is known now.
+        cluster: The cluster that the latest Metadata response named.
+        wants_cluster: Whether the next Metadata response that passes should be read.
+        on_change: Called when :attr:`known` has changed or :attr:`cluster` came.
+    """
+
+    __slots__ = ("_configured", "_port", "_upstream", "cluster", "known", "on_change", "wants_cluster")
+
+    def __init__(self, configured: Broker, upstream: tuple[str, int], port: int) -> None:
+        self._configured = configured
+        self._upstream = upstream
+        self._port = port
+        self.known = KnownBroker(broker=configured)
+        self.cluster: Cluster | None = None
+        self.wants_cluster = True
+        self.on_change: Callable[[], None] = _ignore
+
+    @property
+    def problem(self) -> str | None:
+        """How the broker differs from the configuration; None if nothing is known of that."""
+        configured, known = self._configured, self.known
+        if known.proven and configured.id not in {None, known.broker.id}:
+            return (
+                f"broker.id is {configured.id}, but the broker's node id is {known.broker.id}; set broker.id "
+                f"to {known.broker.id} or auto, or correct the upstream"
+            )
+        cluster_id = None if self.cluster is None else self.cluster.id
+        if configured.cluster_id is not None and cluster_id not in {None, configured.cluster_id}:
+            return (
+                f"broker.cluster_id is {configured.cluster_id}, but the broker's cluster is {cluster_id}; "
+                f"set broker.cluster_id to {cluster_id} or null, or correct the upstream"
+            )
+        return None
+
+    def is_misrouted(self, cluster_id: str, node_id: int) -> bool:
+        """Whether a client wants to reach another broker than this one (KIP-1242).
+
+        Nothing is said about a broker that was not proven.
+        """
+        if not self.known.proven:
+            return False
+        broker = self.known.broker
+        return node_id != broker.id or broker.cluster_id not in {None, cluster_id}
+
+    def candidates(self) -> list[int]:
+        """Return the node ids that the broker may have, the likely ones first."""
+        if self.cluster is None:
+            return []
+        likely = (self._configured.id, self.known.broker.id, *self._at_upstream())
+        alive = {one.node_id: None for one in self.cluster.brokers if one.node_id >= 0}
+        ids = dict.fromkeys([one for one in likely if one is not None]) | alive
+        return list(ids)[:_MAX_CANDIDATES]
+
+    def saw(self, cluster: Cluster) -> None:
+        """Take what a Metadata response says of the cluster."""
+        self.wants_cluster = False
+        came = self.cluster is None
+        self.cluster = cluster
+        self._conclude(self.known.broker.id if self.known.proven else None, came=came)
+
+    def asked(self, node_id: int | None) -> None:
+        """Take the result of asking the broker for its node id; None: it did not say."""
+        proven = self.known.broker.id if self.known.proven else None
+        self._conclude(proven if node_id is None else node_id)
+
+    def told(self, known: KnownBroker) -> None:
+        """Take what another relay has proven."""
+        if known.proven and not self.known.proven:
+            self.known = known
+            self.on_change()
+
+    def went(self) -> None:
+        """Forget what was proven: another broker may answer at the address next time."""
+        self.wants_cluster = True
+        self._conclude(None)
+
+    def _conclude(self, proven: int | None, *, came: bool = False) -> None:
+        cluster_id = self._configured.cluster_id
+        if self.cluster is not None and self.cluster.id is not None:
+            cluster_id = self.cluster.id
+        elif cluster_id is None:
+            cluster_id = self.known.broker.cluster_id
+        node_id = proven
+        if node_id is None:
+            node_id = self._configured.id
+        if node_id is None:
+            node_id = self._likely()
+        known = KnownBroker(broker=Broker(id=node_id, cluster_id=cluster_id), proven=proven is not None)
+        if known != self.known or came:
+            self.known = known
+            self.on_change()
+
+    def _likely(self) -> int | None:
+        if self.cluster is None:
+            return self.known.broker.id
+        brokers = self.cluster.brokers
+        at_port = [one.node_id for one in brokers if one.port == self._port]
+        for ids in ([one.node_id for one in brokers], self._at_upstream(), at_port):
+            if len(ids) == 1:
+                return ids[0]
+        return None
+
+    def _at_upstream(self) -> list[int]:
+        brokers = () if self.cluster is None else self.cluster.brokers
+        return [one.node_id for one in brokers if (one.host, one.port) == self._upstream]
+
+
+def _ignore() -> None:
+    """Do nothing."""

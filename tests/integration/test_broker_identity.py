@@ -1,0 +1,128 @@
+"""The sidecar learns which real broker is behind each listener, and says if it is another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar
+from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
+from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
+from tests.testbed.collector import Collector
+from tests.testbed.ports import free_port
+from tests.testbed.process import wait_until
+from tests.testbed.security import Login, Security
+from tests.testbed.sidecar import config_for
+
+pytestmark = pytest.mark.full
+
+
+def info(sidecar: GatewaySidecar, listener: str) -> dict[str, str]:
+    """The labels of a listener's kafka_telemetry_broker_info."""
+    for line in sidecar.http.get("/metrics").text.splitlines():
+        if line.startswith("kafka_telemetry_broker_info{") and f'listener="{listener}"' in line:
+            labels = line.partition("{")[2].partition("}")[0]
+            return dict(part.replace('"', "").split("=", 1) for part in labels.split(","))
+    return {}
+
+
+def plugins(collector: Collector) -> dict[str, list[dict[str, str]]]:
+    return {"plugins": [{"type": "otlp", "endpoint": collector.grpc_endpoint}]}
+
+
+def labelled(collector: Collector) -> set[tuple[str, str]]:
+    """The listeners and node ids that pushes are labelled with."""
+    return {(str(one.resource["listener"]), str(one.resource["broker_id"])) for one in collector.exports()}
+
+
+def is_proven(sidecar: GatewaySidecar, listener: str, broker: KafkaBroker) -> bool:
+    return info(sidecar, listener) == {
+        "listener": listener,
+        "broker_id": str(broker.node_id),
+        "cluster_id": broker.cluster_id,
+        "proven": "true",
+    }
+
+
+def test_a_wrong_node_id_is_reported_and_costs_no_record() -> None:
+    with KafkaBroker(advertised_client_port=free_port()) as broker:
+        broker.create_topic("wrong")
+        config = {**config_for(broker), "broker": {"id": 7}}
+        with GatewaySidecar(config, wait_for_broker=False) as sidecar:
+            wait_until(lambda: "broker.id is 7" in sidecar.readiness()[1], timeout_s=10, what="the problem")
+            status, reason = sidecar.readiness()
+            assert status == 503
+            assert "broker.id is 7, but the broker's node id is 1" in reason
+            with JavaClient(Mode.PRODUCER, bootstrap=sidecar.bootstrap(), topic="wrong", rate=50) as java:
+                java.wait_for_records(100)
+                assert java.errors == []
+            assert is_proven(sidecar, "CLIENT", broker)
+            sidecar.config = {**config, "broker": {"id": "auto"}}
+            sidecar.reload()
+            wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
+
+
+def test_one_receiver_serves_two_brokers() -> None:
+    others = {"node_id": 5, "cluster_id": "another-clusterAAAAAAA"}
+    with (
+        KafkaBroker(advertised_client_port=free_port()) as one,
+        KafkaBroker(advertised_client_port=free_port(), **others) as two,  # type: ignore[arg-type]
+    ):
+        config = config_for(one)
+        del config["broker"]
+        (listener,) = config_for(two)["listeners"]
+        config["listeners"].append({**listener, "name": "SECOND"})
+        for broker in (one, two):
+            broker.create_topic("both")
+        with Collector() as collector, GatewaySidecar(config | plugins(collector)) as sidecar:
+            sidecar.put_subscription("all", ["*"], 1000)
+            for name, broker in (("CLIENT", one), ("SECOND", two)):
+                wait_until(
+                    lambda name=name, broker=broker: is_proven(sidecar, name, broker),  # type: ignore[misc]
+                    timeout_s=TIMEOUT_S,
+                    what=f"the broker behind {name}",
+                )
+                bootstrap = sidecar.bootstrap(name)
+                with (
+                    JavaClient(Mode.PRODUCER, bootstrap=bootstrap, topic="both", rate=50) as java,
+                    LibrdkafkaClient(Mode.CONSUMER, bootstrap=bootstrap, topic="both") as reader,
+                ):
+                    java.wait_for_records(50)
+                    reader.wait_for_records(50)
+                    assert sidecar.connections(name)
+                    wait_until(
+                        lambda name=name, broker=broker: (  # type: ignore[misc]
+                            (name, str(broker.node_id)) in labelled(collector)
+                        ),
+                        timeout_s=TIMEOUT_S,
+                        what=f"pushes of {name}",
+                    )
+                    assert java.errors == []
+            assert labelled(collector) == {("CLIENT", str(one.node_id)), ("SECOND", str(two.node_id))}
+
+
+def test_a_listener_with_logins_learns_what_is_likely_from_a_client() -> None:
+    logins = [Listener(name="LOGIN", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())]
+    with KafkaBroker(advertised_client_port=free_port(), listeners=logins) as broker:
+        broker.create_topic("login")
+        config = config_for(broker)
+        config["broker"] = {"id": "auto"}
+        config["plugins"] = [{"type": "console"}]
+        with GatewaySidecar(config) as sidecar:
+            sidecar.put_subscription("all", ["*"], 1000)
+            login = Login(mechanism="PLAIN", user="alice", password=SASL_USERS["alice"])
+            with JavaClient(
+                Mode.PRODUCER,
+                bootstrap=sidecar.bootstrap("LOGIN"),
+                topic="login",
+                rate=50,
+                security=Security(login=login),
+            ) as java:
+                java.wait_for_records(20)
+                # A broker proves its node id to nobody who has not logged in.
+                likely = {
+                    "listener": "LOGIN",
+                    "broker_id": str(broker.node_id),
+                    "cluster_id": broker.cluster_id,
+                    "proven": "false",
+                }
+                wait_until(lambda: info(sidecar, "LOGIN") == likely, timeout_s=TIMEOUT_S, what="the broker")

@@ -1,0 +1,102 @@
+"""What evidence says of the broker behind a listener."""
+
+from __future__ import annotations
+
+import pytest
+
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.telemetry.identity import Broker
+from receiver.wire.k03_metadata import BrokerAddress, Cluster
+
+UPSTREAM = ("kafka-2", 9092)
+
+
+def cluster(*node_ids: int, cluster_id: str | None = "one") -> Cluster:
+    return Cluster(cluster_id, tuple(BrokerAddress(number, f"kafka-{number}", 9092) for number in node_ids))
+
+
+def broker(node_id: int | None = None, cluster_id: str | None = None) -> ListenerBroker:
+    return ListenerBroker(Broker(id=node_id, cluster_id=cluster_id), UPSTREAM, 19092)
+
+
+@pytest.mark.parametrize(
+    ("configured", "seen", "asked", "known", "proven"),
+    [
+        (None, cluster(1, 3), None, None, False),
+        (None, cluster(1), None, 1, False),  # the only one
+        (None, cluster(1, 2, 3), None, 2, False),  # the one at the upstream's address
+        (None, cluster(1, 2, 3), 3, 3, True),
+        (None, Cluster("one", (BrokerAddress(4, "a", 9092), BrokerAddress(5, "b", 19092))), None, 5, False),
+        (7, cluster(1, 2, 3), None, 7, False),
+        (7, cluster(1, 2, 3), 3, 3, True),
+        (3, cluster(1, 2, 3), 3, 3, True),
+    ],
+)
+def test_the_strongest_evidence_counts(
+    configured: int | None, seen: Cluster, asked: int | None, known: int | None, proven: bool
+) -> None:
+    one = broker(configured)
+    one.saw(seen)
+    one.asked(asked)
+    assert one.known == KnownBroker(broker=Broker(id=known, cluster_id="one"), proven=proven)
+    assert (one.problem is None) == (not proven or configured in {None, asked})
+
+
+def test_nothing_is_misrouted_before_the_broker_is_proven() -> None:
+    one = broker(7, "one")
+    assert not one.is_misrouted("one", 8)
+    one.saw(cluster(1, 2, 3))
+    assert not one.is_misrouted("one", 8)
+    one.asked(3)
+    assert not one.is_misrouted("one", 3)
+    assert one.is_misrouted("one", 7)
+    assert one.is_misrouted("two", 3)
+    one.went()
+    assert not one.is_misrouted("two", 7)
+
+
+def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
+    one = broker()
+    one.saw(cluster(1, 2, 3))
+    one.asked(2)
+    before = one.wants_cluster
+    one.went()
+    assert (before, one.wants_cluster) == (False, True)
+    assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"))
+    assert one.candidates() == [2, 1, 3]
+
+
+def test_candidates_are_likely_ones_first_and_bounded() -> None:
+    assert broker(7).candidates() == []
+    one = broker(7)
+    one.saw(cluster(1, 2, 3))
+    assert one.candidates() == [7, 2, 1, 3]
+    one.saw(cluster(-1, *range(10_000)))
+    assert one.candidates()[:3] == [7, 2, 0]
+    assert len(one.candidates()) == 64
+
+
+def test_another_relays_proof_counts_until_there_is_an_own_one() -> None:
+    one = broker()
+    changes: list[KnownBroker] = []
+    one.on_change = lambda: changes.append(one.known)
+    told = KnownBroker(broker=Broker(id=2, cluster_id="one"), proven=True)
+    one.told(KnownBroker(broker=Broker(id=1)))
+    assert changes == []
+    one.told(told)
+    assert changes == [told]
+    one.told(KnownBroker(broker=Broker(id=5), proven=True))
+    assert one.known == told
+    one.asked(5)
+    assert one.known.broker.id == 5
+
+
+def test_a_cluster_that_is_not_the_configured_one_is_a_problem() -> None:
+    one = broker(None, "one")
+    one.saw(cluster(1, cluster_id="two"))
+    assert one.problem == (
+        "broker.cluster_id is one, but the broker's cluster is two; set broker.cluster_id to two or null, or "
+        "correct the upstream"
+    )
+    one.saw(cluster(1, cluster_id=None))
+    assert one.problem is None
