@@ -63,7 +63,9 @@ def reference(catalogue: Catalogue) -> str:
         _section(
             "The draft's metrics",
             "KIP-714's draft had other metrics. No released client sends them; a client built to the "
-            "draft may.",
+            "draft may. `.avg60s` is the average that a client may send instead of the histogram; the "
+            "number is the period, so `.avg10s` is the same metric. The draft's attribute `broker_id` is "
+            "`node_id` here, because the receiver renames it.",
             "released as",
             draft,
             lambda metric: ", ".join(f"`{_short(name)}`" for name in metric.released_names),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import resources
 from typing import Any, Final
@@ -12,6 +13,10 @@ from typing import Any, Final
 __all__ = ["Catalogue", "Combination", "MetricKind", "StandardMetric", "load"]
 
 _VERSION: Final = 1
+
+# The end of an average's name that is not over the catalogue's 60 s. Clients choose the period.
+_AVERAGE: Final = re.compile(r"\.avg([1-9][0-9]{0,5})s\Z")
+_CATALOGUED_AVERAGE: Final = ".avg60s"
 
 
 class MetricKind(StrEnum):
@@ -107,8 +112,20 @@ class Catalogue:
             self._metrics[metric.name] = metric
 
     def metric(self, name: str) -> StandardMetric | None:
-        """Return the metric of that name, which may be a draft's name; None for other metrics."""
-        return self._metrics.get(name)
+        """Return the metric of that name, which may be a draft's name; None for other metrics.
+
+        Instead of a histogram, a client of the draft may send a gauge with its average over a
+        period, which the gauge's name ends with (KIP-714's draft, "Metric types"). The
+        catalogue has ``.avg60s``, which stands for every period: ``.avg10s`` is found too.
+        """
+        known = self._metrics.get(name)
+        if known is not None or (period := _AVERAGE.search(name)) is None:
+            return known
+        average = self._metrics.get(name[: period.start()] + _CATALOGUED_AVERAGE)
+        if average is None:
+            return None
+        description = average.description.replace("60 s", f"{period[1]} s", 1)
+        return replace(average, name=name, draft_name=name, description=description)
 
     def __iter__(self) -> Iterator[StandardMetric]:
         """Iterate over all metrics, sorted by name."""

@@ -3,6 +3,11 @@
 A byte search proves that a push has neither; otherwise parsed messages decide. The search may find
 too much, never too little: a double's tag and bytes are adjacent, and so are a key's bytes, however
 oddly tags and lengths are encoded.
+
+One attribute is renamed instead of dropped. KIP-714's draft has ``broker_id`` on the data points
+of ``client.request.*``: the broker that the requests went to, or "bootstrap". The released KIP
+calls it ``node_id``, so it becomes that, and never looks like the label of the broker that got the
+push.
 """
 
 from __future__ import annotations
@@ -48,6 +53,13 @@ _TAGS: Final = (b"\x19\x21", b"\x11\x19\x21")
 _AFTER_THE_POINT: Final = (b"", b"\x10\x01\x18\x01", b"\x10\x02\x18\x01")
 
 _OWNED: Final = frozenset(OWNED_LABELS)
+
+#: The draft's metrics of requests to a broker (KIP-714, "Client instance-level metrics").
+_OF_REQUESTS: Final = ("org.apache.kafka.client.request.", "client.request.")
+_BROKER_ID: Final = "broker_id"
+_NODE_ID: Final = "node_id"
+#: The names of that attribute in released clients.
+_NODE_KEYS: Final = frozenset({_NODE_ID, "node.id"})
 
 
 def _key(key: str, *, after: str = "") -> bytes:
@@ -158,6 +170,7 @@ class Scrubber:
     def __init__(self) -> None:
         self.dropped_points = 0
         self.removed_labels = 0  # attributes
+        self._renamed = 0  # attributes
         self._messages = 0
         self._attributes = 0
 
@@ -184,10 +197,10 @@ class Scrubber:
                 emptied.append(index)
                 continue
             metric = Metric.FromString(message)
-            before = self.dropped_points + self.removed_labels
+            before = self._changes
             if not self._keeps_metric(metric, with_labels=index in key_hits):
                 emptied.append(index)
-            elif self.dropped_points + self.removed_labels > before:
+            elif self._changes > before:
                 metrics[index] = metric.SerializeToString()
         if len(emptied) > _MAX_DELETIONS:
             dropped = frozenset(emptied)
@@ -206,6 +219,10 @@ class Scrubber:
         removed = self.removed_labels - before
         self.removed_labels += removed * (occurrences - 1)
         return parsed.SerializeToString() if removed else resource
+
+    @property
+    def _changes(self) -> int:
+        return self.dropped_points + self.removed_labels + self._renamed
 
     def _keeps_resource(self, resource_metrics: Any) -> bool:
         self._count_messages(1)
@@ -227,7 +244,7 @@ class Scrubber:
         points = getattr(metric, kind).data_points
         self._count_messages(len(points))
         if with_labels:
-            self._remove_labels_of(points)
+            self._remove_labels_of(points, of_requests=metric.name.startswith(_OF_REQUESTS))
         if kind not in ("gauge", "sum"):
             return True
         kept = [
@@ -236,20 +253,32 @@ class Scrubber:
         self.dropped_points += kept.count(False)
         return keep(points, kept)
 
-    def _remove_labels_of(self, points: Any) -> None:
+    def _remove_labels_of(self, points: Any, *, of_requests: bool) -> None:
         for point in points:
-            self._remove_labels(point.attributes)
+            self._remove_labels(point.attributes, of_requests=of_requests)
             exemplars = getattr(point, "exemplars", ())
             self._count_messages(len(exemplars))
             for exemplar in exemplars:
                 self._remove_labels(exemplar.filtered_attributes)
 
-    def _remove_labels(self, attributes: Any) -> None:
+    def _remove_labels(self, attributes: Any, *, of_requests: bool = False) -> None:
         # All at once, because each deletion moves all attributes that follow.
         self._count_attributes(len(attributes))
+        if of_requests:
+            self._rename_broker_id(attributes)
         kept = [attribute.key not in _OWNED for attribute in attributes]
         self.removed_labels += kept.count(False)
         keep(attributes, kept)
+
+    def _rename_broker_id(self, attributes: Any) -> None:
+        """Rename the first ``broker_id`` to ``node_id``, unless there is a node id."""
+        if any(attribute.key in _NODE_KEYS for attribute in attributes):
+            return
+        for attribute in attributes:
+            if attribute.key == _BROKER_ID:
+                attribute.key = _NODE_ID
+                self._renamed += 1
+                return
 
     def _count_attributes(self, attributes: int) -> None:
         self._attributes += attributes

@@ -9,8 +9,8 @@ node_id, node.id        "node-2147483646": 2^31 - 1 - the      node_id = "1",
                         broker's id (Java before 4.4)          node_role = "coordinator"
 node_id, node.id        "node-+1" (Java 4.4)                   node_id = "1",
                                                                node_role = "coordinator"
-node_id, node.id        -1, "-1", "node--1", any negative      node_id = "-1",
-                                                               node_role = "bootstrap"
+node_id, node.id        -1, "-1", "node--1", any negative;     node_id = "-1",
+                        "bootstrap" (KIP-714's draft)          node_role = "bootstrap"
 node_id, node.id        anything else                          unchanged
 member_id               any (librdkafka)                       group_member_id
 ======================  =====================================  ===================================
@@ -39,6 +39,7 @@ _NODE_KEYS: Final = (_NODE_ID, "node.id")
 _MEMBER_ID: Final = "member_id"
 _GROUP_MEMBER_ID: Final = "group_member_id"
 
+_BOOTSTRAP: Final = "bootstrap"
 _NODE = re.compile(r"(?:node-)?([+-]?)([0-9]{1,10})")
 
 # Kafka's own test for a coordinator's connection: a node id is an int32, and no broker has one in
@@ -55,6 +56,8 @@ def node(value: AnyValue) -> tuple[str, str] | None:
         text = value.string_value
     else:
         return None
+    if text == _BOOTSTRAP:
+        return "-1", _BOOTSTRAP
     found = _NODE.fullmatch(text)
     if found is None:
         return None
@@ -62,7 +65,7 @@ def node(value: AnyValue) -> tuple[str, str] | None:
     if number > _MAX_ID:
         return None
     if sign == "-":
-        return f"-{number}", "bootstrap"
+        return f"-{number}", _BOOTSTRAP
     if sign == "+":
         return str(number), "coordinator"
     if number > _MAX_ID // 2:

@@ -204,6 +204,8 @@ def node(value: Any) -> tuple[str, str] | None:
         if not value.HasField("int_value"):
             return None
         value = str(value.int_value)
+    if value == "bootstrap":
+        return "-1", "bootstrap"
     text = value.removeprefix("node-")
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) <= _MAX_ID):

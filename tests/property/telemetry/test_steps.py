@@ -97,7 +97,20 @@ keys = st.sampled_from(
 )
 texts_of_nodes = st.sampled_from(
     [
-        *("node-1", "node--1", "node-+1", "node-2147483646", "1", "-2", "+3", "node-", "node-x", "00012", ""),
+        *(
+            "node-1",
+            "node--1",
+            "node-+1",
+            "node-2147483646",
+            "1",
+            "-2",
+            "+3",
+            "node-",
+            "node-x",
+            "00012",
+            "bootstrap",
+            "",
+        ),
         *(
             "99999999999",
             "2147483648",

@@ -114,6 +114,46 @@ def test_another_name_is_not_found() -> None:
     assert CATALOGUE.metric("org.apache.kafka.producer.my.own") is None
 
 
+DRAFT = f"{PREFIX}client."
+
+
+def test_each_histogram_of_the_draft_has_its_average() -> None:
+    histograms = [metric for metric in CATALOGUE if metric.kind is MetricKind.HISTOGRAM]
+    assert len(histograms) == 8
+    for histogram in histograms:
+        average = CATALOGUE.metric(f"{histogram.name}.avg60s")
+        assert average is not None
+        assert (average.kind, average.combines) == (MetricKind.GAUGE, Combination.DISTRIBUTION)
+        assert (average.unit, average.by) == (histogram.unit, histogram.by)
+
+
+def test_an_average_over_another_period_is_found() -> None:
+    average = CATALOGUE.metric(f"{DRAFT}request.rtt.avg10s")
+    assert average is not None
+    assert average.name == average.draft_name == f"{DRAFT}request.rtt.avg10s"
+    assert average.description.startswith("Average over 10 s: ")
+    assert average.by == (("node_id",),)
+    for name in (
+        "request.rtt.avg",
+        "request.rtt.avg0s",
+        "request.rtt.avg010s",
+        "request.rtt.avg1000000s",
+        "request.rtt.avg10s\n",
+        "request.rtt.avg10s.avg10s",
+        "request.success.avg60s",
+        "request.success.avg10s",
+    ):
+        assert CATALOGUE.metric(DRAFT + name) is None, name
+
+
+def test_the_metrics_of_the_draft_are_complete() -> None:
+    reasons = {metric.name.removeprefix(DRAFT) for metric in CATALOGUE if ("reason",) in metric.by}
+    assert reasons == {"connection.errors", "terminating"}
+    strategy = CATALOGUE.metric(f"{DRAFT}consumer.group.assignment.strategy")
+    assert strategy is not None
+    assert strategy.kind is MetricKind.GAUGE
+
+
 def test_the_metrics_are_in_order_and_described() -> None:
     names = [metric.name for metric in CATALOGUE]
     assert names == sorted(names)

@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Gauge,
     Metric,
+    MetricsData,
     NumberDataPoint,
     ResourceMetrics,
 )
@@ -174,6 +175,65 @@ def test_owned_labels_are_removed_everywhere(key: str, place: str) -> None:
     assert labelled.removed_labels == 1
     assert b"forged" not in labelled.data
     assert labels_of(received) == [EXPECTED]
+
+
+def of_requests(*brokers: str, name: str = "org.apache.kafka.client.request.errors") -> Metric:
+    metric = Metric(name=name)
+    for broker in brokers:
+        point = metric.sum.data_points.add(as_double=1.0, attributes=[attribute("reason", "timeout")])
+        point.attributes.append(attribute("broker_id", broker))
+    return metric
+
+
+def point_attributes(received: MetricsData) -> list[dict[str, str]]:
+    return [
+        {item.key: item.value.string_value for item in point.attributes}
+        for metric in all_metrics(received)
+        for point in metric.sum.data_points
+    ]
+
+
+@pytest.mark.parametrize("scope", [None, "s"])
+@pytest.mark.parametrize("prefix", ["", "org.apache.kafka."])
+def test_the_broker_of_requests_becomes_the_node_id(scope: str | None, prefix: str) -> None:
+    """The draft's attribute of the points is not the receiver's label of the Resource."""
+    name = f"{prefix}client.request.errors"
+    sent = resource_metrics(of_requests("1", "2", "bootstrap", name=name), scope=scope, broker_id="forged")
+    labelled, received = label(push(sent))
+    assert labelled.removed_labels == 1
+    assert labels_of(received) == [EXPECTED]
+    assert point_attributes(received) == [
+        {"reason": "timeout", "node_id": "1"},
+        {"reason": "timeout", "node_id": "2"},
+        {"reason": "timeout", "node_id": "bootstrap"},
+    ]
+
+
+@pytest.mark.parametrize("key", ["node_id", "node.id", "broker_id"])
+def test_a_point_gets_one_node_id(key: str) -> None:
+    metric = of_requests("7")
+    metric.sum.data_points[0].attributes.insert(0, attribute(key, "1"))
+    labelled, received = label(push(resource_metrics(metric)))
+    assert labelled.removed_labels == 1
+    kept = key.replace("broker_id", "node_id")
+    assert point_attributes(received) == [{kept: "1", "reason": "timeout"}]
+
+
+@pytest.mark.parametrize("name", ["org.apache.kafka.client.requests", "client.connection.errors", "x"])
+def test_other_points_lose_a_broker_id(name: str) -> None:
+    labelled, received = label(push(resource_metrics(of_requests("1", name=name))))
+    assert labelled.removed_labels == 1
+    assert point_attributes(received) == [{"reason": "timeout"}]
+
+
+def test_an_exemplar_of_a_request_loses_a_broker_id() -> None:
+    metric = of_requests("1")
+    exemplar = metric.sum.data_points[0].exemplars.add(as_int=1)
+    exemplar.filtered_attributes.append(attribute("broker_id"))
+    labelled, received = label(push(resource_metrics(metric)))
+    assert labelled.removed_labels == 1
+    assert b"forged" not in labelled.data
+    assert point_attributes(received) == [{"reason": "timeout", "node_id": "1"}]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ def value(of: Any) -> AnyValue:
         ("node-01", ("1", "broker")),
         # Connections of Java and librdkafka to bootstrap servers, whose ids are unknown.
         ("node--1", ("-1", "bootstrap")),
+        ("bootstrap", ("-1", "bootstrap")),
+        ("node-bootstrap", None),
         ("node--3", ("-3", "bootstrap")),
         (-1, ("-1", "bootstrap")),
         # Java's connection to the group's coordinator: 2^31 - 1 - ID before 4.4, +ID since.
