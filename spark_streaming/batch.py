@@ -96,6 +96,7 @@ class Batches:
             max_ahead_s=settings.max_ahead_s,
             max_value=settings.max_value,
             max_count=settings.max_count,
+            max_partitions=settings.max_partitions,
         )
         register_key(spark, id_key)
         self._arguments = (

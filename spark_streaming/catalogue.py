@@ -15,7 +15,7 @@ from typing import Any, Final
 from spark_streaming.rows import RULES
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MAX_COUNT", "MAX_VALUE", "Metric", "metrics", "plan"]
+__all__ = ["MAX_COUNT", "MAX_PARTITIONS", "MAX_VALUE", "Metric", "metrics", "plan"]
 
 _VERSION: Final = 1
 _PLAN_VERSION: Final = 1
@@ -27,6 +27,8 @@ MAX_VALUE: Final = 2.0**64
 #: Default bound of the observations in one push's histograms. A client that observes a value every
 #: microsecond needs twelve days to reach it.
 MAX_COUNT: Final = 1 << 40
+#: Default number of partitions of a topic that have series of their own.
+MAX_PARTITIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ def plan(
     max_ahead_s: float,
     max_value: float = MAX_VALUE,
     max_count: int = MAX_COUNT,
+    max_partitions: int = MAX_PARTITIONS,
 ) -> str:
     """Build the argument ``plan`` of the decoder's functions.
 
@@ -104,6 +107,8 @@ def plan(
         max_value: Greatest magnitude of a value. A push with a greater one is refused.
         max_count: Greatest sum of the counts of one push's histograms, and of their buckets. A push
             with a greater one is refused.
+        max_partitions: Partitions from this one on are one series, named "other". 0 means that
+            partitions are no dimension.
 
     Returns:
         JSON. The same arguments give the same text.
@@ -117,6 +122,7 @@ def plan(
             "max_ahead_ns": round(max_ahead_s * _NS),
             "max_value": max_value,
             "max_count": max_count,
+            "max_partitions": max_partitions,
             "metrics": {
                 metric.name: {"rule": rules[metric.combines], "finer": metric.finer} for metric in metrics()
             },

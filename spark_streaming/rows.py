@@ -66,6 +66,10 @@ SERIES_ROWS: Final = pa.schema(
                 "topic",
                 "node_id",
                 "node_role",
+                "reason",
+                "error",
+                "acks",
+                "partition",
             )
         ),
         pa.field("breakdown", pa.bool_(), nullable=False),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from spark_streaming.catalogue import MAX_COUNT, MAX_VALUE
+from spark_streaming.catalogue import MAX_COUNT, MAX_PARTITIONS, MAX_VALUE
 from spark_streaming.findings import FindingSettings
 
 __all__ = [
@@ -218,6 +218,13 @@ class RollupSettings(Settings):
         le=1 << 53,
         description="A push whose histograms count more observations becomes a dead letter. The "
         "default is 2^40.",
+    )
+    max_partitions: int = Field(
+        default=MAX_PARTITIONS,
+        ge=0,
+        le=100_000,
+        description="Partitions of a topic that have series of their own: those numbered below it. All "
+        "others are one series, whose partition is `other`. 0 adds up all partitions of a topic.",
     )
     retention: RetentionSettings = RetentionSettings()
     reader_role: str | None = Field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,15 @@ from spark_streaming.contributions.codec import (
     encode_contribution,
 )
 
-__all__ = ["client_key", "downgrade", "fleet_id", "forged_instance", "forged_topic", "series_id"]
+__all__ = [
+    "client_key",
+    "downgrade",
+    "downgrade_to_0003",
+    "fleet_id",
+    "forged_instance",
+    "forged_topic",
+    "series_id",
+]
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3, _P4, _P5 = (
@@ -171,6 +180,23 @@ def forged_instance(instance: str) -> tuple[str, int]:
     return _preimage(client_key(instance), _SEED)
 
 
+def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
+    """Downgrade a database to migration 0003, before further dimensions."""
+    connection.execute("SET search_path = telemetry")
+    views = [
+        name for (name,) in connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'")
+    ]
+    connection.execute(f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until".encode())
+    connection.execute("ALTER TABLE series DROP reason, DROP error, DROP acks, DROP partition")
+    connection.execute(
+        "CREATE INDEX series_without_hash ON series (texts_digest("
+        "metric, cluster_id, client_software_name, client_software_version, client_id, principal, "
+        "group_id, topic, node_id, node_role, breakdown::text)) WHERE series_high IS NULL"
+    )
+    connection.execute((files("spark_streaming.postgres") / "schema" / "0002_views.sql").read_bytes())
+    connection.execute("DELETE FROM migration WHERE name >= '0004'")
+
+
 def downgrade(connection: psycopg.Connection[Any]) -> None:
     """Downgrade a database to migration 0002, where ids are hashes."""
     connection.execute("SET search_path = telemetry")
@@ -214,8 +240,10 @@ def downgrade(connection: psycopg.Connection[Any]) -> None:
                 f"WHERE {column} = old".encode(),
                 (list(mapping), list(mapping.values())),
             )
+    downgrade_to_0003(connection)
     connection.execute(
-        "DROP TABLE id_key; ALTER TABLE series DROP series_high, DROP series_low; "
+        "DROP TABLE id_key; "
+        "ALTER TABLE series DROP series_high, DROP series_low; "
         "DROP INDEX fleet_series_dimensions; DROP FUNCTION texts_digest; DROP INDEX client_state_instance; "
         "CREATE INDEX client_state_instance ON client_state (client_instance_id); "
         "ALTER TABLE series ALTER series_id DROP DEFAULT; "

@@ -32,12 +32,28 @@ _TEXTS = st.text('\0\1\2\t|,"\\/=\ufffd…aAeé\u0301', max_size=9) | st.sampled
 )
 _OPTIONAL = st.none() | _TEXTS
 _KINDS = [str] * 7 + [str, str, str, int]
+_LATER_KINDS = [*_KINDS, str, str, str, str]
 
 
 @settings(deadline=None)
 @given(fields=st.tuples(*[_OPTIONAL] * 10, st.integers(0, 1)))
 def test_the_encoding_can_be_decoded(fields: tuple[Field, ...]) -> None:
     assert fields_of(encoded(1, fields), _KINDS) == (1, list(fields))
+
+
+@settings(deadline=None)
+@given(
+    fields=st.tuples(*[_OPTIONAL] * 10, st.integers(0, 1)),
+    later=st.tuples(*[_OPTIONAL] * 4).filter(lambda texts: texts != (None,) * 4),
+)
+def test_a_series_with_later_dimensions_has_its_own_encoding(
+    fields: tuple[Field, ...], later: tuple[Field, ...]
+) -> None:
+    """Series without them keep the encoding of older versions, which no other series has."""
+    without, with_them = encoded(1, fields), encoded(1, (*fields, *later))
+    assert with_them.startswith(without)
+    assert len(with_them) > len(without)
+    assert fields_of(with_them, _LATER_KINDS) == (1, [*fields, *later])
 
 
 @settings(deadline=None)
@@ -72,17 +88,30 @@ _LABELS = (
     "group_id",
 )
 _ATTRIBUTES = ("topic", "node_id", "node_role")
-_SERIES = st.tuples(st.tuples(*[_OPTIONAL] * 6), _TEXTS, st.tuples(*[_OPTIONAL] * 3))
+_LATER = ("reason", "error", "acks", "partition")
+_SERIES = st.tuples(
+    st.tuples(*[_OPTIONAL] * 6),
+    _TEXTS,
+    st.tuples(*[_OPTIONAL] * 3),
+    st.tuples(
+        _OPTIONAL,
+        _OPTIONAL,
+        st.sampled_from((None, None, "all", "other")),
+        st.sampled_from((None, None, "0", "other")),
+    ),
+)
 
 
-def _push(labels: Sequence[str | None], metric: str, attributes: Sequence[str | None]) -> bytes:
+def _push(
+    labels: Sequence[str | None], metric: str, attributes: Sequence[str | None], later: Sequence[str | None]
+) -> bytes:
     data = MetricsData()
     resource_metrics = data.resource_metrics.add()
     for key, text in zip(_LABELS, labels, strict=True):
         if text is not None:
             resource_metrics.resource.attributes.add(key=key).value.string_value = text
     point = resource_metrics.scope_metrics.add().metrics.add(name=metric).gauge.data_points.add(as_double=1)
-    for key, text in zip(_ATTRIBUTES, attributes, strict=True):
+    for key, text in zip((*_ATTRIBUTES, *_LATER), (*attributes, *later), strict=True):
         if text is not None:
             point.attributes.add(key=key).value.string_value = text
     return data.SerializeToString()
@@ -110,9 +139,9 @@ def test_series_hashes_are_equal_in_java_and_python(spark: SparkSession, series:
         ).alias("series"),
     ).collect()
     found = {row["at"]: (row["series"]["series_high"], row["series"]["series_low"]) for row in decoded}
-    for at, (labels, metric, attributes) in enumerate(series):
-        stored = [[storable(one) for one in texts] for texts in (labels, attributes)]
-        assert found[at] == series_hash(str(storable(metric)), stored[0], stored[1], breakdown=False)
+    for at, (labels, metric, attributes, later) in enumerate(series):
+        stored = [[storable(one) for one in texts] for texts in (labels, attributes, later)]
+        assert found[at] == series_hash(str(storable(metric)), *stored, breakdown=False)
     assert len(set(found.values())) == len(series)
 
 

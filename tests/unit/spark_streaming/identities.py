@@ -125,7 +125,12 @@ def hash_of(domain: int, fields: tuple[Field, ...], key: IdKey = KEY) -> tuple[i
 
 
 def series_hash(
-    metric: str, labels: Sequence[str | None], attributes: Sequence[str | None], *, breakdown: bool
+    metric: str,
+    labels: Sequence[str | None],
+    attributes: Sequence[str | None],
+    later: Sequence[str | None] = (),
+    *,
+    breakdown: bool,
 ) -> tuple[int, int]:
     """The hash of a series.
 
@@ -133,10 +138,12 @@ def series_hash(
         metric: Its metric.
         labels: Cluster id, software name, software version, client id, principal, group id.
         attributes: Topic, node id, node role.
+        later: Reason, error, acks, partition: not hashed unless there is one.
         breakdown: Whether its points count once more elsewhere.
     """
     label_words = encoded(SERIES, labels)
-    data = label_words + encoded(SERIES, (metric, *attributes, int(breakdown)))[8:]
+    tail = later if any(text is not None for text in later) else ()
+    data = label_words + encoded(SERIES, (metric, *attributes, int(breakdown), *tail))[8:]
     high, low = struct.unpack("<qq", siphash_128(KEY.secret, data, len(label_words)))
     return high, low
 

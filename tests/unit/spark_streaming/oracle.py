@@ -68,6 +68,10 @@ class Series(NamedTuple):
     topic: str | None
     node_id: str | None
     node_role: str | None
+    reason: str | None
+    error: str | None
+    acks: str | None
+    partition: str | None
     breakdown: bool
 
     @property
@@ -78,6 +82,7 @@ class Series(NamedTuple):
             metric,
             (*fleet_labels, self.client_id, self.principal, self.group_id),
             (self.topic, self.node_id, self.node_role),
+            (self.reason, self.error, self.acks, self.partition),
             breakdown=self.breakdown,
         )
 
@@ -386,31 +391,35 @@ class _Oracle:
         self._add(entry, series, self._rule(metric, kind, temporality), value)
 
     def _check_bounds(self, kind: str, point: Any) -> None:
-        values: list[float | None]
         if kind in ("gauge", "sum"):
-            values = [_value(point)]
-        elif kind == "summary":
+            self._check_values(_value(point))
+            return
+        if kind == "summary":
             seen = {pair.quantile: pair.value for pair in point.quantile_values}
-            values = [point.sum]
-            values += [seen[end] for end in (0.0, 1.0) if end in seen]
+            self._check_values(point.sum, *(seen[end] for end in (0.0, 1.0) if end in seen))
         else:
-            values = [
-                getattr(point, name) if point.HasField(name) else None for name in ("sum", "min", "max")
-            ]
+            names = [name for name in ("sum", "min", "max") if point.HasField(name)]
+            self._check_values(*(getattr(point, name) for name in names))
+        self._counted += point.count
+        self._check_counts()
+        # The decoder names the bound that is checked first.
         if kind == "histogram":
-            values += point.explicit_bounds
+            self._check_values(*point.explicit_bounds)
             self._bucketed += sum(point.bucket_counts)
         elif kind == "exponential_histogram":
-            values.append(point.zero_threshold)
+            self._check_values(point.zero_threshold)
             self._bucketed += (
                 sum(point.negative.bucket_counts) + point.zero_count + sum(point.positive.bucket_counts)
             )
-        if kind not in ("gauge", "sum"):
-            self._counted += point.count
+        self._check_counts()
+
+    def _check_values(self, *values: float | None) -> None:
         if any(
             value is not None and _counts(value) and abs(value) > self._plan["max_value"] for value in values
         ):
             raise BeyondBoundsError("max_value")
+
+    def _check_counts(self) -> None:
         if max(self._counted, self._bucketed) > self._plan["max_count"]:
             raise BeyondBoundsError("max_count")
 
@@ -436,6 +445,10 @@ class _Oracle:
             storable(attributes.get("topic")),
             storable(nodes[-1]) if nodes else None,
             storable(attributes.get("node_role")),
+            storable(attributes.get("reason")),
+            storable(attributes.get("error")),
+            _acks(attributes.get("acks")),
+            _partition(attributes.get("partition"), self._plan["max_partitions"]),
             any(key in attributes for key in finer),
         )
 
@@ -470,6 +483,19 @@ class _Oracle:
                 buckets=None if buckets is None else _merged(buckets(pushed.point)),
             )
         )
+
+
+def _acks(text: str | None) -> str | None:
+    return text if text in (None, "all", "none", "leader", "-1", "0", "1") else "other"
+
+
+def _partition(text: str | None, max_partitions: int) -> str | None:
+    if text is None or max_partitions == 0:
+        return None
+    if text == "unassigned":
+        return text
+    is_number = text.isascii() and text.isdigit() and text == str(int(text))
+    return text if is_number and int(text) < max_partitions else "other"
 
 
 def _merged(buckets: Iterable[tuple[float, float, int]]) -> tuple[tuple[float, float, int], ...]:

@@ -32,7 +32,26 @@ _NAMES: Final = (
     "",
     "é\0" * 300,
 )
-_KEYS: Final = ("topic", "node_id", "node.id", "node_role", "partition", "acks", "", "other")
+_KEYS: Final = (
+    *("topic", "node_id", "node.id", "node_role", "partition", "acks", "reason", "error", "", "other"),
+)
+_PARTITIONS: Final = (
+    "0",
+    "7",
+    "99",
+    "100",
+    "007",
+    "-1",
+    "9999999999",
+    "12345678901",
+    "unassigned",
+    "",
+    "½",
+    "٣",
+)
+_ACKS: Final = ("all", "leader", "none", "-1", "1", "2", "other")
+#: Values of attributes whose values are bounded.
+_VALUES: Final = {"partition": _PARTITIONS, "acks": _ACKS}
 _TEXTS: Final = ("", "a", "b", "orders", 'ü\n"\\\x01\x7f\u2028😀', "\0", "x" * 511 + "é", "y" * 2000)
 _DOUBLES: Final = (
     *(0.0, -0.0, 1.0, -1.0, 8.0, 0.1, 1e7, 1e-3, 123456789.5, -2.5e-8, 2.0**64, 1e-100, 1e-101, 5e-324),
@@ -91,7 +110,7 @@ def _metric(random: Random, metric: Metric, *, absurd: bool) -> None:
         for key in random.choices(_KEYS, k=random.choice((0, 0, 1, 2, 3))):
             pair = point.attributes.add(key=key)
             if random.random() < 0.7:
-                pair.value.string_value = random.choice(_TEXTS)
+                pair.value.string_value = random.choice(_VALUES.get(key, _TEXTS))
             elif random.random() < 0.9:
                 _any_value(random, pair.value)
         if kind in ("gauge", "sum"):

@@ -42,6 +42,8 @@ final class Plan {
     final double maxValue;
     /** Greatest sum of the counts of a push's histograms, and of their buckets. */
     final long maxCount;
+    /** Partitions from this one on are one series, named "other". 0: partitions are no dimension. */
+    final long maxPartitions;
     final Keeps[] slots;
     private final UTF8String text;
     private final Map<UTF8String, Metric> metrics = new HashMap<>();
@@ -56,6 +58,7 @@ final class Plan {
             throw new IllegalArgumentException("max_value is not a positive number");
         }
         maxCount = number(plan, "max_count");
+        maxPartitions = number(plan, "max_partitions");
         List<Keeps> keeps = new ArrayList<>();
         Map<String, List<Integer>> slotsByMetric = new HashMap<>();
         for (JsonNode slot : plan.path("watched")) {

@@ -32,6 +32,10 @@ abstract class RollUp extends PushWalk {
     /** Name that clients send, if the receiver does not normalise it. */
     private static final byte[] RAW_NODE_ID = "node.id".getBytes(StandardCharsets.US_ASCII);
     private static final byte[] NODE_ROLE = "node_role".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] REASON = "reason".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] ERROR = "error".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] ACKS = "acks".getBytes(StandardCharsets.US_ASCII);
+    private static final byte[] PARTITION = "partition".getBytes(StandardCharsets.US_ASCII);
 
     final Plan plan;
     final IdKey key;
@@ -58,6 +62,10 @@ abstract class RollUp extends PushWalk {
     UTF8String topic;
     UTF8String nodeId;
     UTF8String nodeRole;
+    UTF8String reason;
+    UTF8String error;
+    UTF8String acks;
+    UTF8String partition;
     boolean isBreakdown;
     private long attributesHigh;
     private long attributesLow;
@@ -161,6 +169,10 @@ abstract class RollUp extends PushWalk {
         topic = null;
         nodeId = null;
         nodeRole = null;
+        reason = null;
+        error = null;
+        acks = null;
+        partition = null;
         isBreakdown = false;
         attributesHigh = 0;
         attributesLow = 0;
@@ -176,6 +188,14 @@ abstract class RollUp extends PushWalk {
             nodeId = Text.storable(attribute.text(), key);
         } else if (attribute.hasKey(NODE_ROLE)) {
             nodeRole = Text.storable(attribute.text(), key);
+        } else if (attribute.hasKey(REASON)) {
+            reason = Text.storable(attribute.text(), key);
+        } else if (attribute.hasKey(ERROR)) {
+            error = Text.storable(attribute.text(), key);
+        } else if (attribute.hasKey(ACKS)) {
+            acks = Dimensions.acks(attribute.text());
+        } else if (attribute.hasKey(PARTITION)) {
+            partition = Dimensions.partition(attribute.text(), plan.maxPartitions);
         }
         for (byte[] finer : metric.finer()) {
             isBreakdown |= attribute.hasKey(finer);
@@ -272,15 +292,22 @@ abstract class RollUp extends PushWalk {
      * Returns the hash of the current point's series. Equal dimensions have equal hashes in all
      * pushes.
      *
+     * <p>The last four dimensions are hashed only if there is one. So series without them, which
+     * are nearly all, keep the hashes of earlier versions. The encoding stays unambiguous, because
+     * it then ends after the word for breakdowns.
+     *
      * @return an object that is reused for all points of the push
      */
     final SipHash seriesHash() {
-        return pointHash.resumeFrom(metricHash)
+        pointHash.resumeFrom(metricHash)
                 .text(topic)
                 .text(nodeId)
                 .text(nodeRole)
-                .word(isBreakdown ? 1 : 0)
-                .finish();
+                .word(isBreakdown ? 1 : 0);
+        if (reason != null || error != null || acks != null || partition != null) {
+            pointHash.text(reason).text(error).text(acks).text(partition);
+        }
+        return pointHash.finish();
     }
 
     /**

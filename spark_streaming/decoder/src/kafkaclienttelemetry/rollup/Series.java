@@ -26,6 +26,10 @@ public final class Series extends RollUp {
                     .add("topic", DataTypes.StringType, true)
                     .add("node_id", DataTypes.StringType, true)
                     .add("node_role", DataTypes.StringType, true)
+                    .add("reason", DataTypes.StringType, true)
+                    .add("error", DataTypes.StringType, true)
+                    .add("acks", DataTypes.StringType, true)
+                    .add("partition", DataTypes.StringType, true)
                     .add("breakdown", DataTypes.BooleanType, false)
                     .add("rule", DataTypes.ByteType, false),
             false);
@@ -94,6 +98,10 @@ public final class Series extends RollUp {
                     topic,
                     nodeId,
                     nodeRole,
+                    reason,
+                    error,
+                    acks,
+                    partition,
                     isBreakdown,
                     rule,
                 }));

@@ -1,0 +1,153 @@
+"""Points that differ in reason, error, acks, partition or node have rows of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
+
+from receiver.telemetry.labels import length_delimited
+from receiver.telemetry.otlp import label_metrics
+from tests.integration.rollup.conftest import Query, Roll
+from tests.integration.rollup.old_ids import downgrade_to_0003
+from tests.integration.rollup.pushes import MINUTE_NS, SECOND_NS, Client, Spooled, spool
+
+DRAFT = "org.apache.kafka.client."
+LAG = "org.apache.kafka.consumer.fetch.manager.records.lag"
+CLIENT = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
+NOW = (time.time_ns() // MINUTE_NS - 30) * MINUTE_NS
+
+Points = Mapping[tuple[tuple[str, str], ...], float]
+
+
+def pushed(
+    at_ns: int, *, sums: Mapping[str, Points] | None = None, gauges: Mapping[str, Points] | None = None
+) -> Spooled:
+    """One push of the client, with points by metric and attributes, labelled by the receiver."""
+    data = MetricsData()
+    scope = data.resource_metrics.add().scope_metrics.add()
+    for kind, metrics in (("sum", sums), ("gauge", gauges)):
+        for name, points in (metrics or {}).items():
+            metric = scope.metrics.add(name=name)
+            if kind == "sum":
+                metric.sum.is_monotonic = True
+                metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
+            for attributes, value in points.items():
+                point = getattr(metric, kind).data_points.add(time_unix_nano=at_ns, as_double=value)
+                for key, text in attributes:
+                    point.attributes.add(key=key).value.string_value = text
+    labels = b"".join(
+        length_delimited(
+            b"\x0a",
+            length_delimited(b"\x0a", key.encode())
+            + length_delimited(b"\x12", length_delimited(b"\x0a", value.encode())),
+        )
+        for key, value in CLIENT.labels().items()
+    )
+    labelled = label_metrics(data.SerializeToString(), labels, max_entries=100_000)
+    return Spooled(client=CLIENT, received_at_ns=at_ns + SECOND_NS, otlp=labelled.data)
+
+
+def test_reasons_errors_and_brokers_are_rows(roll: Roll, query: Query, folder: Path) -> None:
+    reasons = {"disconnect": 1.0, "auth": 2.0, "TLS": 4.0}
+    sums: Mapping[str, Points] = {
+        f"{DRAFT}connection.errors": {(("reason", reason),): value for reason, value in reasons.items()},
+        f"{DRAFT}request.errors": {
+            (("broker_id", "1"), ("reason", "timeout")): 1.0,
+            (("broker_id", "2"), ("reason", "timeout")): 2.0,
+            (("broker_id", "2"), ("reason", "error")): 4.0,
+            (("broker_id", "bootstrap"), ("reason", "error")): 8.0,
+        },
+        f"{DRAFT}consumer.group.error.count": {
+            (("error", "MaxPollExceeded"),): 3.0,
+            (("error", "HeartbeatTimeout"),): 5.0,
+        },
+    }
+    spool(folder, "one", [pushed(NOW, sums=sums), pushed(NOW + 10 * SECOND_NS, sums=sums)])
+    roll()
+    assert dict(query("SELECT reason, sum FROM metric_1m WHERE metric LIKE %s", "%connection.errors")) == {
+        reason: 2 * value for reason, value in reasons.items()
+    }
+    assert set(
+        query("SELECT node_id, reason, sum FROM metric_1m WHERE metric LIKE %s", "%request.errors")
+    ) == {("1", "timeout", 2.0), ("2", "timeout", 4.0), ("2", "error", 8.0), ("bootstrap", "error", 16.0)}
+    assert set(query("SELECT error, sum FROM metric_1m WHERE metric LIKE %s", "%group.error.count")) == {
+        ("MaxPollExceeded", 6.0),
+        ("HeartbeatTimeout", 10.0),
+    }
+    # The receiver's own label is as it was.
+    assert query("SELECT DISTINCT broker_id FROM client") == [("1",)]
+
+
+def test_partitions_and_acks_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
+    failures: Points = {
+        (("topic", "orders"), ("partition", partition), ("acks", acks), ("reason", "RequestTimedOut")): 1.0
+        for partition in ("0", "2", "3", "unassigned", "04", "-1", "none")
+        for acks in ("all", "leader", "1000")
+    }
+    lag: Points = {(("topic", "orders"), ("partition", str(number))): 10.0 for number in range(50)}
+    spool(
+        folder,
+        "one",
+        [pushed(NOW, sums={f"{DRAFT}producer.partition.record.failures": failures}, gauges={LAG: lag})],
+    )
+    roll(max_partitions=3)
+    found = query(
+        "SELECT partition, acks, reason, sum FROM topic_1m WHERE metric LIKE %s ORDER BY partition, acks",
+        "%record.failures",
+    )
+    assert found == [
+        (partition, acks, "RequestTimedOut", value)
+        for partition, value in (("0", 1.0), ("2", 1.0), ("other", 4.0), ("unassigned", 1.0))
+        for acks in ("all", "leader", "other")
+    ]
+    # The counts of folded partitions add up.
+    assert query(
+        "SELECT partition, sum, points, max FROM metric_1m WHERE metric = %s AND bucket = to_timestamp(%s) "
+        "ORDER BY partition",
+        LAG,
+        NOW // SECOND_NS,
+    ) == [("0", 10.0, 1, 10.0), ("1", 10.0, 1, 10.0), ("2", 10.0, 1, 10.0), ("other", 470.0, 47, 10.0)]
+
+
+def test_partitions_can_be_added_up(roll: Roll, query: Query, folder: Path) -> None:
+    lag: Points = {(("topic", "orders"), ("partition", str(number))): 10.0 for number in range(5)}
+    spool(folder, "one", [pushed(NOW, gauges={LAG: lag})])
+    roll(max_partitions=0)
+    found = query(
+        "SELECT DISTINCT partition, sum FROM metric_1m WHERE metric = %s AND bucket = to_timestamp(%s)",
+        LAG,
+        NOW // SECOND_NS,
+    )
+    assert found == [(None, 50.0)]
+
+
+def test_series_of_the_previous_version_keep_their_ids(
+    roll: Roll, query: Query, folder: Path, database: str
+) -> None:
+    """Only series with a new dimension are new after the migration."""
+    plain: Mapping[str, Points] = {f"{DRAFT}connection.creations": {(): 1.0, (("topic", "orders"),): 2.0}}
+    spool(folder, "one", [pushed(NOW, sums=plain)])
+    roll()
+    before = query("SELECT series_id, series_high, metric, topic FROM series ORDER BY 1")
+    views: list[Any] = query(
+        "SELECT viewname FROM pg_views WHERE schemaname = 'telemetry' AND definition LIKE '%%acks%%'"
+    )
+    assert {name for (name,) in views} == {
+        f"{kind}_{grain}" for kind in ("metric", "topic", "histogram") for grain in ("1m", "1h", "1d")
+    }
+    with psycopg.connect(database) as connection:
+        downgrade_to_0003(connection)
+    errors: Mapping[str, Points] = {f"{DRAFT}connection.errors": {(("reason", "auth"),): 1.0}}
+    spool(folder, "two", [pushed(NOW + MINUTE_NS, sums={**plain, **errors})])
+    roll()
+    after = query("SELECT series_id, series_high, metric, topic FROM series ORDER BY 1")
+    assert after[: len(before)] == before
+    assert [row[2] for row in after[len(before) :]] == [f"{DRAFT}connection.errors"]
+    assert query("SELECT reason, sum FROM metric_1m WHERE metric LIKE %s", "%connection.errors") == [
+        ("auth", 1.0)
+    ]
