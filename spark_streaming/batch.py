@@ -335,7 +335,13 @@ class Batches:
                 f.max("max").alias("max"),
                 f.count("*").alias("histograms"),
             )
-            .withColumns({"spread": f.lit(None).cast("short"), "observations": f.lit(0)})
+            .withColumns(
+                {
+                    "spread": f.lit(None).cast("short"),
+                    "observations": f.lit(0),
+                    "pushed_sum": f.lit(None).cast("double"),
+                }
+            )
             .toArrow()
         )
         buckets = (

@@ -43,7 +43,8 @@ class Lake:
     def _put(self, name: str, frame: DataFrame, query_id: str, batch_id: int) -> None:
         folder = f"{self._path}/{name}"
         if self._format == "delta":
-            writer = frame.write.format("delta").mode("append")
+            # A later version may have more columns than the table.
+            writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
             # Delta skips a version that it already has from the same application.
             writer.option("txnAppId", query_id).option("txnVersion", batch_id).save(folder)
             return

@@ -19,8 +19,10 @@ RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")
 #: Sums of counts saturate here. The sum of two still fits into 64 bits.
 MAX_TOTAL: Final = (1 << 62) - 1
 
-#: Changes to the totals of minutes. ``points``, ``sum`` and ``observations`` are added, ``min`` and
-#: ``max`` compared. Corrections have 0 points and may have negative sums and observations.
+#: Changes to the totals of minutes. ``points``, ``sum``, ``pushed_sum`` and ``observations`` are
+#: added, ``min`` and ``max`` compared. Corrections have 0 points and may have negative sums and
+#: observations. ``pushed_sum`` is the sum of the pushed values as they are, for averages: only of
+#: rules rate and last, whose ``sum`` is corrected. It is null for other rules.
 ROLLUP_ROWS: Final = pa.schema(
     [
         pa.field("minute", pa.int64(), nullable=False),
@@ -33,6 +35,7 @@ ROLLUP_ROWS: Final = pa.schema(
         pa.field("min", pa.float64()),
         pa.field("max", pa.float64()),
         pa.field("observations", pa.int64(), nullable=False),
+        pa.field("pushed_sum", pa.float64()),
     ]
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_streaming.contributions.codec import BREAKDOWN, DISTRIBUTION, PointColumns
+from spark_streaming.contributions.codec import BREAKDOWN, DISTRIBUTION, LAST, RATE, PointColumns
 from spark_streaming.contributions.corrections import factorize
 from spark_streaming.contributions.spread import spread_buckets
 from spark_streaming.rows import ROLLUP_ROWS
@@ -44,6 +44,9 @@ def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
     least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, group, value)
     np.maximum.at(greatest, group, value)
+    total = np.bincount(group, value, size).astype(np.float64, copy=False)
+    rule = flags[first] & 15
+    is_corrected = (rule == RATE) | (rule == LAST)
     totals = pa.table(
         [
             minutes[first],
@@ -52,10 +55,11 @@ def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
             (flags[first] & BREAKDOWN) != 0,
             pa.nulls(size, pa.int16()),
             np.bincount(group, minlength=size),
-            np.bincount(group, value, size).astype(np.float64, copy=False),
+            total,
             least,
             greatest,
             np.zeros(size, np.int64),
+            pa.array(total, mask=~is_corrected),
         ],
         schema=ROLLUP_ROWS,
     )
@@ -78,6 +82,7 @@ def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
             pa.nulls(size, pa.float64()),
             pa.nulls(size, pa.float64()),
             np.bincount(group, minlength=size),
+            pa.nulls(size, pa.float64()),
         ],
         schema=ROLLUP_ROWS,
     )

@@ -109,6 +109,7 @@ class Corrections:
                 pa.nulls(size, pa.float64()),
                 pa.nulls(size, pa.float64()),
                 observations,
+                pa.nulls(size, pa.float64()),
             ],
             schema=ROLLUP_ROWS,
         )

@@ -5,6 +5,7 @@ The same description generates the merge of new rows and the computation of hour
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
@@ -77,6 +78,7 @@ class Totals:
         values: The other columns, and how they combine.
         grains: Names of the grains.
         counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
+        optional: A value that most rows lack.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Totals:
     values: dict[str, Combination]
     grains: tuple[str, ...] = ("1m", "1h", "1d")
     counts: tuple[str, ...] = ()
+    optional: str | None = None
 
     def table(self, grain: Grain) -> str:
         """Return the name of a grain's table."""
@@ -106,9 +109,10 @@ class Totals:
             new = pc.greater(rows["bucket"], pa.scalar(newest, rows["bucket"].type))
             if pa.string() not in rows.schema.types:
                 for field in rows.schema:
-                    if field.type == pa.float64():
+                    if field.type == pa.float64() and field.name != self.optional:
                         new = pc.and_(new, pc.is_finite(rows[field.name]).fill_null(fill_value=False))
-            append(cursor, sql.Identifier(self.table(grain)), rows.filter(new))
+            for part in self._without_nulls(rows.filter(new)):
+                append(cursor, sql.Identifier(self.table(grain)), part)
             rows = rows.filter(pc.invert(new))
             if not rows.num_rows:
                 return
@@ -135,6 +139,15 @@ class Totals:
                 ),
             )
         )
+
+    def _without_nulls(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Split rows by whether they have the optional value, because COPY writes no nulls."""
+        if self.optional is None:
+            yield rows
+            return
+        has_value = rows[self.optional].is_valid()
+        yield rows.filter(has_value)
+        yield rows.filter(pc.invert(has_value)).drop([self.optional])
 
     def compute(self, cursor: psycopg.Cursor[Any], grain: Grain, finer: Grain, bucket: datetime) -> None:
         """Compute a bucket from the finer rows, and replace the stored rows.
@@ -188,11 +201,16 @@ _STATISTICS: Final[dict[str, Combination]] = {
     "sum": "add",
     "min": "least",
     "max": "greatest",
+    "pushed_sum": "add",
 }
 _KEPT: Final[dict[str, Combination]] = {"sum": "add", "points": "add", "max": "greatest"}
 
-SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",))
-FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",))
+SERIES: Final = Totals(
+    name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",), optional="pushed_sum"
+)
+FLEETS: Final = Totals(
+    name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",), optional="pushed_sum"
+)
 SPREADS: Final = Totals(
     name="fleet_spread",
     key=("fleet_id", "spread"),

@@ -105,7 +105,10 @@ class Transaction:
 
         It does not use the database, so another thread may.
         """
-        statistics = [("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")]
+        statistics = [
+            *(("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")),
+            ("pushed_sum", "sum"),
+        ]
         parts, left_out = self._by_grain(rows)
         totals = []
         for grain, part in parts:

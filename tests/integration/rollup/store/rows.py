@@ -27,8 +27,9 @@ def read(database: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def rows(*values: Sequence[Any]) -> pa.Table:
-    """Build ``ROLLUP_ROWS`` from values in the order of columns."""
-    return _table(ROLLUP_ROWS, values)
+    """Build ``ROLLUP_ROWS`` from values in the order of columns. The last one may be left out."""
+    missing = len(ROLLUP_ROWS) - 1
+    return _table(ROLLUP_ROWS, [(*row, None) if len(row) == missing else row for row in values])
 
 
 def buckets(*values: Sequence[Any]) -> pa.Table:

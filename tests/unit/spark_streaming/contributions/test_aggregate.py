@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark_streaming.contributions.aggregate import aggregate
 from spark_streaming.contributions.codec import PointColumns
 from spark_streaming.rows import ROLLUP_ROWS, RULES
-from tests.unit.spark_streaming.contributions.support import DISTRIBUTION, bucket
+from tests.unit.spark_streaming.contributions.support import DISTRIBUTION, LAST, RATE, bucket
 
 #: Entry, series, value. A series' number tells its rule, its fleet series, and whether it is a
 #: breakdown.
@@ -79,7 +79,12 @@ def test_points_are_summed_by_series_and_counted_by_fleet_and_bucket(
     } == {key: (len(values), sum(values), min(values), max(values)) for key, values in expected.items()}
     assert all(row["breakdown"] == is_breakdown(row["series_id"]) for row in totals)
     assert not any(row["observations"] for row in totals)
+    # For averages, where corrections change the sum.
+    for row in totals:
+        is_corrected = rule_of(row["series_id"]) in (RATE, LAST)
+        assert row["pushed_sum"] == (row["sum"] if is_corrected else None)
     counts = [row for row in rows if row["spread"] is not None]
     assert len(counts) == len(spread)
     assert {(row["minute"], row["fleet_id"], row["spread"]): row["observations"] for row in counts} == spread
     assert not any(row["breakdown"] or row["points"] or row["sum"] or row["min"] for row in counts)
+    assert all(row["pushed_sum"] is None for row in counts)

@@ -98,6 +98,7 @@ def test_counts_are_carried_for_three_intervals_and_never_beyond_closed() -> Non
         "min": None,
         "max": None,
         "observations": 0,
+        "pushed_sum": None,
     }
     assert store.clients[1].covered_until == 1
     assert store.contributions[1, 1].entries == 0
