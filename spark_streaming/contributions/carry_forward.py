@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
 from spark_streaming.contributions.values import ClientState, Contribution
 
-__all__ = ["CarryResult", "Source", "carry_forward", "carry_limit"]
+__all__ = ["CarryResult", "Source", "carry_forward", "carry_limit", "carry_limits"]
 
 _MINUTE_MS: Final = 60_000
 _MS_NS: Final = 1_000_000
@@ -66,6 +69,13 @@ def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating
     if terminating:
         return minute
     return max(minute, (time_ns // _MS_NS + _INTERVALS * push_interval_ms) // _MINUTE_MS)
+
+
+def carry_limits(
+    time_ns: npt.NDArray[np.int64], push_interval_ms: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return :func:`carry_limit` of many entries, none of them of a terminating push."""
+    return (time_ns // _MS_NS + _INTERVALS * push_interval_ms) // _MINUTE_MS
 
 
 def carry_forward(

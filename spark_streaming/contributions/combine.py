@@ -40,6 +40,7 @@ class Parts:
         weight: 1 for a point, or the weight of the combined row.
         stored: Whether it belongs to stored entries, which are in the totals already.
         newest: Whether it belongs to the newest push of the pair.
+        carried: Whether the push has it in an earlier minute, so that this minute's totals lack it.
     """
 
     pair: Integers
@@ -51,6 +52,7 @@ class Parts:
     weight: Integers
     stored: Mask
     newest: Mask
+    carried: Mask
 
     def concat(self, others: Parts) -> Parts:
         """Return these and other parts."""
@@ -116,7 +118,7 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
 
     before, before_weight = sums(parts.stored)
     after, after_weight = sums(counts)
-    alone, _ = sums(~parts.stored)
+    alone, _ = sums(~parts.stored & ~parts.carried)
     change = combined(after, after_weight) - combined(before, before_weight) - alone
 
     def correct(at: Integers, **changes: Values | Integers | int) -> None:

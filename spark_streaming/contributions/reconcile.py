@@ -4,7 +4,8 @@ For any batches and any order of arrival, the points plus all corrections of a s
 equal
 
 - rule last: the values of each instance's newest push in the minute (by time, then push id), or
-  those carried forward into it (see ``carry_forward``), added over instances;
+  those carried forward into it (see ``carry_forward``), added over instances. A push that has
+  points in several minutes also keeps the values of its minute before, unless it has newer ones;
 - rule rate: the mean over each instance's entries that have the series, added over instances;
 - rule distribution: ``sum`` of all points, and one observation for each instance, the mean of its
   points;
@@ -19,7 +20,7 @@ An entry older than the stored contributions is added without being combined.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -29,7 +30,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_streaming.contributions.aggregate import aggregate
-from spark_streaming.contributions.carry_forward import CarryResult, Source, carry_forward, carry_limit
+from spark_streaming.contributions.carry_forward import (
+    CarryResult,
+    Source,
+    carry_forward,
+    carry_limit,
+    carry_limits,
+)
 from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
@@ -246,8 +253,10 @@ def _contributions(
         if contribution is not None and not contribution.entries:
             carried.subtract(contribution)
     before = {i: c for i, c in enumerate(existing) if c is not None and c.entries}
+    across = _across_minutes(columns, points, pair, newest)
     several = entries > 1
     several[list(before)] = True
+    several[across.pair] = True
 
     pair_of_point = pair[points.entry]
     alone = ~several[pair_of_point]
@@ -266,8 +275,9 @@ def _contributions(
             weight=np.ones(len(chosen), np.int64),
             stored=np.zeros(len(chosen), np.bool_),
             newest=((columns.push == pushes) & ~outdated[pair])[points.entry[chosen]],
+            carried=np.zeros(len(chosen), np.bool_),
         )
-    )
+    ).concat(replace(across, newest=~outdated[across.pair]))
     combined = combine(parts, columns.minute[starts], corrections)
     rows = combined.rows
     bodies = _by_pair(rows, combined.pair, len(starts))
@@ -309,7 +319,7 @@ def _contributions(
                 entries=count + (stored_one.entries if stored_one is not None else 0),
                 last_ns=time_ns,
                 packed=encode_contribution("combined", push_id, bodies[i])
-                if count > 1 or stored_one is not None
+                if several[i]
                 else encode_contribution("entry", push_id, columns.gauges[at]),
             )
         )
@@ -350,6 +360,58 @@ def _stored_parts(
         weight=np.concatenate((np.ones(len(points.entry), np.int64), rows["weight"])),
         stored=np.ones(len(pair), np.bool_),
         newest=outdated[pair],
+        carried=np.zeros(len(pair), np.bool_),
+    )
+
+
+def _across_minutes(columns: _EntryColumns, points: PointColumns, pair: Integers, newest: Integers) -> Parts:
+    """Return the counts that the newest push of a pair has in its minute before.
+
+    A client that stamps each metric separately may push at the end of a minute. Then each of the
+    two minutes has only some of its counts. Without those of the first one, the client would lose
+    them from the second one until its next push.
+
+    They are at most as many as the points, because only one minute before counts.
+
+    Args:
+        columns: The entries.
+        points: Their gauges.
+        pair: Index of each entry's pair.
+        newest: Index of each pair's newest entry.
+
+    Returns:
+        Parts of the later pairs, all ``carried`` and ``newest``.
+    """
+    # Runs: the entries of one push, client and minute. The runs of one push and client follow each
+    # other in order of time.
+    order = np.lexsort((np.arange(len(pair)), columns.push, columns.client))
+    client, push, own = columns.client[order], columns.push[order], pair[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (client[1:] != client[:-1]) | (push[1:] != push[:-1]) | (own[1:] != own[:-1])
+    start = np.flatnonzero(begins)
+    after, last = own[start[1:]], order[start[1:] - 1]
+    reaches = columns.minute[newest[after]] <= carry_limits(
+        columns.time_ns[last], columns.push_interval_ms[last]
+    )
+    follows = (client[start[1:]] == client[start[:-1]]) & (push[start[1:]] == push[start[:-1]])
+    is_newest = columns.push[newest[after]] == push[start[1:]]
+    target = np.full(len(start), -1)
+    target[:-1] = np.where(follows & reaches & is_newest, after, -1)
+    target_of_entry = np.empty(len(order), np.int64)
+    target_of_entry[order] = target[np.cumsum(begins) - 1]
+
+    at = np.flatnonzero((target_of_entry[points.entry] >= 0) & (points.flags & 15 == LAST))
+    return Parts(
+        pair=target_of_entry[points.entry[at]],
+        entry=points.entry[at],
+        series=points.integers["series"][at],
+        fleet=points.integers["fleet"][at],
+        value=points.value[at],
+        flags=points.flags[at],
+        weight=np.ones(len(at), np.int64),
+        stored=np.zeros(len(at), np.bool_),
+        newest=np.ones(len(at), np.bool_),
+        carried=np.ones(len(at), np.bool_),
     )
 
 

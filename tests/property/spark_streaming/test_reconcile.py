@@ -76,9 +76,15 @@ def oracle(
         for minute, minute_entries in own.items():
             newest = max(minute_entries, key=lambda e: (e.time_ns, e.push))
             values: dict[int, float] = {}
-            for entry in sorted(
-                (e for e in minute_entries if e.push == newest.push), key=lambda e: e.time_ns
-            ):
+            of_push = sorted(
+                (e for others in own.values() for e in others if e.push == newest.push),
+                key=lambda e: e.time_ns,
+            )
+            earlier = [e for e in of_push if e.minute < minute]
+            if earlier:
+                reach = (earlier[-1].time_ns // 1_000_000 + 3 * earlier[-1].interval_ms) // 60_000
+                earlier = [e for e in earlier if e.minute == earlier[-1].minute and reach >= minute]
+            for entry in (*earlier, *(e for e in of_push if e.minute == minute)):
                 last: Counter[int] = Counter()
                 for point in entry.points:
                     if point.rule == LAST:

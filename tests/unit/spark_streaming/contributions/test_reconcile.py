@@ -25,6 +25,34 @@ COUNT = (Point(1, 4.0, LAST),)
 SECOND_NS = 1_000_000_000
 
 
+def test_counts_before_the_end_of_a_minute_stay_after_it() -> None:
+    """A push has one gauge on each side of a minute's end, and the next push has both."""
+    store = Store()
+    end = 10 * MINUTE_NS
+    store.batch(
+        [
+            Entry(time_ns=end - 2_000_000_000, push="a", points=(Point(1, 3.0, LAST), Point(2, 1.0, LAST))),
+            Entry(time_ns=end + 1_000_000_000, push="a", points=(Point(2, 2.0, LAST), Point(3, 5.0, LAST))),
+        ]
+    )
+    store.maintenance(12)
+    counts = {1: 3.0, 2: 2.0, 3: 5.0}
+    assert store.total() == {(9, 1): 3.0, (9, 2): 1.0} | {
+        (minute, series): value for minute in (10, 11, 12) for series, value in counts.items()
+    }
+    # What was not pushed in the minute is no point of it.
+    assert {key: points for key, points in store.points.items() if points} == {
+        (9, 1): 1,
+        (9, 2): 1,
+        (10, 2): 1,
+        (10, 3): 1,
+    }
+    # A newer push of the minute replaces all of them.
+    store.batch([Entry(time_ns=end + 50_000_000_000, push="b", points=(Point(3, 7.0, LAST),))])
+    store.maintenance(12)
+    assert store.total() == {(9, 1): 3.0, (9, 2): 1.0} | {(minute, 3): 7.0 for minute in (10, 11, 12)}
+
+
 def test_a_single_entry_is_stored_unchanged_and_corrects_nothing() -> None:
     entry = Entry(time_ns=5 * MINUTE_NS, points=(Point(1, 4.0, LAST, breakdown=True), Point(2, 1.5, RATE)))
     result = Store().batch([entry])
