@@ -41,6 +41,10 @@ _MAX_PAYLOAD_BYTES: Final = 65_536
 #: Points reconciled at once. Each takes about 200 bytes.
 _RECONCILED_POINTS: Final = 400_000
 
+#: A rebuild also reads so many minutes before its first one, because counts continue for three push
+#: intervals of at most an hour. What they add to minutes before the first one is left out.
+_WARM_UP_MINUTES: Final = 3 * 60 + 1
+
 #: Most new series that are selected by a list of hashes. A longer list costs more than it saves.
 _MAX_SELECTED_SERIES: Final = 1000
 
@@ -71,7 +75,8 @@ class Batches:
         closed_at: Maps the newest time of receipt in a batch (ns) to the last minute up to which
             silent clients are carried forward.
         id_key: The key of the store's series hashes.
-        min_minute: Ignore older data points, for a rebuild.
+        min_minute: Change no earlier minute, for a rebuild. Data points of the three hours before
+            only tell which counts continue, and the last values of cumulative sums.
     """
 
     def __init__(
@@ -90,8 +95,9 @@ class Batches:
         self._lake = None if settings.lake is None else Lake(spark, settings.lake)
         self._closed_at = closed_at
         self._min_minute = min_minute
+        self._first_minute = None if min_minute is None else min_minute - _WARM_UP_MINUTES
         text = plan(
-            min_minute=min_minute,
+            min_minute=self._first_minute,
             max_behind_s=settings.max_behind_s,
             max_ahead_s=settings.max_ahead_s,
             max_value=settings.max_value,
@@ -230,8 +236,7 @@ class Batches:
             pushes = pushes.join(f.broadcast(positions), "position", "left_anti")
         dead = decoded.filter(pc.is_valid(decoded["reason"]))
         newest = pc.max(decoded["received_at_ns"]).as_py()
-        if self._min_minute is not None:
-            decoded = decoded.filter(pc.greater_equal(decoded["minute"], self._min_minute))
+        decoded = _since(decoded, self._first_minute)
         entries = decoded.filter(pc.is_valid(decoded["client_instance_id"]))
         rows = ROLLUP_ROWS.empty_table()
         if entries.num_rows:
@@ -244,7 +249,7 @@ class Batches:
         statistics = BatchStatistics(
             pushes=pushes_read - len(repeated),
             repeats=len(repeated),
-            points=_total(decoded["points"]),
+            points=_total(_since(decoded, self._min_minute)["points"]),
             rows=rows.num_rows,
             dead_letters=dead.num_rows + len(isolated),
             newest_received_at_ns=newest,
@@ -299,29 +304,37 @@ class Batches:
         )
         entries = _cast(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
-        stored = batch.contributions(required_pairs(entries, clients))
+        stored = batch.contributions(self._kept(required_pairs(entries, clients)))
         closed = self._closed_at(newest)
         parts, states = [], []
         # PostgreSQL stores one part while the next is reconciled. Until all are stored, only the
         # writer thread may use the batch.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
-            written = [writer.submit(batch.add_client_minutes, entries)]
+            written = [writer.submit(batch.add_client_minutes, _since(entries, self._min_minute))]
             for part in split_by_client(entries, points=_RECONCILED_POINTS):
                 keys = part["client_key"].unique().to_pylist()
                 states_before = {key: clients[key] for key in keys if key in clients}
                 reconciled = reconcile(part, stored, states_before, closed=closed)
-                parts.append(reconciled.rows)
+                parts.append(_since(reconciled.rows, self._min_minute))
                 states += reconciled.clients
-                written.append(writer.submit(batch.put_contributions, reconciled.contributions))
+                contributions = [one for one in reconciled.contributions if self._is_kept(one.minute)]
+                written.append(writer.submit(batch.put_contributions, contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
-            parts.append(_cast(histogram_rows, ROLLUP_ROWS))
+            parts.append(_since(_cast(histogram_rows, ROLLUP_ROWS), self._min_minute))
             rows = pa.concat_tables(parts)
             sums = batch.sums(rows)
         for future in written:
             future.result()
         batch.merge(sums)
-        batch.merge_buckets(_cast(buckets, BUCKET_ROWS))
+        batch.merge_buckets(_since(_cast(buckets, BUCKET_ROWS), self._min_minute))
         return rows
+
+    def _is_kept(self, minute: int) -> bool:
+        return self._min_minute is None or minute >= self._min_minute
+
+    def _kept(self, pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Return the pairs of client and minute that may change, because others are left out."""
+        return {pair for pair in pairs if self._is_kept(pair[1])}
 
     def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
         """Return rows and buckets of histograms, with series hashes."""
@@ -386,6 +399,11 @@ class Batches:
         )
         _require(found.num_rows, dead.num_rows, "payloads that can't be read")
         return _cast(found, DEAD_LETTER_ROWS)
+
+
+def _since(rows: pa.Table, minute: int | None) -> pa.Table:
+    """Return the rows from a minute on."""
+    return rows if minute is None else rows.filter(pc.greater_equal(rows["minute"], minute))
 
 
 def _with_client_keys(batch: Batch, entries: pa.Table) -> pa.Table:

@@ -106,7 +106,7 @@ class Job:
 
         Args:
             checkpoint: Replaces the settings' checkpoint, for a rebuild.
-            min_minute: Ignore older data points, for a rebuild. Pushes are read again from
+            min_minute: Change no earlier minute, for a rebuild. Pushes are read again from
                 :func:`read_again_since` on.
 
         Raises:

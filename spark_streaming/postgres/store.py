@@ -200,8 +200,8 @@ class Store:
             minute: Whole minutes since the epoch.
 
         Returns:
-            The first deleted minute, at or after ``minute``. Entries before it must be ignored when
-            pushes are read again.
+            The first deleted minute, at or after ``minute``. Minutes before it must not be changed
+            when pushes are read again.
 
         Raises:
             StoreUnavailableError: Nothing was deleted. Try again.

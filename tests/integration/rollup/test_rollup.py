@@ -42,9 +42,11 @@ TOTALS = (
 )
 
 
-def at(minute: int, client: Client = ORDERS, sums: float = 2.0, *, terminating: bool = False) -> Spooled:
+def at(
+    minute: int, client: Client = ORDERS, sums: float = 2.0, *, terminating: bool = False, **other: int
+) -> Spooled:
     values = Values(sums={CONNECTIONS: sums}, gauges={ASSIGNED: 3.0})
-    return push(client, NOW + minute * MINUTE_NS, values, terminating=terminating)
+    return push(client, NOW + minute * MINUTE_NS, values, terminating=terminating, **other)
 
 
 def test_an_empty_folder_gives_no_batch(roll: Roll, folder: Path, query: Query) -> None:
@@ -174,6 +176,36 @@ def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
     spool(folder, "two", [at(12)])
     roll()
     assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_rebuild_has_the_counts_that_continue_from_before(
+    roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], *, late: bool
+) -> None:
+    """Clients push every five minutes, and the rebuild begins between two pushes."""
+    pushes = [
+        at(minute, client, push_interval_ms=300_000)
+        for minute in range(0, 25, 5)
+        for client in (ORDERS, PAYMENTS)
+        # One has fallen silent before, one continues.
+        if client is ORDERS or minute < 6
+    ]
+    spool(folder, "one", pushes)
+    if late:
+        # Its minute is before the rebuild's, and the push after it is read in another batch.
+        spool(folder, "two", [at(7, push_interval_ms=300_000)])
+    roll(spool_files={"path": str(folder), "max_files": 1})
+    by_minute = "SELECT bucket, metric, client_id, points, sum, min, max, avg FROM metric_1m ORDER BY 1, 2, 3"
+    by_client = "SELECT bucket, client_id, pushes, points FROM client_1m ORDER BY 1, 2"
+    before = query(by_minute), query(by_client)
+    stored = "SELECT client_key, minute, max(entries) FROM contribution GROUP BY 1, 2 ORDER BY 1, 2"
+    contributions = query(stored)
+    since = NOW // MINUTE_NS + 8
+    assert rebuilt(since) == since
+    assert (query(by_minute), query(by_client)) == before
+    assert query(stored) == contributions
+    assert rebuilt(since + 9) == since + 9
+    assert (query(by_minute), query(by_client)) == before
 
 
 def test_a_rebuild_recognises_every_push_again(
