@@ -120,7 +120,7 @@ class Batches:
             pushes: Columns as in :mod:`spark_streaming.sources`.
             query_id: Spark's id of the query, which the checkpoint keeps.
             batch_id: Number of the batch in the query.
-            damaged: Unreadable files of the batch, with the reasons.
+            damaged: Unreadable files of the batch and empty ones, with the reasons.
 
         Returns:
             The number of pushes read, with repeats. None if the batch was committed before.
@@ -194,7 +194,8 @@ class Batches:
                 _log.info("batch was committed before", batch=batch_id)
                 return None
             statistics = self._process(batch, pushes, query_id, batch_id, began, isolated)
-            for file, reason in damaged.items():
+            for file in sorted(batch.without_dead_letter(damaged)):
+                reason = damaged[file]
                 letter = [[self._source], [file], [reason], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
         newest = statistics.newest_received_at_ns

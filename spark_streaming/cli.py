@@ -150,6 +150,8 @@ def run(
         settings = _settings(given)
         if settings.checkpoint is None and settings.embedded is None:
             raise _fail("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR", 2)
+        if once:
+            _check_source(settings)
         with _stop() as stop, _store(settings) as store, _session(settings) as spark:
             job = _module("job").Job(spark, store, settings, stop)
             if once:
@@ -209,6 +211,7 @@ def rebuild(
     given = locals()
     with _errors(spark=True):
         settings = _settings(given)
+        _check_source(settings)
         with _stop() as stop, _store(settings) as store, _session(settings) as spark:
             began = _module("job").rebuild(spark, store, settings, stop, since=int(since.timestamp()) // 60)
     if began is None:
@@ -237,9 +240,23 @@ def status(
     if as_json:
         typer.echo(json.dumps(found, indent=2, default=str))
         return
+    queries = found.pop("queries")
     width = max(map(len, found))
     for name, value in found.items():
-        typer.echo(f"{name.replace('_', ' '):{width}}  {'-' if value is None else value}")
+        typer.echo(f"{name.replace('_', ' '):{width}}  {_shown(value)}")
+    for query in queries:
+        typer.echo(f"query {query.pop('query_id')}")
+        for name, value in query.items():
+            typer.echo(f"{'  ' + name.replace('_', ' '):{width}}  {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Write a value of the status for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items())
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return "-" if value is None else str(value)
 
 
 def _module(name: str) -> Any:
@@ -284,6 +301,12 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
     settings: RollupSettings = _module("load").load(given.get("config"), overrides)
     _module("log").configure(settings.log.level, settings.log.format)
     return settings
+
+
+def _check_source(settings: RollupSettings) -> None:
+    """Check what a command that reads the source once needs, before PostgreSQL and Spark start."""
+    _module("session").require_java()
+    _module("sources").check_exists(settings)
 
 
 @contextlib.contextmanager

@@ -91,6 +91,7 @@ class Job:
         self._records_read: dict[int, int] = {}
         # Read errors by file of the running batch, one for each try.
         self._read_errors: dict[str, list[str]] = {}
+        self._empty_files = sources.EmptyFiles(settings)
 
     def run(self) -> None:
         """Process pushes until stopped.
@@ -183,7 +184,7 @@ class Job:
         def process(pushes: DataFrame, batch_id: int) -> None:
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
-            damaged = self._damaged()
+            damaged = self._damaged() | self._empty_files.find()
             try:
                 with self._exclusive():
                     read = batches.roll_up(pushes, query_id, batch_id, damaged=damaged)
@@ -197,6 +198,7 @@ class Job:
             if damaged:
                 _log.warning("damaged files skipped", files=sorted(damaged))
             self._read_errors.clear()
+            self._empty_files.clear()
 
         pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
         if damaged := sorted(self._damaged()):

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from spark_streaming.jars import JarsError, jars
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["SessionError", "end", "has_ended", "spark_session"]
+__all__ = ["SessionError", "end", "has_ended", "require_java", "spark_session"]
 
 _MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
@@ -46,14 +46,14 @@ def spark_session(settings: RollupSettings) -> SparkSession:
     Raises:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = _is_submitted()
     options = dict(_DEFAULTS)
     lake = settings.lake is not None and settings.lake.format == "delta"
     if lake:
         options["spark.sql.extensions"] += ",io.delta.sql.DeltaSparkSessionExtension"
         options["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    require_java()
     if not submitted:
-        _require_java()
         options |= _local_defaults(settings, delta=lake)
     options |= {
         key: str(value).lower() if isinstance(value, bool) else str(value)
@@ -105,6 +105,10 @@ _DEFAULTS: Final = {
 }
 
 
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
     try:
         found = jars(kafka=settings.source == "kafka", delta=delta)
@@ -128,7 +132,14 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
     }
 
 
-def _require_java() -> None:
+def require_java() -> None:
+    """Check that Spark can be started. ``spark-submit`` has started it already.
+
+    Raises:
+        SessionError: Java is missing or too old.
+    """
+    if _is_submitted():
+        return
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
     fix = f"install Java {_MIN_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"

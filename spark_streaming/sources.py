@@ -11,15 +11,18 @@ It does not decode payloads. Columns:
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructField, StructType
 
+from spark_streaming.load import SettingsError
 from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
 
-__all__ = ["SPOOL_COLUMNS", "read", "stream", "whole_since"]
+__all__ = ["SPOOL_COLUMNS", "EmptyFiles", "check_exists", "read", "stream", "whole_since"]
 
 #: Columns that are read from the receiver's files. docs/spool-files.md specifies them.
 SPOOL_COLUMNS: Final = StructType(
@@ -40,8 +43,76 @@ _MIN_TIME_NS: Final = 0
 _MAX_TIME_NS: Final = 7_258_118_400_000_000_000
 #: Push intervals that a receiver requests, in milliseconds.
 _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
+_HIDDEN: Final = ("_", ".")
 #: Spark silently skips files that are this much older than the newest one.
 _MAX_FILE_AGE: Final = "36500d"
+
+
+def check_exists(settings: RollupSettings) -> None:
+    """Check that there is a folder to read.
+
+    A job that runs on creates the folder, because a sidecar may be started later. A command that
+    reads what the source holds now would read nothing, and not say so.
+
+    Raises:
+        SettingsError: The folder of the spool files does not exist.
+    """
+    if settings.source == "spool_files" and not settings.spool_files.path.expanduser().is_dir():
+        raise SettingsError(
+            f"spool_files.path: {settings.spool_files.path} is not a folder; give the folder that the "
+            "receiver's plugin spool_files writes (--path DIR)"
+        )
+
+
+class EmptyFiles:
+    """Finds spool files without a byte, which Spark skips silently.
+
+    The receiver never writes one, so a disk was full, or a machine failed. A folder is listed again
+    only after it has changed.
+
+    Args:
+        settings: The source. A topic has no files.
+    """
+
+    def __init__(self, settings: RollupSettings) -> None:
+        self._root = settings.spool_files.path.expanduser().resolve()
+        self._is_spool = settings.source == "spool_files"
+        self._listed: dict[str, int] = {}
+        self._found: set[str] = set()
+
+    def find(self) -> dict[str, str]:
+        """Return the empty files since the last :meth:`clear`, with the reason of each.
+
+        They are named like those in the column ``file``.
+        """
+        if self._is_spool:
+            # Like Spark, it reads no hidden files and folders.
+            for folder, folders, _ in os.walk(self._root):
+                folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+                self._list(folder)
+        return dict.fromkeys(sorted(self._found), "the file is empty: its pushes are lost")
+
+    def clear(self) -> None:
+        """Forget the files that :meth:`find` returned."""
+        self._found.clear()
+
+    def _list(self, folder: str) -> None:
+        try:
+            changed_ns = Path(folder).stat().st_mtime_ns
+            if self._listed.get(folder) == changed_ns:
+                return
+            with os.scandir(folder) as entries:
+                self._found.update(
+                    f"file:{entry.path}"
+                    for entry in entries
+                    if entry.name.endswith(".parquet")
+                    and not entry.name.startswith(_HIDDEN)
+                    and entry.is_file()
+                    and not entry.stat().st_size
+                )
+        except OSError:  # A file or folder has expired meanwhile.
+            return
+        self._listed[folder] = changed_ns
 
 
 def stream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -109,6 +110,16 @@ class Batch(Transaction):
             copy.set_types(["text", "int8", "text", "text", "text", "int8", "bytea"])
             for letter in zip(*texts, *others, strict=True):
                 copy.write_row((*self._id, *letter))
+
+    def without_dead_letter(self, positions: Iterable[str]) -> set[str]:
+        """Return the positions in a source that no dead letter has."""
+        asked = set(positions)
+        if asked:
+            known = self._cursor.execute(
+                "SELECT position FROM dead_letter WHERE position = ANY(%s)", [sorted(asked)]
+            )
+            asked.difference_update(position for (position,) in known)
+        return asked
 
     def record(self, statistics: BatchStatistics) -> None:
         """Write the statistics into the batch's ledger row."""

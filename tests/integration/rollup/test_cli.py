@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import structlog
 from typer.testing import CliRunner
@@ -181,6 +182,12 @@ def test_migrate_prints_the_applied_migrations(database: str) -> None:
             1,
             "PostgreSQL: connection failed",
         ),
+        (
+            ["run", "--once", "--path", "./nope", "--checkpoint", "c"],
+            2,
+            "spool_files.path: nope is not a folder; give the folder that the receiver's plugin spool_files",
+        ),
+        (["rebuild", "--since", "2026-01-31", "--path", "./nope"], 2, "spool_files.path: nope is not a"),
         (["rebuild", "--since", "yesterday"], 2, "'yesterday': expected a time such as 2026-01-31T00:00Z"),
     ],
 )
@@ -189,6 +196,31 @@ def test_a_usage_error_is_one_line_with_the_fix(arguments: list[str], status: in
     assert found.exit_code == status
     assert message in " ".join(found.stderr.split())
     assert "hunter2" not in found.output
+    assert not Path("nope").exists()
+    assert not Path("rollup").exists()
+
+
+def test_the_status_is_readable(database: str) -> None:
+    batch = {"query_id": "f6a1", "batch_id": 3, "newest_received_at": "2026-01-31T13:05:42Z"}
+    assert CliRunner().invoke(app, ["migrate", "--postgres", database]).exit_code == 0
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO telemetry.ledger (query_id, batch_id, pushes, newest_received_at) "
+            "VALUES (%(query_id)s, %(batch_id)s, 1, %(newest_received_at)s)",
+            batch,
+        )
+    found = CliRunner().invoke(app, ["status", "--postgres", database])
+    assert found.exit_code == 0, found.stderr
+    lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
+    assert {"pushes 1", "clients 0 live, 0 silent, 0 left", "newest bucket -"} <= set(lines)
+    at = lines.index("query f6a1")
+    assert lines[at + 1] == "batch id 3"
+    assert lines[at + 2].startswith("committed at 20")
+    assert lines[at + 3] == "newest received at 2026-01-31T13:05:42Z"
+    # Values for programs and Python objects are for --json only.
+    assert not set("({'") & set(found.stdout)
+    as_json = json.loads(CliRunner().invoke(app, ["status", "--json", "--postgres", database]).stdout)
+    assert as_json["queries"][0]["batch_id"] == 3
 
 
 def test_missing_java_is_reported_with_the_package_to_install(

@@ -229,6 +229,27 @@ def test_files_of_other_producers_are_read_by_column_names(roll: Roll, query: Qu
     assert query("SELECT push_interval_ms FROM client") == [(3_600_000,)]
 
 
+def test_an_empty_file_is_reported_once(roll: Roll, query: Query, folder: Path) -> None:
+    """The receiver never writes one, and Spark skips it silently."""
+    (folder / "date=2026-01-31").mkdir(parents=True)
+    empty = folder / "date=2026-01-31" / "a.parquet"
+    empty.touch()
+    (folder / "date=2026-01-31" / "_hidden.parquet").touch()
+    with capture_logs() as log:
+        roll()
+    assert [line["files"] for line in log if "files" in line] == [[f"file:{empty}"]]
+    letters = "SELECT position, reason, bytes FROM dead_letter ORDER BY seen_at"
+    assert query(letters) == [(f"file:{empty}", "the file is empty: its pushes are lost", 0)]
+    spool(folder, "b", [push(ORDERS, NOW)])
+    (folder / "c.parquet").touch()
+    roll()
+    assert [position for position, _, _ in query(letters)] == [
+        f"file:{empty}",
+        f"file:{folder / 'c.parquet'}",
+    ]
+    assert query("SELECT sum(pushes) FROM ledger") == [(1,)]
+
+
 def test_a_damaged_file_is_reported_and_skipped(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "a", [push(ORDERS, NOW)])
     whole = spool(folder, "b", [push(ORDERS, NOW + MINUTE_NS)]).read_bytes()
