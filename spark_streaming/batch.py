@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS
 from spark_streaming.series_hashes import register_key, replace_hashes
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["BatchError", "Batches"]
+__all__ = ["BatchError", "Batches", "Progress"]
 
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
@@ -61,6 +61,18 @@ class BatchError(Exception):
     """The source changed while a batch was read. Nothing was committed."""
 
 
+class Progress(NamedTuple):
+    """How far pushes were read.
+
+    Attributes:
+        closed: The last complete minute, up to which silent clients are carried forward.
+        read_until_ns: Pushes received until this time were read; None if that is unknown.
+    """
+
+    closed: int
+    read_until_ns: int | None
+
+
 class _TrialEndedError(Exception):
     """Rolls back a trial run that succeeded."""
 
@@ -72,8 +84,7 @@ class Batches:
         spark: The session.
         store: Destination of the totals.
         settings: The configuration.
-        closed_at: Maps the newest time of receipt in a batch (ns) to the last minute up to which
-            silent clients are carried forward.
+        progress_at: Maps the newest time of receipt in a batch (ns) to how far pushes were read.
         id_key: The key of the store's series hashes.
         min_minute: Change no earlier minute, for a rebuild. Data points of the three hours before
             only tell which counts continue, and the last values of cumulative sums.
@@ -85,7 +96,7 @@ class Batches:
         store: Store,
         settings: RollupSettings,
         *,
-        closed_at: Callable[[int], int],
+        progress_at: Callable[[int], Progress],
         id_key: IdKey,
         min_minute: int | None = None,
     ) -> None:
@@ -93,7 +104,7 @@ class Batches:
         self._store = store
         self._source = settings.source
         self._lake = None if settings.lake is None else Lake(spark, settings.lake)
-        self._closed_at = closed_at
+        self._progress_at = progress_at
         self._min_minute = min_minute
         self._first_minute = None if min_minute is None else min_minute - _WARM_UP_MINUTES
         text = plan(
@@ -306,7 +317,7 @@ class Batches:
         entries = _cast(entries, ENTRY_ROWS)
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(self._kept(required_pairs(entries, clients)))
-        closed = self._closed_at(newest)
+        progress = self._progress_at(newest)
         parts, states = [], []
         # PostgreSQL stores one part while the next is reconciled. Until all are stored, only the
         # writer thread may use the batch.
@@ -315,7 +326,7 @@ class Batches:
             for part in split_by_client(entries, points=_RECONCILED_POINTS):
                 keys = part["client_key"].unique().to_pylist()
                 states_before = {key: clients[key] for key in keys if key in clients}
-                reconciled = reconcile(part, stored, states_before, closed=closed)
+                reconciled = reconcile(part, stored, states_before, closed=progress.closed)
                 parts.append(_since(reconciled.rows, self._min_minute))
                 states += reconciled.clients
                 contributions = [one for one in reconciled.contributions if self._is_kept(one.minute)]
@@ -327,6 +338,7 @@ class Batches:
         for future in written:
             future.result()
         batch.merge(sums)
+        batch.read_until(progress.read_until_ns)
         batch.merge_buckets(_since(_cast(buckets, BUCKET_ROWS), self._min_minute))
         return rows
 

@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
-from spark_streaming.batch import Batches
+from spark_streaming.batch import Batches, Progress
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import find
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
@@ -130,7 +130,7 @@ class Job:
                     self._spark,
                     self._store,
                     self._settings,
-                    closed_at=self._closed_after,
+                    progress_at=self._progress_after,
                     id_key=self._store.id_key(),
                     min_minute=min_minute,
                 )
@@ -248,7 +248,7 @@ class Job:
     def _maintain(self) -> None:
         began = time.monotonic()
         now_ns = time.time_ns()
-        closed = self._closed(now_ns)
+        closed, read_until_ns = self._progress(now_ns)
         with self._exclusive(), self._store.maintenance(now_ns) as maintenance:
             no_entries = ENTRY_ROWS.empty_table()
             clients = maintenance.clients_to_carry(closed)
@@ -257,6 +257,7 @@ class Job:
             maintenance.merge(maintenance.sums(reconciled.rows))
             maintenance.put_contributions(reconciled.contributions)
             maintenance.put_clients(reconciled.clients, no_entries)
+            maintenance.read_until(read_until_ns)
             maintenance.compute_hours_and_days(all_of_them=self._once)
             found = find(
                 maintenance.connection,
@@ -274,26 +275,28 @@ class Job:
             seconds=round(time.monotonic() - began, 3),
         )
 
-    def _closed_after(self, newest_ns: int) -> int:
+    def _progress_after(self, newest_ns: int) -> Progress:
         self._newest_ns = max(newest_ns, self._newest_ns or 0)
-        return self._closed(time.time_ns())
+        return self._progress(time.time_ns())
 
-    def _closed(self, now_ns: int) -> int:
-        """Return the last minute up to which silent clients are carried forward.
+    def _progress(self, now_ns: int) -> Progress:
+        """Return how far pushes were read.
 
         The wall clock alone would be wrong during a backlog: pushes of the minutes in between are
         not read yet, so every client would be carried forward, found silent, and corrected later.
         So time advances only to the newest push that was read. Once the source has nothing left to
-        read, the wall clock counts. A run with ``--once`` ends at its newest push.
+        read, the wall clock counts. Receivers write pushes late by up to the grace period, each at
+        its own time. A run with ``--once`` ends at its newest push.
         """
+        grace_ns = round(self._settings.grace_seconds * _SECOND_NS)
         if self._caught_up:
-            return int(now_ns - self._settings.grace_seconds * _SECOND_NS) // _MINUTE_NS - 1
+            return _before(now_ns - grace_ns)
         if self._newest_ns is None:
-            return 0
+            return Progress(closed=0, read_until_ns=None)
+        newest_ns = min(now_ns, self._newest_ns)
         if self._once:
-            return self._newest_ns // _MINUTE_NS
-        behind = min(now_ns, self._newest_ns) - self._settings.grace_seconds * _SECOND_NS
-        return int(behind) // _MINUTE_NS - 1
+            return Progress(closed=self._newest_ns // _MINUTE_NS, read_until_ns=newest_ns)
+        return _before(newest_ns - grace_ns)
 
     def _report_lost(self, query: StreamingQuery) -> None:
         if not self._records_read:
@@ -309,6 +312,10 @@ class Job:
                     offsets=lost,
                     batch=progress["batchId"],
                 )
+
+
+def _before(read_until_ns: int) -> Progress:
+    return Progress(closed=read_until_ns // _MINUTE_NS - 1, read_until_ns=read_until_ns)
 
 
 def _offsets(source: dict[str, Any]) -> int:

@@ -18,7 +18,8 @@ _COUNTS: Final = (
     "SELECT (SELECT max(name) FROM migration), coalesce(sum(pushes), 0)::bigint, "
     "coalesce(sum(repeats), 0)::bigint, coalesce(sum(left_out), 0)::bigint, (SELECT count(*) FROM series), "
     "(SELECT count(*) FROM dead_letter), (SELECT count(*) FROM finding WHERE resolved_at IS NULL), "
-    "(SELECT count(*) FROM coarse WHERE dirty), (SELECT minutes_from FROM horizon) FROM ledger"
+    "(SELECT count(*) FROM coarse WHERE dirty), (SELECT minutes_from FROM horizon), "
+    "(SELECT read_until FROM horizon) FROM ledger"
 )
 _NEWEST: Final = "SELECT max(bucket) FROM fleet_rollup_1m"
 _CLIENTS: Final = "SELECT state, count(*) FROM client GROUP BY state"
@@ -37,7 +38,9 @@ def status(connection: psycopg.Connection[Any]) -> Status:
     (counts,) = connection.execute(_COUNTS)
     ((newest,),) = connection.execute(_NEWEST)
     ((size,),) = connection.execute(_BYTES)
-    schema, pushes, repeats, left_out, series, dead_letters, findings, stale, minutes_from = counts
+    schema, pushes, repeats, left_out, series, dead_letters, findings, stale, minutes_from, read_until = (
+        counts
+    )
     return Status(
         schema=schema,
         queries=tuple(sorted(queries, key=lambda query: query.committed_at, reverse=True)),
@@ -50,6 +53,7 @@ def status(connection: psycopg.Connection[Any]) -> Status:
         open_findings=findings,
         stale_hours=stale,
         minutes_from=minutes_from,
+        read_until=read_until,
         newest_bucket=newest,
         bytes=size,
     )

@@ -261,6 +261,14 @@ class Transaction:
         """
         clients.put(self._cursor, states, entries)
 
+    def read_until(self, time_ns: int | None) -> None:
+        """Record that pushes received until this time were read. It never decreases."""
+        if time_ns is not None:
+            self._cursor.execute(
+                "UPDATE horizon SET read_until = greatest(read_until, %s)",
+                [EPOCH + timedelta(microseconds=time_ns // 1000)],
+            )
+
     def add_client_minutes(self, entries: pa.Table) -> None:
         """Add the values by instance and minute of ``ENTRY_ROWS``."""
         values = [(name, clients.AGGREGATES[how]) for name, how in CLIENTS.values.items()]

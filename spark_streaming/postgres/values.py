@@ -108,6 +108,7 @@ class Status:
         open_findings: Number of open findings.
         stale_hours: Hours and days that will be computed again.
         minutes_from: The oldest minute that is kept.
+        read_until: Pushes received until this time were read; None before the first batch.
         newest_bucket: The newest minute with rows.
         bytes: Size of the schema on disk, with indexes.
     """
@@ -123,5 +124,6 @@ class Status:
     open_findings: int
     stale_hours: int
     minutes_from: datetime
+    read_until: datetime | None
     newest_bucket: datetime | None
     bytes: int

@@ -51,7 +51,8 @@ SELECT
     finding_cluster.whole_since,
     measured.consumer OR client.group_id IS NOT NULL,
     client.state <> 'left'
-        AND client.last_seen >= %(now)s - 3 * client.push_interval_ms * interval '1 millisecond',
+        AND client.last_seen >= least(%(now)s, (SELECT read_until FROM telemetry.progress))
+            - 3 * client.push_interval_ms * interval '1 millisecond',
     measured.throttled_minutes,
     measured.throttle_ms_max,
     measured.connections,

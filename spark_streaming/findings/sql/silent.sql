@@ -1,5 +1,6 @@
 -- A silent client is reported only if another client of the cluster pushed after it should have.
--- Otherwise the receiver or the delivery may have stopped, not the client.
+-- Otherwise the receiver or the delivery may have stopped, not the client. Receivers write at
+-- different times, so pushes of that time must have been read.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
     client_instance_id, principal, group_id, summary, evidence
@@ -36,6 +37,6 @@ JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM clients.
 LATERAL (
     SELECT
         state <> 'left'
-        AND due <= newest
+        AND due <= least(newest, (SELECT read_until FROM telemetry.progress))
         AND due > %(now)s - make_interval(mins => %(max_minutes)s) AS holds
 ) AS verdict

@@ -32,7 +32,7 @@ def test_empty_pushes_say_that_a_client_lives_and_that_it_ends(
     pushes = [outcome.push for outcome in outcomes if outcome.push is not None]
     folder.mkdir()
     shown = "SELECT state, extract(epoch FROM last_seen)::bigint FROM client"
-    for minute, expected in ((2, "silent"), (3, "left")):
+    for minute, expected in ((2, "live"), (3, "left")):
         rows = record_batch(pushes[: minute + 1] if minute == 2 else pushes[3:])
         pq.write_table(pa.Table.from_batches([rows]), folder / f"{minute}.parquet")
         roll()

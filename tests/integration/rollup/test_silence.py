@@ -1,0 +1,81 @@
+"""Whether a client is silent depends on how far pushes were read, not on the time of day."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_streaming.job import Job
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RollupSettings
+from tests.integration.rollup.conftest import Query, Roll
+from tests.integration.rollup.pushes import MINUTE_NS, SECOND_NS, Client, Spooled, push, spool
+
+FAST = Client(instance="AAAAAAAAAAAAAAAAAAAAAA", client_id="fast")
+SLOW = Client(instance="BBBBBBBBBBBBBBBBBBBBBB", client_id="slow")
+NOW = (time.time_ns() // MINUTE_NS - 30) * MINUTE_NS
+STATES = "SELECT client_id, state FROM client ORDER BY client_id"
+INTERVAL_NS = 5 * SECOND_NS
+
+
+def fast(first: int, last: int, client: Client = FAST) -> list[Spooled]:
+    return [push(client, NOW + n * INTERVAL_NS, push_interval_ms=5_000) for n in range(first, last)]
+
+
+def test_stopping_the_job_makes_no_client_silent(
+    roll: Roll, query: Query, folder: Path, store: Store
+) -> None:
+    """The pushes are half an hour old, and nothing was read since."""
+    spool(folder, "one", fast(0, 4))
+    roll()
+    assert query(STATES) == [("fast", "live")]
+    assert store.status().clients == {"live": 1, "silent": 0, "left": 0}
+    # Pushes of another client were read for more than three intervals.
+    spool(folder, "two", fast(4, 9, SLOW))
+    roll()
+    assert query(STATES) == [("fast", "silent"), ("slow", "live")]
+    # It comes back.
+    spool(folder, "three", fast(9, 10))
+    roll()
+    assert query(STATES) == [("fast", "live"), ("slow", "live")]
+
+
+@pytest.mark.parametrize("caught_up", [False, True])
+def test_time_is_as_far_as_pushes_were_read(
+    spark: SparkSession, store: Store, settings: Callable[..., RollupSettings], *, caught_up: bool
+) -> None:
+    """Receivers write late by up to the grace period, so the newest push is no measure alone."""
+    job = Job(spark, store, settings(grace_seconds=60), threading.Event())
+    assert job._progress(NOW) == (0, None)
+    later = NOW + 3600 * SECOND_NS
+    job._newest_ns = NOW
+    assert job._progress(later) == (NOW // MINUTE_NS - 2, NOW - 60 * SECOND_NS)
+    # A wrong clock at a sidecar makes no client silent.
+    job._newest_ns = later + 999 * SECOND_NS
+    assert job._progress(later).read_until_ns == later - 60 * SECOND_NS
+    job._newest_ns, job._caught_up = NOW, caught_up
+    expected = later if caught_up else NOW
+    assert job._progress(later).read_until_ns == expected - 60 * SECOND_NS
+
+
+def test_the_time_read_until_does_not_decrease(store: Store, query: Query) -> None:
+    store.migrate()
+    for time_ns, expected in (
+        (NOW, NOW),
+        (NOW - SECOND_NS, NOW),
+        (None, NOW),
+        (NOW + SECOND_NS, NOW + SECOND_NS),
+    ):
+        with store.maintenance(time.time_ns()) as maintenance:
+            maintenance.read_until(time_ns)
+        assert query("SELECT extract(epoch FROM read_until)::bigint FROM progress") == [
+            (expected // SECOND_NS,)
+        ]
+        found = store.status().read_until
+        assert found is not None
+        assert found.timestamp() == expected // SECOND_NS
