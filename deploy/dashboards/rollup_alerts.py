@@ -61,6 +61,10 @@ _FINDINGS: Final = {
         "warning", "Consumers are bound by their application", "They almost never wait for records. "
         "More load makes them fall behind.",
     ),
+    "shared_instance": (
+        "warning", "Several processes use one client instance id", "Their gauges hide each other, and "
+        "brokers throttle their pushes.",
+    ),
     "known_bad_version": ("critical", "A version is known to be bad", "The finding's evidence names "
     "the defect."),
 }  # fmt: skip

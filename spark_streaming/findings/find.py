@@ -23,7 +23,14 @@ from spark_streaming.findings.versions import SEVERITIES, built_in_versions, jud
 
 __all__ = ["FindingCounts", "find"]
 
-_WINDOWED: Final = ("throttled", "rebalance_storm", "connection_churn", "slow_client", "poll_bound")
+_WINDOWED: Final = (
+    "throttled",
+    "rebalance_storm",
+    "connection_churn",
+    "slow_client",
+    "poll_bound",
+    "shared_instance",
+)
 _VERSIONS: Final = ("old_version", "known_bad_version")
 
 _Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -73,6 +80,7 @@ def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: da
                 "slow_minutes": settings.slow_client.window_minutes,
                 "poll_minutes": settings.poll_bound.window_minutes,
                 "storm_minutes": settings.rebalance_storm.window_minutes,
+                "shared_minutes": settings.shared_instance.window_minutes,
             },
         )
         cursor.execute("ANALYZE finding_instance")

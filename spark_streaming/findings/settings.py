@@ -11,6 +11,7 @@ __all__ = [
     "FindingSettings",
     "PollBoundSettings",
     "RebalanceStormSettings",
+    "SharedInstanceSettings",
     "SilentSettings",
     "SlowClientSettings",
     "ThrottledSettings",
@@ -174,6 +175,27 @@ class PollBoundSettings(_WindowedKind):
     )
 
 
+class SharedInstanceSettings(_WindowedKind):
+    """Instances that several processes push as."""
+
+    window_minutes: int = Field(
+        default=30,
+        ge=2,
+        le=1440,
+        description="Minutes to look back. 30 minutes are six pushes at the default interval of 5 minutes.",
+    )
+    factor: float = Field(
+        default=1.5,
+        gt=1,
+        description="Pushes, as a multiple of those of one process. One process has 1, two have 2.",
+    )
+    min_pushes: int = Field(
+        default=6,
+        ge=3,
+        description="Pushes needed. A client may push early after a change of its subscription.",
+    )
+
+
 class SilentSettings(_Kind):
     """Clients that stopped pushing without a terminating push."""
 
@@ -230,6 +252,7 @@ class FindingSettings(_Settings):
     connection_churn: ConnectionChurnSettings = ConnectionChurnSettings()
     slow_client: SlowClientSettings = SlowClientSettings()
     poll_bound: PollBoundSettings = PollBoundSettings()
+    shared_instance: SharedInstanceSettings = SharedInstanceSettings()
     silent: SilentSettings = SilentSettings()
     old_version: VersionSettings = VersionSettings()
     known_bad_version: VersionSettings = VersionSettings()

@@ -193,6 +193,8 @@ def by_instance(entries: pa.Table) -> pa.Table:
     )
     for name in ("pushes", "points"):
         kept = kept.set_column(kept.schema.get_field_index(name), name, kept[name].cast(pa.int64()))
+    asked = pc.multiply(kept["pushes"], entries["push_interval_ms"])
+    kept = kept.append_column("push_interval_ms_sum", asked)
     for number, slot in enumerate(WATCHED):
         kept = kept.append_column(slot.column, pc.list_element(entries["watched"], number))
     return kept

@@ -226,12 +226,13 @@ CLIENTS: Final = Totals(
     values={
         "pushes": "add",
         "points": "add",
+        "push_interval_ms_sum": "add",
         "terminating": "any",
         "broker_id": "newest",
         "client_source_address": "newest",
         **{slot.column: _KEPT[slot.keeps] for slot in WATCHED},
     },
     grains=("1m", "1h"),
-    counts=("pushes", "points"),
+    counts=("pushes", "points", "push_interval_ms_sum"),
 )
 TOTALS: Final = (SERIES, FLEETS, SPREADS, HISTOGRAMS, CLIENTS)

@@ -34,6 +34,15 @@ WITH measured AS (
         sum(rebalance_ms) FILTER (
             WHERE bucket > %(now)s - make_interval(mins => %(storm_minutes)s)
         ) AS rebalance_ms,
+        sum(pushes) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
+        ) AS pushes,
+        sum(push_interval_ms_sum) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
+        ) AS asked_ms,
+        max(push_interval_ms_sum::float8 / nullif(pushes, 0)) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
+        ) AS longest_ms,
         count(poll_idle_ratio_sum) > 0 OR count(assigned_partitions) > 0 AS consumer
     FROM telemetry.client_1m
     WHERE bucket > %(now)s - make_interval(mins => %(longest)s) AND bucket <= %(now)s
@@ -60,7 +69,10 @@ SELECT
     measured.poll_points,
     measured.poll_idle_ratio,
     measured.rebalances,
-    measured.rebalance_ms
+    measured.rebalance_ms,
+    measured.pushes,
+    measured.asked_ms,
+    measured.longest_ms
 FROM measured
 JOIN finding_client AS client USING (client_instance_id)
 JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id

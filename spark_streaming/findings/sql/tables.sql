@@ -41,7 +41,10 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     poll_points double precision,
     poll_idle_ratio double precision,
     rebalances double precision,
-    rebalance_ms double precision
+    rebalance_ms double precision,
+    pushes bigint,
+    asked_ms double precision,
+    longest_ms double precision
 ) ON COMMIT DELETE ROWS;
 
 -- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id:

@@ -191,6 +191,8 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
         for grain in ("1m", "1h", "1d"):
             connection.execute(f"ALTER TABLE {kind}_{grain} DROP pushed_sum".encode())
     connection.execute("ALTER TABLE horizon DROP read_until")
+    for grain in ("1m", "1h"):
+        connection.execute(f"ALTER TABLE client_rollup_{grain} DROP push_interval_ms_sum".encode())
     connection.execute("ALTER TABLE series DROP reason, DROP error, DROP acks, DROP partition")
     connection.execute(
         "CREATE INDEX series_without_hash ON series (texts_digest("

@@ -9,7 +9,7 @@ import psycopg
 import yaml
 
 from deploy.dashboards.written import CHART
-from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
+from tests.integration.rollup.findings.fleet import INTERVAL_MS, NOW, Fleet, minutes, peers
 from tests.testbed.dashboard_queries import DASHBOARDS, key_of
 from tests.testbed.grafana_sql import TimeRange, Variable, expand
 
@@ -37,6 +37,7 @@ def everything_wrong(fleet: Fleet) -> None:
     peers(fleet, **group, **steady)
     fleet.client("bad", client_software_version="3.7.0", **group, **bad)
     fleet.client("silent", last_seen=NOW - minutes(17))
+    fleet.client("twice", pushes=12, push_interval_ms_sum=2 * INTERVAL_MS)
 
 
 def test_each_kind_has_an_alert_or_is_informational(fleet: Fleet) -> None:
@@ -64,6 +65,11 @@ def test_an_alert_names_the_client(fleet: Fleet) -> None:
         "connection_churn": instance,
         "slow_client": instance,
         "poll_bound": {"cluster_id": "c1", "group_id": "g"},
+        "shared_instance": {
+            "cluster_id": "c1",
+            "client_id": "twice",
+            "software": "apache-kafka-java 4.4.0",
+        },
         "known_bad_version": {"cluster_id": "c1", "software": java},
     }
 
@@ -91,7 +97,8 @@ def test_the_dashboard_of_a_client_has_the_findings_of_its_group_and_version_too
     everything_wrong(fleet)
     fleet.client("elsewhere", cluster_id="c2", group_id="g")
     fleet.look()
-    assert on_one_client(fleet, "bad") == RULES.keys() | {"old_version"}
+    assert on_one_client(fleet, "bad") == RULES.keys() - {"shared_instance"} | {"old_version"}
+    assert on_one_client(fleet, "twice") == {"shared_instance"}
     assert on_one_client(fleet, "peer-0") == {"rebalance_storm", "poll_bound"}
     assert on_one_client(fleet, "silent") == {"silent"}
     assert on_one_client(fleet, "elsewhere") == set()

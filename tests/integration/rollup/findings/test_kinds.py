@@ -348,3 +348,50 @@ def test_configured_versions(fleet: Fleet) -> None:
     finding = fleet.one("known_bad_version")
     assert finding["severity"] == "critical"
     assert finding["summary"].endswith("it lost our orders")
+
+
+def test_a_shared_instance(fleet: Fleet) -> None:
+    def client(name: str, pushes: int, **other: Any) -> None:
+        fleet.client(name, pushes=pushes, **other)
+
+    # Each row is a minute with one push, which the view adds up.
+    twice = {"push_interval_ms_sum": 2 * INTERVAL_MS}
+    once = {"push_interval_ms_sum": INTERVAL_MS}
+    client("two", 12, **twice)
+    client("one", 12, **once)
+    client("few", 5, **twice)
+    client("left", 12, terminated=True, **twice)
+    # Asked for more often since its last push but one: the first push had another interval.
+    client("unknown", 12)
+    assert fleet.look().opened == {"shared_instance": 1}
+    finding = fleet.one("shared_instance")
+    assert (finding["client_instance_id"], finding["severity"]) == ("two", "warning")
+    assert finding["evidence"] == {
+        "window_minutes": 30,
+        "pushes": 6,
+        "span_s": 1740,
+        "push_interval_ms": INTERVAL_MS,
+        "processes": 1.7,
+        "addresses": None,
+        "brokers": None,
+        "threshold": 1.5,
+    }
+
+
+def test_a_cluster_of_unknown_intervals_shares_no_instance(fleet: Fleet) -> None:
+    """The intervals of a Collector's clients are those of a setting, which may be too long."""
+    for number in range(4):
+        fleet.client(f"client-{number}", pushes=12, push_interval_ms_sum=2 * INTERVAL_MS)
+    assert fleet.look().opened == {}
+    for number in range(4, 8):
+        fleet.client(f"client-{number}", pushes=12, push_interval_ms_sum=INTERVAL_MS)
+    assert fleet.look().opened == {"shared_instance": 4}
+
+
+def test_a_shorter_interval_is_no_second_process(fleet: Fleet) -> None:
+    """The last push with the long interval was followed by others much sooner."""
+    key = fleet.client("asked-more-often", pushes=0, interval_ms=10_000)
+    for minute in range(1, 20):
+        fleet.says(key, NOW - minutes(minute), pushes=1, push_interval_ms_sum=60_000)
+    fleet.says(key, NOW - minutes(20), pushes=1, push_interval_ms_sum=1_200_000)
+    assert fleet.look().opened == {}
