@@ -19,10 +19,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from plugins.prometheus import PrometheusReceiver, scrape
 from plugins.prometheus.receiver import PrometheusReceiver as Receiver
 from receiver.host.discovery import load_plugins
+from receiver.telemetry.otlp import label_metrics
 from tests.testbed.ports import free_port
 from tests.unit.host.support import wait_for
-from tests.unit.plugins._shared.cumulative.support import counter, gauge, number
+from tests.unit.plugins._shared.cumulative.support import counter, gauge, metrics_data, number
 from tests.unit.plugins.prometheus.support import push
+from tests.unit.telemetry.otlp_parts import EXPECTED, LABELS
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"
 
@@ -215,3 +217,23 @@ def test_slow_scrapers_hold_chunks_only() -> None:
                 assert tracemalloc.get_traced_memory()[1] < text // 2
         finally:
             tracemalloc.stop()
+
+
+def test_the_broker_of_requests_is_another_label_than_the_receivers() -> None:
+    """A client of KIP-714's draft names the broker of its requests ``broker_id`` as well."""
+    requests = counter(
+        "org.apache.kafka.client.request.errors",
+        *(number(value, at=10, labels={"broker_id": broker}) for broker, value in (("1", 4), ("2", 8))),
+    )
+    data = label_metrics(metrics_data(requests), LABELS, max_entries=1_000).data
+    with serving() as (plugin, client):
+        plugin.export_batch([push(data=data, at=10)])
+        text = client.get("/metrics", headers={"accept": OPENMETRICS}).text
+    families: Callable[[str], Iterator[Any]] = text_string_to_metric_families
+    found = {
+        sample.labels["node_id"]: (sample.labels["broker_id"], sample.value)
+        for family in families(text)
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+    assert found == {"1": (EXPECTED["broker_id"], 4), "2": (EXPECTED["broker_id"], 8)}
