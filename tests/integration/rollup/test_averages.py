@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import ASSIGNED, MINUTE_NS, SECOND_NS, Client, Values, push, spool
 
@@ -30,6 +32,7 @@ def test_the_average_of_a_count_is_that_of_its_pushes(roll: Roll, query: Query, 
         assert {pair for pair in found if pair[1] is not None} == {(ASSIGNED, 3.0), (RATE, 7.0)}, view
 
 
+@pytest.mark.full
 def test_two_pushes_in_a_minute_have_their_mean(roll: Roll, query: Query, folder: Path) -> None:
     def both(client: Client, value: float, second: int) -> None:
         values = Values(gauges={ASSIGNED: value, RATE: value})
@@ -49,6 +52,7 @@ def test_two_pushes_in_a_minute_have_their_mean(roll: Roll, query: Query, folder
     assert found == [(ASSIGNED, 15.0, 3, 6.0, 3.0, 10.0), (RATE, 14.0, 3, 6.0, 3.0, 10.0)]
 
 
+@pytest.mark.full
 def test_an_average_is_within_the_extremes(roll: Roll, query: Query, folder: Path) -> None:
     """Also after rounding, and in rows of versions that did not keep the pushed values' sum."""
     tenths = Values(gauges={ASSIGNED: 0.1, RATE: 0.1})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
 
 from receiver.telemetry.labels import length_delimited
@@ -114,6 +115,7 @@ def test_partitions_and_acks_are_bounded(roll: Roll, query: Query, folder: Path)
     ) == [("0", 10.0, 1, 10.0), ("1", 10.0, 1, 10.0), ("2", 10.0, 1, 10.0), ("other", 470.0, 47, 10.0)]
 
 
+@pytest.mark.full
 def test_partitions_can_be_added_up(roll: Roll, query: Query, folder: Path) -> None:
     lag: Points = {(("topic", "orders"), ("partition", str(number))): 10.0 for number in range(5)}
     spool(folder, "one", [pushed(NOW, gauges={LAG: lag})])
@@ -126,6 +128,7 @@ def test_partitions_can_be_added_up(roll: Roll, query: Query, folder: Path) -> N
     assert found == [(None, 50.0)]
 
 
+@pytest.mark.full
 def test_series_of_the_previous_version_keep_their_ids(
     roll: Roll, query: Query, folder: Path, database: str
 ) -> None:

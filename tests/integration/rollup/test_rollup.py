@@ -178,7 +178,7 @@ def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
     assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_rebuild_has_the_counts_that_continue_from_before(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], *, late: bool
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from tests.integration.rollup.conftest import Query, Roll
@@ -31,6 +32,7 @@ def from_address(pushed: Spooled, address: str) -> Spooled:
     return replace(pushed, otlp=data.SerializeToString())
 
 
+@pytest.mark.full
 def test_an_instance_of_two_processes_is_found(roll: Roll, query: Query, folder: Path) -> None:
     # Findings are looked for at the present time. Ten minutes more change none of what follows.
     began = (time.time_ns() // MINUTE_NS - 32) * MINUTE_NS

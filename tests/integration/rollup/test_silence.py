@@ -27,6 +27,7 @@ def fast(first: int, last: int, client: Client = FAST) -> list[Spooled]:
     return [push(client, NOW + n * INTERVAL_NS, push_interval_ms=5_000) for n in range(first, last)]
 
 
+@pytest.mark.full
 def test_stopping_the_job_makes_no_client_silent(
     roll: Roll, query: Query, folder: Path, store: Store
 ) -> None:
