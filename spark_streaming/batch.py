@@ -389,7 +389,8 @@ class Batches:
             if len(unknown) <= _MAX_SELECTED_SERIES:
                 series = series.where(f.col("series_high").isin(high[unknown].tolist()))
             added = series.dropDuplicates(["series_high", "series_low"]).toArrow()
-            batch.add_series(_cast(added, SERIES_ROWS))
+            if folded := batch.add_series(_cast(added, SERIES_ROWS)):
+                _log.warning("series with too many reasons or errors added up as other", series=folded)
             found = batch.find_series(high, low)
             _require(int(found.known.sum()), len(high), "series")
         return found.series, found.fleet

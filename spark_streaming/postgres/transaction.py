@@ -21,6 +21,7 @@ from psycopg import sql
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import Partitions, beginning
+from spark_streaming.postgres.reasons import digest, fold_reasons
 from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER, stage
 from spark_streaming.postgres.tables import (
@@ -144,8 +145,14 @@ class Transaction:
         """Find the ids of distinct series hashes, given by their halves."""
         return self._series_cache.find(self._cursor, high, low)
 
-    def add_series(self, series: pa.Table) -> None:
+    def add_series(self, series: pa.Table) -> int:
         """Add ``SERIES_ROWS``, and hashes to stored series without one.
+
+        Of series that differ only in ``reason`` or ``error``, :data:`~.reasons.MAX_REASONS` are
+        added. The hashes of others are found as the ids of one series, until the end of the day.
+
+        Returns:
+            The number of series that were not added.
 
         Raises:
             StoreError: A stored series with the same hash has other dimensions.
@@ -160,10 +167,10 @@ class Transaction:
         names = {
             "all": sql.SQL(", ").join(map(sql.Identifier, series.column_names)),
             "fleet": sql.SQL(", ").join(map(sql.Identifier, _FLEET)),
-            "new_fleet": _digest("s", _FLEET),
-            "old_fleet": _digest("f", _FLEET),
-            "new": _digest("s", [name for name in dimensions if name != "rule"]),
-            "old": _digest("o", [name for name in dimensions if name != "rule"]),
+            "new_fleet": digest("s", _FLEET),
+            "old_fleet": digest("f", _FLEET),
+            "new": digest("s", [name for name in dimensions if name != "rule"]),
+            "old": digest("o", [name for name in dimensions if name != "rule"]),
         }
         for statement in (
             "INSERT INTO fleet_series ({fleet}, rule) SELECT {fleet}, rule FROM pg_temp.staged "
@@ -173,11 +180,17 @@ class Transaction:
             "UPDATE series o SET series_high = s.series_high, series_low = s.series_low, "
             "last_day = current_date FROM pg_temp.staged s "
             "WHERE o.series_high IS NULL AND {old} = {new}",
-            "INSERT INTO series (fleet_id, {all}) SELECT f.fleet_id, s.* FROM pg_temp.staged s "
-            "JOIN fleet_series f ON {old_fleet} = {new_fleet} "
-            "ON CONFLICT (series_high, series_low) DO NOTHING",
         ):
             self._cursor.execute(sql.SQL(statement).format(**names))
+        has_reasons = pc.any(pc.or_(series["reason"].is_valid(), series["error"].is_valid())).as_py()
+        folded = fold_reasons(self._cursor, dimensions, names) if has_reasons else []
+        self._cursor.execute(
+            sql.SQL(
+                "INSERT INTO series (fleet_id, {all}) SELECT f.fleet_id, s.* FROM pg_temp.staged s "
+                "JOIN fleet_series f ON {old_fleet} = {new_fleet} "
+                "ON CONFLICT (series_high, series_low) DO NOTHING"
+            ).format(**names)
+        )
         self._cursor.execute(
             sql.SQL(
                 "SELECT o.series_high, o.series_low, o.series_id, o.fleet_id, {old} = {new} "
@@ -192,7 +205,9 @@ class Transaction:
                 "the batch was rolled back. Stop all jobs of this database, delete the row of "
                 "telemetry.id_key, and start them again"
             )
-        self._series_cache.add(np.array([row[:4] for row in found], np.int64).reshape(-1, 4))
+        rows = [*(row[:4] for row in found), *folded]
+        self._series_cache.add(np.array(rows, np.int64).reshape(-1, 4))
+        return len(folded)
 
     def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
         """Return the stored contributions by client key and minute."""
@@ -336,15 +351,6 @@ class Transaction:
                 "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true WHERE NOT coarse.dirty",
                 (coarser.name, sorted(starts)),
             )
-
-
-def _digest(table: str, names: Iterable[str]) -> sql.Composed:
-    """Return the SQL of the digest of a row's dimensions, as in the tables' indexes."""
-    columns = (
-        sql.SQL("{}::text" if name == "breakdown" else "{}").format(sql.Identifier(table, name))
-        for name in names
-    )
-    return sql.SQL("texts_digest({})").format(sql.SQL(", ").join(columns))
 
 
 def _summed(

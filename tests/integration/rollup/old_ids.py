@@ -190,6 +190,7 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     for kind in ("rollup", "fleet_rollup"):
         for grain in ("1m", "1h", "1d"):
             connection.execute(f"ALTER TABLE {kind}_{grain} DROP pushed_sum".encode())
+    connection.execute("DROP INDEX series_reasons")
     connection.execute("ALTER TABLE horizon DROP read_until")
     for grain in ("1m", "1h"):
         connection.execute(f"ALTER TABLE client_rollup_{grain} DROP push_interval_ms_sum".encode())

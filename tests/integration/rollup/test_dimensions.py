@@ -10,9 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
+from structlog.testing import capture_logs
 
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import label_metrics
+from spark_streaming.postgres.reasons import MAX_REASONS
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.old_ids import downgrade_to_0003
 from tests.integration.rollup.pushes import MINUTE_NS, SECOND_NS, Client, Spooled, spool
@@ -82,6 +84,36 @@ def test_reasons_errors_and_brokers_are_rows(roll: Roll, query: Query, folder: P
     }
     # The receiver's own label is as it was.
     assert query("SELECT DISTINCT broker_id FROM client") == [("1",)]
+
+
+def test_reasons_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
+    """A client that puts ids or times into its reasons can't have any number of series."""
+    name = f"{DRAFT}connection.errors"
+    reasons = [f"timed out after {number} ms" for number in range(MAX_REASONS + 20)]
+    spool(folder, "one", [pushed(NOW, sums={name: {(("reason", one),): 1.0 for one in reasons}})])
+    with capture_logs() as log:
+        roll()
+    assert [line["series"] for line in log if line["event"].startswith("series with too many")] == [20]
+    # Those that are known stay themselves, in another process too.
+    known = {one for (one,) in query("SELECT reason FROM series WHERE metric = %s", name)} - {"other"}
+    assert len(known) == MAX_REASONS
+    again = [*sorted(known)[:2], "new", "other"]
+    spool(folder, "two", [pushed(NOW + MINUTE_NS, sums={name: {(("reason", one),): 1.0 for one in again}})])
+    roll()
+    by_reason = "SELECT reason, sum(sum) FROM metric_1d WHERE metric = %s AND reason = ANY (%s) GROUP BY 1"
+    assert dict(query(by_reason, name, [*again[:2], "other"])) == {
+        again[0]: 2.0,
+        again[1]: 2.0,
+        "other": 22.0,
+    }
+    assert query("SELECT sum(sum), count(DISTINCT reason) FROM metric_1m WHERE metric = %s", name) == [
+        (MAX_REASONS + 24.0, MAX_REASONS + 1)
+    ]
+    # Other series have a bound of their own.
+    other = (("reason", "auth"), ("topic", "orders"))
+    spool(folder, "three", [pushed(NOW + 2 * MINUTE_NS, sums={name: {other: 1.0}})])
+    roll()
+    assert query("SELECT reason FROM topic_1m WHERE metric = %s", name) == [("auth",)]
 
 
 def test_partitions_and_acks_are_bounded(roll: Roll, query: Query, folder: Path) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import psycopg
 import pyarrow as pa
 
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
+from spark_streaming.postgres.reasons import MAX_REASONS
+from tests.integration.rollup.store.rows import (
+    MINUTE,
+    NOW_NS,
+    buckets,
+    entries,
+    put_series,
+    read,
+    rows,
+    series,
+)
 
 
 def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> None:
@@ -73,3 +84,43 @@ def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> N
         maintenance.expire()
     assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]
     assert read(database, "SELECT client_id, pushes FROM telemetry.client_1h") == [("a\ufffdb", 1)]
+
+
+def test_series_that_differ_only_in_reason_or_error_are_bounded(store: Store, database: str) -> None:
+    def series_of(first: int, last: int, error: str | None = None) -> pa.Table:
+        return pa.concat_tables(
+            series((number, "m", False), reason=f"reason {number}", error=error)
+            for number in range(first, last)
+        )
+
+    def add(batch_id: int, table: pa.Table) -> tuple[int, list[int]]:
+        with store.batch("q", batch_id) as batch:
+            assert batch is not None
+            folded = batch.add_series(table)
+            halves = table["series_high"].to_numpy(), table["series_low"].to_numpy()
+            found = batch.find_series(*halves)
+            assert found.known.all()
+            return folded, found.series.tolist()
+
+    shown = "SELECT count(*), count(*) FILTER (WHERE {}) FROM telemetry.series"
+    other = shown.format("reason = 'other' AND error IS NULL AND series_high IS NULL")
+    folded, first = add(0, series_of(0, MAX_REASONS - 1))
+    assert (folded, len(set(first))) == (0, MAX_REASONS - 1)
+    # One is within the bound.
+    folded, ids = add(1, series_of(MAX_REASONS - 10, MAX_REASONS + 5))
+    assert (folded, len(set(ids))) == (5, 11)
+    assert ids[:9] == first[-9:]
+    assert read(database, other) == [(MAX_REASONS + 1, 1)]
+    # A text that is the folded one has the same series, and other series have their own bound.
+    literal = series((7_000, "m", False), reason="other")
+    assert add(2, literal) == (0, [ids[-1]])
+    assert add(3, series((8_000, "m", False), reason="x", topic="t"))[0] == 0
+    folded, both = add(4, series_of(9_000, 9_003, error="e"))
+    assert (folded, len(set(both) - set(first) - set(ids))) == (3, 1)
+    assert read(database, shown.format("(reason, error) = ('other', 'other')"))[0][1] == 1
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.series SET last_day = '2020-01-01'")
+    assert add(5, series_of(500, 502)) == (2, [ids[-1]] * 2)
+    assert read(database, "SELECT reason, error FROM telemetry.series WHERE last_day > '2020-01-01'") == [
+        ("other", None)
+    ]
