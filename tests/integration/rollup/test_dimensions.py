@@ -86,6 +86,7 @@ def test_reasons_errors_and_brokers_are_rows(roll: Roll, query: Query, folder: P
     assert query("SELECT DISTINCT broker_id FROM client") == [("1",)]
 
 
+@pytest.mark.full
 def test_reasons_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
     """A client that puts ids or times into its reasons can't have any number of series."""
     name = f"{DRAFT}connection.errors"
