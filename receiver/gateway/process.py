@@ -203,6 +203,7 @@ class _Relay:
             for listener in self._gateway.listeners
             if listener.settings in settings.listeners
             and settings.kip1313 == self._settings.kip1313
+            and bool(settings.plugins) == bool(self._settings.plugins)
             and settings.telemetry.max_bytes == self._settings.telemetry.max_bytes
         }
         listeners = []
@@ -242,7 +243,9 @@ class _Relay:
                 listener,
                 listening,
                 broker=broker,
-                upstream=Upstream(translates=settings.kip1313.translate_all),
+                upstream=Upstream(
+                    translates=settings.kip1313.translate_all, offers_telemetry=bool(settings.plugins)
+                ),
                 core=self._core,
                 metrics=self._metrics,
                 services=self._services,

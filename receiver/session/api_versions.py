@@ -13,7 +13,8 @@ ClusterId or NodeId of another broker   REBOOTSTRAP_REQUIRED (KIP-1242)         
 (v5), if the broker lacks v5 and has
 shown its own
 All others                              The broker's, with the receiver's       stays open
-                                        versions
+                                        versions, and without telemetry while
+                                        no plugin takes it (KIP-714)
 ======================================  ======================================  ===============
 
 A broker that has v5 checks ClusterId and NodeId itself.
@@ -53,6 +54,10 @@ _FIRST_WITH_NODE: Final = 5
 _FIRST_FLEXIBLE: Final = 3
 
 
+#: The RPCs of client telemetry.
+TELEMETRY_KEYS: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
+
+
 def _ends(versions: range) -> tuple[int, int]:
     return versions[0], versions[-1]
 
@@ -66,6 +71,10 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
         api_keys.PUSH_TELEMETRY: _ends(k72_push_telemetry.SUPPORTED_VERSIONS),
     }
 )
+
+
+#: What clients are offered while no plugin takes their metrics (KIP-714, "ApiVersions").
+_WITHOUT_TELEMETRY: Final = {key: span for key, span in OFFERED.items() if key not in TELEMETRY_KEYS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +221,11 @@ class ApiVersionsRequests:
                     k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
                 )
                 self._learn_software(request)
-            ranges = {**OFFERED, **self._upstream.translated, **self._upstream.capped}
+            offered = OFFERED if self._upstream.offers_telemetry else _WITHOUT_TELEMETRY
+            ranges = {**offered, **self._upstream.translated, **self._upstream.capped}
             body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)
+            if not self._upstream.offers_telemetry:
+                body = k18_api_versions.without_api_keys(body, header.api_version, TELEMETRY_KEYS)
         self._emit(ApiVersionsAnswered(header, error_code))
         return frame(response_header(header), body)
 

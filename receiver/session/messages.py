@@ -44,13 +44,17 @@ __all__ = [
     "telemetry_error",
     "unknown_version_request",
     "with_correlation_id",
+    "with_throttle_time",
     "without_tagged_fields",
 ]
 
 #: A version that no broker's ApiVersions has.
 _UNKNOWN_VERSION: Final = 32_767
 
-_CORRELATION_ID = Struct(">i")
+_CORRELATION_ID = _INT32 = Struct(">i")
+
+#: Behind the length, the correlation id and the count of no tagged fields.
+_THROTTLE_TIME_AT: Final = 9
 
 
 def decode_telemetry(
@@ -171,6 +175,18 @@ def _around_correlation_id(client_id: str | None, version: int) -> tuple[bytes, 
     )
     whole = frame(encode_request_header(header), k03_metadata.encode_no_topics_request(version))
     return whole[:8], whole[12:]  # length, API key and version come before the correlation id
+
+
+def with_throttle_time(answer: bytes, throttle_time_ms: int) -> bytes:
+    """Return the frame of a telemetry answer with another throttle time, its first field.
+
+    Args:
+        answer: The frame; its response header has no tagged fields.
+        throttle_time_ms: For how long the broker throttles the client (KIP-124).
+    """
+    return b"".join(
+        (answer[:_THROTTLE_TIME_AT], _INT32.pack(throttle_time_ms), answer[_THROTTLE_TIME_AT + 4 :])
+    )
 
 
 def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:

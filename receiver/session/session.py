@@ -82,6 +82,7 @@ from receiver.session.messages import (
     telemetry_error,
     unknown_version_request,
     with_correlation_id,
+    with_throttle_time,
     without_tagged_fields,
 )
 from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
@@ -181,6 +182,7 @@ class Session:
         "_max_push_bytes",
         "_opaque",
         "_pending",
+        "_throttle_time_ms",
         "_undecided",
         "_upstream",
         "_worked",
@@ -247,6 +249,7 @@ class Session:
         self._calls = 0
         self._call: int | None = None  # the token of the open call
         self._call_bytes = 0
+        self._throttle_time_ms = 0  # of the open call's marker
         self.closing: SessionEnd | None = None
 
     # -- effects -------------------------------------------------------------------------------
@@ -289,7 +292,7 @@ class Session:
             return b""
         self._call = None
         self._call_bytes = 0
-        return answer
+        return with_throttle_time(answer, self._throttle_time_ms) if self._throttle_time_ms else answer
 
     def end(self, end: SessionEnd) -> None:
         """Close the connection after what has been returned so far."""
@@ -433,6 +436,7 @@ class Session:
         request = decode_telemetry(header, reader, cut_beyond=self._max_push_bytes if cut else None)
         if self._may_call_now():
             self._answered_here += 1
+            self._throttle_time_ms = 0
             return self._open_call(header, request, held_bytes)
         version = self._upstream.metadata_version()
 
@@ -447,6 +451,9 @@ class Session:
                 body = at_body(response, api_keys.METADATA, version)
                 self._broker.saw(k03_metadata.decode_cluster(body, version))
             self._marker_answered = True
+            self._throttle_time_ms = k03_metadata.decode_throttle_time_ms(
+                at_body(response, api_keys.METADATA, version), version
+            )
             return self._open_call(header, request, held_bytes)
 
         self._undecided += 1

@@ -20,18 +20,17 @@ _LEARNED_KEYS: Final = frozenset(
     {api_keys.METADATA, api_keys.API_VERSIONS, api_keys.DESCRIBE_CONFIGS, api_keys.SASL_AUTHENTICATE}
 )
 
-#: The first Metadata version whose response has the cluster id; every broker since 0.10.1 has it.
-_FIRST_WITH_CLUSTER_ID: Final = 2
-
 
 class Upstream:
     """The known version ranges of one broker listener.
 
     Args:
         translates: Whether clients are offered KIP-1313's version of every RPC.
+        offers_telemetry: Whether clients are offered the telemetry RPCs (KIP-714).
 
     Attributes:
         translates: As given.
+        offers_telemetry: As given.
         learned_keys: The API keys whose ranges are learned.
         ranges: Lowest and highest version by API key, of the keys known so far.
         capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
@@ -41,9 +40,18 @@ class Upstream:
             v3.
     """
 
-    __slots__ = ("capped", "learned_keys", "offered_with_header_v3", "ranges", "translated", "translates")
+    __slots__ = (
+        "capped",
+        "learned_keys",
+        "offered_with_header_v3",
+        "offers_telemetry",
+        "ranges",
+        "translated",
+        "translates",
+    )
 
-    def __init__(self, *, translates: bool = False) -> None:
+    def __init__(self, *, translates: bool = False, offers_telemetry: bool = True) -> None:
+        self.offers_telemetry = offers_telemetry
         self.translates = translates
         self.learned_keys: Collection[int] = FIRST_WITH_HEADER_V3.keys() if translates else _LEARNED_KEYS
         self.ranges: dict[int, tuple[int, int]] = {}
@@ -75,7 +83,8 @@ class Upstream:
 
     def metadata_version(self) -> int:
         """Return the version of the Metadata request used as a marker, one that can be written."""
-        lowest, highest = self.ranges.get(api_keys.METADATA, (0, _FIRST_WITH_CLUSTER_ID))
+        wanted = k03_metadata.FIRST_WITH_THROTTLE_TIME
+        lowest, highest = self.ranges.get(api_keys.METADATA, (0, wanted))
         supported = k03_metadata.SUPPORTED_VERSIONS
-        wanted = min(max(lowest, _FIRST_WITH_CLUSTER_ID), highest)
+        wanted = min(max(lowest, wanted), highest)
         return max(supported[0], min(wanted, supported[-1]))

@@ -24,10 +24,12 @@ from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader, Writer
 
 __all__ = [
+    "FIRST_WITH_THROTTLE_TIME",
     "SUPPORTED_VERSIONS",
     "BrokerAddress",
     "Cluster",
     "decode_cluster",
+    "decode_throttle_time_ms",
     "encode_no_topics_request",
     "is_error",
 ]
@@ -36,7 +38,8 @@ __all__ = [
 SUPPORTED_VERSIONS: Final = range(1, 14)
 
 _FIRST_WITH_CLUSTER_ID = 2
-_FIRST_WITH_THROTTLE_TIME = 3
+#: The first version whose response has a throttle time.
+FIRST_WITH_THROTTLE_TIME: Final = 3
 _FIRST_WITH_CREATION = 4
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
 _FIRST_WITH_TOPIC_OPERATIONS = 8
@@ -108,6 +111,12 @@ def decode_cluster(reader: Reader, version: int) -> Cluster:
     return Cluster(reader.nullable_string("ClusterId"), tuple(brokers))
 
 
+def decode_throttle_time_ms(reader: Reader, version: int) -> int:
+    """Read only the throttle time of a response body; 0 before version 3, which has none."""
+    check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
+    return reader.int32("ThrottleTimeMs") if version >= FIRST_WITH_THROTTLE_TIME else 0
+
+
 def is_error(reader: Reader, version: int) -> bool:
     """Return whether the broker refused a Metadata request as a whole.
 
@@ -136,7 +145,7 @@ def is_error(reader: Reader, version: int) -> bool:
 
 
 def _brokers(reader: Reader, version: int) -> int:
-    if version >= _FIRST_WITH_THROTTLE_TIME:
+    if version >= FIRST_WITH_THROTTLE_TIME:
         reader.int32("ThrottleTimeMs")
     if version >= _FIRST_FLEXIBLE:
         return reader.compact_array_length("Brokers", item_size=11)

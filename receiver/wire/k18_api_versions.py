@@ -17,8 +17,8 @@ This module also edits a response without decoding all of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from receiver.wire.api_keys import API_VERSIONS, check_version
@@ -222,6 +222,19 @@ def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
     return encode_response(
         ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,)), version=0
     )
+
+
+def without_api_keys(body: bytes, version: int, keys: Collection[int]) -> bytes:
+    """Remove API keys from a response; the body itself if it lists none of them.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    response = decode_response(Reader(body), version)
+    if not any(one.api_key in keys for one in response.api_keys):
+        return body
+    kept = tuple(one for one in response.api_keys if one.api_key not in keys)
+    return encode_response(replace(response, api_keys=kept), version)
 
 
 def read_error_code(body: bytes) -> int:

@@ -79,7 +79,7 @@ def old(request: pytest.FixtureRequest) -> Iterator[OldBroker]:
             ],
             "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
             "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
-            "plugins": [],
+            "plugins": [{"type": "console"}],
         }
         with Sidecar(config) as sidecar:
             yield OldBroker(greatest=versions[1], broker=broker, sidecar=sidecar)

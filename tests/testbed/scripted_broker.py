@@ -116,6 +116,7 @@ class Answers:
 
     Attributes:
         seen: Every request so far.
+        throttle_time_ms: For how long it throttles clients, in Metadata responses.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Answers:
     ) -> None:
         self.ranges = dict(ranges)
         self.seen: list[Request] = []
+        self.throttle_time_ms = 0
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._tokens = False
@@ -196,7 +198,7 @@ class Answers:
 
     def _metadata(self, version: int) -> bytes:
         host, cluster = LOOPBACK.encode(), self._cluster_id.encode()
-        throttle = bytes(4) if version >= 3 else b""
+        throttle = struct.pack(">i", self.throttle_time_ms) if version >= 3 else b""
         node = struct.pack(">i", self._node_id)
         if version >= 9:
             tags = b"\0"

@@ -37,7 +37,7 @@ def config_for(
 
     Args:
         broker: What the sidecar stands in front of.
-        collector: Where an ``otlp`` plugin sends pushes, over gRPC; None: no plugin.
+        collector: Where an ``otlp`` plugin sends pushes, over gRPC; None: to its log.
         client_port: Where CLIENT is bound instead, and no other listener: for tests that send raw
             requests and follow no advertised address, and so may run beside another sidecar of the
             same broker.
@@ -48,7 +48,7 @@ def config_for(
     if client_port is not None:
         ports = {"CLIENT": client_port}
     protocols = {listener.name: listener.security_protocol for listener in broker.listeners}
-    plugins: Sequence[Mapping[str, object]] = ()
+    plugins: Sequence[Mapping[str, object]] = [{"type": "console"}]  # without any, nobody is asked
     if collector is not None:
         plugins = [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}]
     return {

@@ -125,6 +125,7 @@ def config(upstream_port: int, **more: Any) -> dict[str, Any]:
         "broker": {"id": 1},
         "listeners": [listener("CLIENT", upstream_port)],
         "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+        "plugins": [{"type": "console"}],
         **more,
     }
 

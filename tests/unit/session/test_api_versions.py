@@ -215,3 +215,13 @@ def test_unreadable_sasl_authenticate_versions_are_not_offered(translates: bool)
     wire = Wire(ranges=ranges, learned=None, translates=translates)
     offered = listed_ranges(read_api_versions(wire.exchange(api_versions(3)), 3))
     assert offered[36] == (1, 2)
+
+
+def test_without_a_plugin_telemetry_is_not_offered(wiring: Wiring) -> None:
+    offering = {**RANGES, 71: (0, 0), 72: (0, 0)}  # a broker that takes telemetry itself
+    for ranges in (RANGES, offering):
+        wire = wiring(ranges=ranges, learned=ranges)
+        wire.upstream.offers_telemetry = False
+        for version in range(6):
+            response = read_api_versions(wire.exchange(api_versions(version)), version)
+            assert listed_ranges(response).keys() == ranges.keys() - {71, 72}

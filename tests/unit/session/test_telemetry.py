@@ -78,7 +78,7 @@ def test_a_push_during_authentication_is_refused(wire: Wire) -> None:
     # ILLEGAL_SASL_STATE; Metadata has no error code before version 13, only nothing in it.
     wire.send(get_subscriptions() + push(ZERO_UUID, 1, OTLP))
     for marker in wire.forwarded():
-        wire.receive(framed(marker.data[4:8] + bytes(4) + b"\xff\xff" + b"\xff" * 4 + bytes(4)))
+        wire.receive(framed(marker.data[4:8] + bytes(8) + b"\xff\xff" + b"\xff" * 4 + bytes(4)))
     got, pushed = wire.received()
     assert read_subscriptions(got).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert read_push(pushed) == ErrorCode.ILLEGAL_SASL_STATE
@@ -90,7 +90,7 @@ def test_a_push_during_authentication_is_refused(wire: Wire) -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "marker"),
-    [((0, 13), 2), ((0, 1), 1), ((2, 9), 2), ((4, 13), 4), ((9, 13), 9), ((12, 13), 12), ((13, 99), 13)],
+    [((0, 13), 3), ((0, 1), 1), ((0, 2), 2), ((2, 9), 3), ((4, 13), 4), ((9, 13), 9), ((12, 13), 12), ((13, 99), 13)],
 )
 def test_the_markers_version_is_one_that_the_broker_has(
     wiring: Wiring, metadata: tuple[int, int], marker: int
@@ -257,3 +257,14 @@ def test_other_watched_requests_have_a_smaller_limit(key: int) -> None:
     request = get_subscriptions()[4:] + bytes(200_000)
     with pytest.raises(WireError, match="at most 135168 bytes of"):
         wire.send(len(request).to_bytes(4, "big") + key.to_bytes(2, "big") + request[2:])
+
+
+def test_the_brokers_throttle_time_is_passed_on() -> None:
+    """The broker throttles the client for the marker (KIP-124), as for any request of its own."""
+    wire = Wire()
+    wire.answers.throttle_time_ms = 1234
+    got = read_subscriptions(wire.exchange(get_subscriptions()))
+    assert (got.throttle_time_ms, got.error_code) == (1234, ErrorCode.NONE)
+    wire.answers.throttle_time_ms = 0
+    again = read_subscriptions(wire.exchange(get_subscriptions(got.client_instance_id)))
+    assert again.throttle_time_ms == 0
