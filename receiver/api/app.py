@@ -11,7 +11,7 @@ from receiver.api.authentication import Authenticator
 from receiver.api.authorization import AuthorizationMiddleware
 from receiver.api.dependencies import ApiDependencies
 from receiver.api.limits import HeaderCheck, LoopbackHostCheck
-from receiver.api.routes import clients, connections, health, plugins, series, subscriptions
+from receiver.api.routes import clients, connections, health, listeners, plugins, series, subscriptions
 from receiver.api.routes.subscriptions import SubscriptionBody
 from receiver.settings.rest import RestSettings
 
@@ -35,7 +35,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    for routes in (subscriptions, clients, series, connections, plugins, health):
+    for routes in (subscriptions, clients, series, connections, listeners, plugins, health):
         app.include_router(routes.router)
     problems.register(app)
     app.add_middleware(

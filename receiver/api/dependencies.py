@@ -13,6 +13,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from receiver.host.delivery.statistics import PluginStatistics
+from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
@@ -32,6 +34,8 @@ class ApiDependencies:
     monotonic: Callable[[], float]
     connections: Callable[[], Sequence[ClientIdentity]]
     plugins: Callable[[], Sequence[PluginStatistics]]
+    #: Each listener, what is known of its broker, and its open connections.
+    listeners: Callable[[], Sequence[tuple[ListenerSettings, KnownBroker, int]]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
     #: Reads the numbers of other processes that the metrics show.

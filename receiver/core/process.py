@@ -37,8 +37,10 @@ from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
+from receiver.session.listener_broker import KnownBroker
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
+from receiver.settings.listeners import ListenerSettings
 from receiver.settings.model import ReceiverSettings
 from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
 from receiver.store.subscriptions import Subscriptions
@@ -315,6 +317,7 @@ class _Core:
             monotonic=self._clock.monotonic,
             connections=self._relays.registry.snapshot,
             plugins=self._host.statistics,
+            listeners=self._listeners,
             not_ready_because=self.not_ready_because,
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
@@ -332,10 +335,16 @@ class _Core:
             ready=lambda: self.not_ready_because() is None,
             draining=lambda: self._draining,
             certificates=self._certificates,
-            brokers=lambda: self._relays.brokers,
+            listeners=self._listeners,
             peers=lambda: self._limits.peers,
             held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
         )
+
+    def _listeners(self) -> list[tuple[ListenerSettings, KnownBroker, int]]:
+        return [
+            (one, self._relays.known_broker(one.name), self._relays.open[one.name])
+            for one in self._settings.listeners
+        ]
 
     def _processes(self) -> Iterator[ProcessNumbers]:
         yield ProcessNumbers(

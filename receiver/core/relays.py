@@ -186,10 +186,9 @@ class Relays:
         for other in self._others(link):
             other.send(message)
 
-    def broker_of(self, listener: str) -> Broker:
-        """Return the broker behind a listener, as far as it is known."""
-        known = self.brokers.get(listener)
-        return Broker() if known is None else known.broker
+    def known_broker(self, listener: str) -> KnownBroker:
+        """Return what is known of the broker behind a listener."""
+        return self.brokers.get(listener) or KnownBroker(broker=Broker())
 
     def keep_brokers(self, listeners: Iterable[str]) -> None:
         """Forget the brokers of other listeners than these."""
@@ -199,7 +198,7 @@ class Relays:
         """Label a listener's clients with its broker, and tell the other relays if it is proven."""
         if self.brokers.get(message.listener) == message.known:
             return
-        before = self.broker_of(message.listener)
+        before = self.known_broker(message.listener).broker
         self.brokers[message.listener] = message.known
         if message.known.proven:
             for other in self._others(link):
@@ -330,7 +329,7 @@ class _RelayLink:
             identity.source_address,
         ):
             raise LinkError(f"connection {number} can't change its listener or its source")
-        identity = replace(identity, broker=self._relays.broker_of(identity.listener))
+        identity = replace(identity, broker=self._relays.known_broker(identity.listener).broker)
         exceeded = None
         if is_new:
             self.ids[number] = identity.id

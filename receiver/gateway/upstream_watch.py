@@ -17,6 +17,7 @@ import structlog
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
+from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
@@ -142,6 +143,8 @@ class UpstreamWatch:
         if (known, problem) == self._logged:
             return
         self._logged = (known, problem)
+        if (bypass := bypass_problem(self._settings, known)) is not None:
+            self._log.warning("clients pass by the sidecar", problem=bypass)
         if problem is not None:
             self._log.error("the broker is not the configured one", problem=problem)
         else:

@@ -15,7 +15,9 @@ from prometheus_client.registry import Collector
 
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
+from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -57,7 +59,7 @@ class Sources:
         draining: Whether the receiver is stopping.
         certificates: For each certificate in use: the listener's name, or ``rest``; the side that
             it is shown to, ``client`` or ``upstream``; its expiry in seconds since the epoch.
-        brokers: What is known of the broker behind each listener.
+        listeners: Each listener, what is known of its broker, and its open connections.
         peers: The number of peers that the limits track, by scope.
         held_bytes: Memory of waiting bytes on connections.
     """
@@ -70,7 +72,7 @@ class Sources:
     ready: Callable[[], bool]
     draining: Callable[[], bool]
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
-    brokers: Callable[[], Mapping[str, KnownBroker]]
+    listeners: Callable[[], Iterable[tuple[ListenerSettings, KnownBroker, int]]]
     peers: Callable[[], Mapping[Scope, int]]
     held_bytes: Callable[[], int]
 
@@ -94,7 +96,7 @@ class PulledMetrics(Collector):
         yield from self._processes()
         yield _gauge("relays", "Relay processes that are linked to the core.", self._sources.relays())
         yield self._certificates()
-        yield self._brokers()
+        yield from self._listeners()
         yield self._peers()
         yield _gauge("held_bytes", "Memory of bytes that wait on connections.", self._sources.held_bytes())
         yield _gauge("ready", "1 while the receiver accepts clients.", int(self._sources.ready()))
@@ -161,17 +163,23 @@ class PulledMetrics(Collector):
             family.add_metric([listener, side], not_after)
         return family
 
-    def _brokers(self) -> Metric:
-        family = GaugeMetricFamily(
+    def _listeners(self) -> Iterator[Metric]:
+        brokers = GaugeMetricFamily(
             f"{_PREFIX}broker_info",
             "1 for each listener; the labels have its broker, and whether the node id is proven.",
             labels=["listener", "broker_id", "cluster_id", "proven"],
         )
-        for listener, known in self._sources.brokers().items():
+        bypassed = GaugeMetricFamily(
+            f"{_PREFIX}bypassed",
+            "1 while the broker advertises an address by which clients pass by the listener.",
+            labels=["listener"],
+        )
+        for listener, known, _ in self._sources.listeners():
             node_id = "" if known.broker.id is None else str(known.broker.id)
             proven = str(known.proven).lower()
-            family.add_metric([listener, node_id, known.broker.cluster_id or "", proven], 1)
-        return family
+            brokers.add_metric([listener.name, node_id, known.broker.cluster_id or "", proven], 1)
+            bypassed.add_metric([listener.name], int(bypass_problem(listener, known) is not None))
+        yield from (brokers, bypassed)
 
     def _peers(self) -> Metric:
         family = GaugeMetricFamily(f"{_PREFIX}limit_peers", "Peers that the limits track.", labels=["scope"])

@@ -37,10 +37,12 @@ class KnownBroker:
     Attributes:
         broker: Its node id and its cluster id.
         proven: Whether it has shown that the node id is its own.
+        advertised: The address that it tells clients, ``host:port``.
     """
 
     broker: Broker
     proven: bool = False
+    advertised: str | None = None
 
 
 class ListenerBroker:
@@ -139,10 +141,20 @@ class ListenerBroker:
             node_id = self._configured.id
         if node_id is None:
             node_id = self._likely()
-        known = KnownBroker(broker=Broker(id=node_id, cluster_id=cluster_id), proven=proven is not None)
+        known = KnownBroker(
+            broker=Broker(id=node_id, cluster_id=cluster_id),
+            proven=proven is not None,
+            advertised=self._advertised_by(node_id),
+        )
         if known != self.known or came:
             self.known = known
             self.on_change()
+
+    def _advertised_by(self, node_id: int | None) -> str | None:
+        for one in () if self.cluster is None else self.cluster.brokers:
+            if one.node_id == node_id:
+                return f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
+        return None
 
     def _likely(self) -> int | None:
         if self.cluster is None:

@@ -176,6 +176,12 @@ class ListenerSettings(Settings):
         "chooses the port."
     )
     upstream: _Upstream = Field(description="Address of the broker's own listener.")
+    advertised: HostPort | None = Field(
+        default=None,
+        description="Address at which clients reach this listener, as the broker advertises it. The sidecar "
+        "warns if the broker advertises another one. Null: it warns only if the broker advertises its own "
+        "port.",
+    )
     broker: BrokerSettings | None = Field(
         default=None, description="The broker behind this listener; null: as the section `broker` says."
     )

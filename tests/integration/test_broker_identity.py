@@ -126,3 +126,17 @@ def test_a_listener_with_logins_learns_what_is_likely_from_a_client() -> None:
                     "proven": "false",
                 }
                 wait_until(lambda: info(sidecar, "LOGIN") == likely, timeout_s=TIMEOUT_S, what="the broker")
+
+
+def test_clients_that_pass_by_are_reported() -> None:
+    with (
+        KafkaBroker() as broker,  # it advertises its own port
+        GatewaySidecar(config_for(broker, client_port=free_port())) as sidecar,
+    ):
+        sidecar.wait_for_log("clients pass by the sidecar")
+        wait_until(
+            lambda: sidecar.value("bypassed", listener="CLIENT") == 1, timeout_s=TIMEOUT_S, what="the metric"
+        )
+        (listener,) = sidecar.http.get("/v1/listeners").json()["items"]
+        assert listener["broker"]["advertised"] == broker.bootstrap
+        assert "its own port" in listener["bypass"]

@@ -104,6 +104,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/clients/{client_instance_id}",
             "/v1/series",
             "/v1/connections",
+            "/v1/listeners",
             "/v1/plugins",
             "/livez",
             "/readyz",

@@ -63,6 +63,7 @@ class Sidecar:
                 telemetry=self.telemetry,
                 monotonic=Clock(),
                 connections=list,
+                listeners=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
                 refresh=self._refresh,

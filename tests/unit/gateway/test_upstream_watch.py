@@ -212,7 +212,7 @@ def test_a_broker_proves_its_node_id_by_a_question_for_it() -> None:
         known.saw(CLUSTER)
         assert known.known == KnownBroker(broker=Broker(cluster_id=CLUSTER_ID))
         on_loop(ask(broker.port, known=known))
-        assert known.known == KnownBroker(broker=Broker(id=3, cluster_id=CLUSTER_ID), proven=True)
+        assert (known.known.broker, known.known.proven) == (Broker(id=3, cluster_id=CLUSTER_ID), True)
 
 
 def test_a_broker_that_ignores_the_question_proves_nothing() -> None:
@@ -229,7 +229,7 @@ def test_a_broker_that_ignores_the_question_proves_nothing() -> None:
         broker.script = answer
         known, _ = on_loop(ask(broker.port))
     # It is the only one of its cluster.
-    assert known == KnownBroker(broker=Broker(id=NODE_ID, cluster_id=CLUSTER_ID))
+    assert (known.broker, known.proven) == (Broker(id=NODE_ID, cluster_id=CLUSTER_ID), False)
 
 
 def test_a_stopped_watch_asks_no_more() -> None:

@@ -48,7 +48,7 @@ int16, int32 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1
 uuid = st.binary(min_size=16, max_size=16).map(Uuid)
 level = st.tuples(text, text, text, time)
 broker = st.builds(Broker, id=st.none() | int32, cluster_id=st.none() | text)
-known_broker = st.builds(KnownBroker, broker=broker, proven=st.booleans())
+known_broker = st.builds(KnownBroker, broker=broker, proven=st.booleans(), advertised=st.none() | text)
 identity = st.builds(
     ClientIdentity,
     broker=broker,

@@ -6,6 +6,7 @@ from receiver.host.delivery.statistics import DropReason, PluginState, PluginSta
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -25,7 +26,7 @@ class Now:
     ready: bool = False
     draining: bool = False
     certificates: list[tuple[str, str, float]] = field(default_factory=list)
-    brokers: dict[str, KnownBroker] = field(default_factory=dict)
+    listeners: list[tuple[ListenerSettings, KnownBroker, int]] = field(default_factory=list)
     peers: dict[Scope, int] = field(default_factory=dict)
 
     def metrics(self, labels: SoftwareLabels | None = None) -> ReceiverMetrics:
@@ -40,7 +41,7 @@ class Now:
                 ready=lambda: self.ready,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
-                brokers=lambda: self.brokers,
+                listeners=lambda: self.listeners,
                 peers=lambda: self.peers,
                 held_bytes=lambda: 4_096,
             )

@@ -38,7 +38,9 @@ def test_the_strongest_evidence_counts(
     one = broker(configured)
     one.saw(seen)
     one.asked(asked)
-    assert one.known == KnownBroker(broker=Broker(id=known, cluster_id="one"), proven=proven)
+    assert (one.known.broker, one.known.proven) == (Broker(id=known, cluster_id="one"), proven)
+    address = [f"{each.host}:{each.port}" for each in seen.brokers if each.node_id == known]
+    assert one.known.advertised == (address[0] if address else None)
     assert (one.problem is None) == (not proven or configured in {None, asked})
 
 
@@ -62,7 +64,7 @@ def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
     before = one.wants_cluster
     one.went()
     assert (before, one.wants_cluster) == (False, True)
-    assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"))
+    assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"), advertised="kafka-2:9092")
     assert one.candidates() == [2, 1, 3]
 
 

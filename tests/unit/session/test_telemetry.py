@@ -90,7 +90,16 @@ def test_a_push_during_authentication_is_refused(wire: Wire) -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "marker"),
-    [((0, 13), 3), ((0, 1), 1), ((0, 2), 2), ((2, 9), 3), ((4, 13), 4), ((9, 13), 9), ((12, 13), 12), ((13, 99), 13)],
+    [
+        ((0, 13), 3),
+        ((0, 1), 1),
+        ((0, 2), 2),
+        ((2, 9), 3),
+        ((4, 13), 4),
+        ((9, 13), 9),
+        ((12, 13), 12),
+        ((13, 99), 13),
+    ],
 )
 def test_the_markers_version_is_one_that_the_broker_has(
     wiring: Wiring, metadata: tuple[int, int], marker: int

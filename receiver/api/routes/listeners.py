@@ -1,0 +1,58 @@
+"""``/v1/listeners``: each listener and the broker behind it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from receiver.api.dependencies import Dependencies
+from receiver.api.pages import Page
+from receiver.session.bypass import bypass_problem
+from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
+
+__all__ = ["ListenerView", "router"]
+
+router = APIRouter(prefix="/v1/listeners", tags=["listeners"])
+
+
+class BrokerView(BaseModel):
+    """A broker, as far as it is known."""
+
+    id: int | None = Field(description="Its node id; null: unknown.")
+    cluster_id: str | None
+    proven: bool = Field(description="Whether it has shown that the node id is its own.")
+    advertised: str | None = Field(description="The address that it tells clients; null: unknown.")
+
+
+class ListenerView(BaseModel):
+    """A listener."""
+
+    name: str
+    bind: str
+    upstream: str
+    security_protocol: str
+    connections: int = Field(description="Open connections.")
+    broker: BrokerView
+    bypass: str | None = Field(description="Why clients pass by the sidecar; null: nothing says so.")
+
+
+@router.get("", summary="List the listeners in the order of the configuration")
+async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
+    """List the listeners in the order of the configuration, always on one page."""
+    return Page(items=[_view(*one) for one in dependencies.listeners()])
+
+
+def _view(settings: ListenerSettings, known: KnownBroker, connections: int) -> ListenerView:
+    broker = known.broker
+    return ListenerView(
+        name=settings.name,
+        bind=str(settings.bind),
+        upstream=str(settings.upstream),
+        security_protocol=settings.security_protocol,
+        connections=connections,
+        broker=BrokerView(
+            id=broker.id, cluster_id=broker.cluster_id, proven=known.proven, advertised=known.advertised
+        ),
+        bypass=bypass_problem(settings, known),
+    )

@@ -1,0 +1,32 @@
+"""Listeners over REST: the broker behind each, and whether clients pass by."""
+
+from __future__ import annotations
+
+import httpx
+
+from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
+from receiver.telemetry.identity import Broker
+from tests.unit.api.conftest import Api
+
+
+def test_each_listener_has_its_broker(api: Api) -> None:
+    settings = ListenerSettings.model_validate(
+        {"name": "A", "bind": "0.0.0.0:19092", "upstream": "127.0.0.1:29092"}
+    )
+    known = KnownBroker(broker=Broker(id=3, cluster_id="c"), proven=True, advertised="kafka-3:29092")
+    api.listeners = [(settings, known, 7)]
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        (one,) = (await rest.get("/v1/listeners")).json()["items"]
+        assert "its own port, so clients pass by the sidecar" in one.pop("bypass")
+        assert one == {
+            "name": "A",
+            "bind": "0.0.0.0:19092",
+            "upstream": "127.0.0.1:29092",
+            "security_protocol": "PLAINTEXT",
+            "connections": 7,
+            "broker": {"id": 3, "cluster_id": "c", "proven": True, "advertised": "kafka-3:29092"},
+        }
+
+    api.run(scenario)
