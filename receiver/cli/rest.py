@@ -121,7 +121,13 @@ def put_subscription(
     if output is OutputFormat.JSON:
         print_json(found)
     else:
-        typer.echo(f"{name}: {'created' if response.status_code == 201 else 'replaced'}")
+        done = "created" if response.status_code == 201 else "replaced"
+        within_s = int(response.headers.get("kafka-telemetry-asked-within-ms", 0)) / 1000
+        typer.echo(f"{name}: {done}")
+        if within_s:
+            typer.echo(f"connected clients are asked within {within_s:.0f} s", err=True)
+    for warning in found.get("warnings", ()):
+        typer.echo(f"warning: {warning}", err=True)
 
 
 @subscriptions_app.command("delete")

@@ -20,6 +20,7 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances
 from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
+from receiver.telemetry.prefixes import SeenMetrics
 from receiver.telemetry.quirks import Quirks
 from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
@@ -72,6 +73,7 @@ class ClientTelemetry:
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
         self._quirks = Quirks(settings.quirks, compression=settings.compression)
         self._settings = settings
+        self.seen_metrics = SeenMetrics()
         self._intake = Intake(
             settings,
             hash_key,
@@ -194,6 +196,8 @@ class ClientTelemetry:
         taken = self._intake.accept(instance, arrival, now=now)
         if taken.refusal is not None:
             instance.refuse(_error_of(taken.refusal))
+        if taken.push is not None:
+            self.seen_metrics.sample(taken.push, now)
         return _outcome(instance.identity, request, taken)
 
     def accept(

@@ -10,8 +10,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+import structlog
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +22,7 @@ from receiver.api.limits import read_body
 from receiver.api.pages import After, Limit, Page, first_page
 from receiver.api.problems import FieldError, InvalidError, Problem, ProblemError, field_error
 from receiver.store.subscriptions import ChangedMeanwhileError, Condition
+from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.subscription import (
     DEFAULT_INTERVAL_MS,
     MAX_INTERVAL_MS,
@@ -64,6 +66,16 @@ class SubscriptionBody(BaseModel):
     name: str | None = Field(default=None, description="If given, it must be the name in the path.")
 
 
+#: A response header: the milliseconds within which every connected client is asked.
+ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
+
+#: Clients spread their first push over half an interval to one and a half (KIP-714, "Client
+#: behavior").
+_SPREAD: Final = 1.5
+
+_log = structlog.get_logger("receiver.api")
+
+
 class SubscriptionView(BaseModel):
     """A subscription in a response."""
 
@@ -73,6 +85,14 @@ class SubscriptionView(BaseModel):
     metrics: list[str]
     interval_ms: int
     match: dict[str, str]
+
+
+class ChangedSubscriptionView(SubscriptionView):
+    """A subscription that was created or replaced."""
+
+    warnings: list[str] | None = Field(
+        default=None, description="What is probably wrong with it; omitted: nothing."
+    )
 
 
 @router.get("", summary="List the subscriptions by name", responses={422: {"model": Problem}})
@@ -100,8 +120,9 @@ async def show_subscription(dependencies: Dependencies, response: Response, name
 @router.put(
     "/{name:path}",
     summary="Create or replace a subscription",
+    response_model_exclude_none=True,
     responses={
-        201: {"model": SubscriptionView, "description": "The subscription is new."},
+        201: {"model": ChangedSubscriptionView, "description": "The subscription is new."},
         **{status: {"model": Problem} for status in (400, 408, 412, 413, 415, 422, 503)},
     },
     openapi_extra={
@@ -119,8 +140,12 @@ async def put_subscription(
     name: _Name,
     if_match: _IfMatch = None,
     if_none_match: _IfNoneMatch = None,
-) -> SubscriptionView:
-    """Create or replace a subscription, durably and for all following requests."""
+) -> ChangedSubscriptionView:
+    """Create or replace a subscription, durably and for all following requests.
+
+    A connected client is asked with its next request. The header `kafka-telemetry-asked-within-ms`
+    has the longest time until then.
+    """
     body = await read_body(request, SubscriptionBody)
     if body.name is not None and body.name != name:
         detail = f"must be omitted, or be {name!r} as in the path"
@@ -145,9 +170,14 @@ async def put_subscription(
         ) from None
     response.status_code = 201 if created else 200
     response.headers["etag"] = _entity_tag(subscription)
-    view = SubscriptionView.model_validate(subscription)
-    change.after = view.model_dump()
-    return view
+    telemetry = dependencies.telemetry
+    longest_ms = max((instance.push_interval_ms for instance in telemetry.instances), default=0)
+    response.headers[ASKED_WITHIN] = str(int(longest_ms * _SPREAD))
+    change.after = SubscriptionView.model_validate(subscription).model_dump()
+    warnings = unmatched(subscription.metrics, telemetry.seen_metrics)
+    for warning in warnings:
+        _log.warning("subscription may match nothing", subscription=name, problem=warning)
+    return ChangedSubscriptionView(**change.after, warnings=warnings or None)
 
 
 @router.delete(

@@ -10,14 +10,28 @@ import httpx
 import pytest
 
 from receiver.api.limits import MAX_BODY_BYTES
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
-from tests.unit.api.conftest import Api, ask, problem_of
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_of
+from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
 
 BODY = {
     "metrics": ["org.apache.kafka.producer."],
     "interval_ms": 60000,
     "match": {"client_software_name": "apache-kafka-java"},
 }
+
+
+def push_metric(telemetry: ClientTelemetry, name: str) -> None:
+    asked = ask(telemetry, 9, 3000.0).response
+    request = PushTelemetryRequest(
+        client_instance_id=instance_id(9),
+        subscription_id=asked.subscription_id,
+        metrics=push(resource_metrics(gauge(name, 1.0))),
+    )
+    outcome = telemetry.push_telemetry(connection(9), request, now=3001.0, received_at_ns=1)
+    assert outcome.push is not None
 
 
 def test_the_outer_contract(api: Api) -> None:
@@ -36,6 +50,51 @@ def test_the_outer_contract(api: Api) -> None:
         assert (answer.status_code, answer.content) == (204, b"")
         problem_of(await rest.get("/v1/subscriptions/producers"), 404)
         problem_of(await rest.delete("/v1/subscriptions/producers"), 404)
+
+    api.run(scenario)
+
+
+def test_a_prefix_that_no_known_metric_has_is_accepted_with_a_warning(api: Api) -> None:
+    async def put(rest: httpx.AsyncClient, *metrics: str) -> list[str]:
+        answer = await rest.put("/v1/subscriptions/one", json={"metrics": metrics})
+        assert answer.is_success
+        warnings: list[str] = answer.json().get("warnings", [])
+        return warnings
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert await put(rest, "org.apache.kafka.consumer.", "org.apache.kafka.producer.node.") == []
+        assert await put(rest, "*") == []
+        assert await put(rest, "producer.node.", "org.apache.kafka.producers.", "zzz") == [
+            "no known metric begins with 'producer.node.'; did you mean 'org.apache.kafka.producer.node.'?",
+            "no known metric begins with 'org.apache.kafka.producers.'; did you mean "
+            "'org.apache.kafka.producer.'?",
+            "no known metric begins with 'zzz'",
+        ]
+        assert (await rest.get("/v1/subscriptions/one")).json().keys() == {
+            "name",
+            "metrics",
+            "interval_ms",
+            "match",
+        }
+        # A metric of the client's own (KIP-1076) is known once it was pushed.
+        assert await put(rest, "my.application.") != []
+        push_metric(api.telemetry, "my.application.orders")
+        assert await put(rest, "my.application.") == []
+
+    api.run(scenario)
+
+
+def test_a_put_says_when_connected_clients_are_asked(api: Api) -> None:
+    async def within_ms(rest: httpx.AsyncClient, interval_ms: int) -> int:
+        answer = await rest.put("/v1/subscriptions/one", json={"metrics": ["*"], "interval_ms": interval_ms})
+        return int(answer.headers["kafka-telemetry-asked-within-ms"])
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert await within_ms(rest, 10_000) == 0  # nobody is connected
+        ask(api.telemetry, 2, 1000.0)
+        assert await within_ms(rest, 60_000) == 15_000
+        ask(api.telemetry, 2, 2000.0)
+        assert await within_ms(rest, 1_000) == 90_000
 
     api.run(scenario)
 
