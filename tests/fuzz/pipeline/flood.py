@@ -11,7 +11,7 @@ import gzip
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -187,7 +187,7 @@ class _Round:
         self._plugin = plugin
         self._innocents = InnocentPushes(self._random)
         self._flood = Flood(ledger=self._innocents.ledger)
-        self._cores = [_core(broker) for broker in brokers()]
+        self._cores = [_core() for _ in brokers()]
         self._instances = self._all_instances()
         self._known: set[str] = set()
         self._begins_ns = plan.starts_ns + plan.number * plan.span_ns
@@ -232,7 +232,10 @@ class _Round:
         instances = []
         for number in range(INSTANCES):
             identity = identity_of(number)
-            connections = tuple(identity.connection(number * 2 + side) for side in range(len(self._cores)))
+            connections = tuple(
+                replace(identity.connection(number * 2 + side), broker=broker)
+                for side, broker in enumerate(brokers())
+            )
             its_id = instance_id(plan.seed, number)
             if number < len(collisions.INSTANCES) and "collisions" in plan.features:
                 its_id = uuid_from_text(collisions.INSTANCES[number])
@@ -335,7 +338,7 @@ class _Round:
             skeletons.remove(skeleton)
 
 
-def _core(broker: object) -> ClientTelemetry:
+def _core() -> ClientTelemetry:
     subscription = Subscription("all", ("*",), INTERVAL_S * 1000, {})
     return ClientTelemetry(
         settings=TelemetrySettings(),
