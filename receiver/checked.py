@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from receiver.host.discovery import HostedPlugin, load_plugins
-from receiver.settings.errors import SettingsError
+from receiver.settings.errors import SettingsError, key_text, together
+from receiver.settings.hostport import HostPort
 from receiver.settings.key_file import hash_key
-from receiver.settings.load import load, sourced
+from receiver.settings.load import load, read_merged, sourced
 from receiver.settings.model import ReceiverSettings
+from receiver.settings.plain_yaml import PlainYamlError, positions
+from receiver.settings.schema import Loc
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.quirks import Quirks
 
-__all__ = ["load_checked"]
+__all__ = ["Checked", "check_configuration", "load_checked", "placed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A configuration that can be loaded, and what is wrong with its surroundings.
+
+    Attributes:
+        settings: The settings.
+        plugins: The plugins that were constructed for the check.
+        mistakes: Files that are missing, and ports that two services share.
+        warnings: What works and should be otherwise.
+    """
+
+    settings: ReceiverSettings
+    plugins: Sequence[HostedPlugin]
+    mistakes: Sequence[SettingsError]
+    warnings: Sequence[SettingsError]
 
 
 def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettings, list[HostedPlugin]]:
@@ -23,15 +46,163 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
         The settings, and the plugins that were constructed for the check.
 
     Raises:
-        SettingsError: Something is wrong; the error names the file or the variable.
+        SettingsError: Something is wrong; the error names the file or the variable, and its
+            ``further`` has all other mistakes.
     """
+    errors: list[SettingsError] = []
+    settings: ReceiverSettings | None = None
+    plugins: list[HostedPlugin] = []
     try:
         settings = load(path, environ)
-        hash_key(settings.telemetry.privacy)
-        # Building quirks and plugins does no I/O, so it only checks their settings.
-        Quirks(settings.telemetry.quirks, compression=())
-        return settings, load_plugins(settings.plugins)
-    except InvalidValueError as error:
-        raise SettingsError(path.name, "", str(error)) from None
     except SettingsError as error:
-        raise sourced(error, path, environ) from None
+        errors += [error, *error.further]
+    try:
+        plugins = load_plugins(_entries(path, environ) if settings is None else settings.plugins)
+    except SettingsError as error:
+        known = {one.loc for one in errors}
+        errors += [sourced(one, path, environ) for one in (error, *error.further) if one.loc not in known]
+    if settings is not None:
+        try:
+            hash_key(settings.telemetry.privacy)
+        except SettingsError as error:
+            errors.append(sourced(error, path, environ))
+        try:
+            # Building quirks does no I/O, so it only checks their settings.
+            Quirks(settings.telemetry.quirks, compression=())
+        except InvalidValueError as error:
+            errors.append(SettingsError(path.name, "", str(error)))
+    if settings is None or errors:
+        for one in errors:
+            one.further = ()
+        raise together(errors)
+    return settings, plugins
+
+
+def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
+    """Load a configuration, and also check the files and ports that it names.
+
+    The files are looked for on this machine, and relative paths start at the working folder.
+
+    Raises:
+        SettingsError: As :func:`load_checked`.
+    """
+    settings, plugins = load_checked(path, environ)
+    mistakes = [sourced(one, path, environ) for one in (*_files(settings), *_ports(settings, plugins))]
+    warnings = [sourced(one, path, environ) for one in _inline_secrets(settings)]
+    return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
+
+
+def placed(error: SettingsError, path: Path) -> str:
+    """Return the error's line, with line and column where it is about the file."""
+    text = str(error)
+    if error.source != path.name or not error.loc:
+        return text
+    try:
+        known = positions(path.read_bytes())
+    except (OSError, PlainYamlError, ValueError):
+        return text
+    loc = error.loc
+    while loc and loc not in known:
+        loc = loc[:-1]
+    line, column = known.get(loc, (1, 1))
+    return f"{error.source}:{line}:{column}{text.removeprefix(error.source)}"
+
+
+def _entries(path: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the entries of ``plugins:`` of a configuration that is wrong elsewhere."""
+    try:
+        entries = read_merged(path, environ).get("plugins")
+    except SettingsError:
+        return []
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        return []
+    return entries
+
+
+def _mistake(loc: Loc, problem: str, value: str | None = None) -> SettingsError:
+    return SettingsError("", key_text(loc), problem, value, loc)
+
+
+def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    named: list[tuple[Loc, Path]] = []
+    for index, listener in enumerate(settings.listeners):
+        for part in ("tls", "upstream_tls"):
+            named += _paths(getattr(listener, part), ("listeners", index, part))
+    named += _paths(settings.rest.tls, ("rest", "tls"))
+    for index, token in enumerate(settings.rest.tokens):
+        named += _paths(token, ("rest", "tokens", index))
+    for loc, file in named:
+        if not file.is_file():
+            yield _mistake(loc, "there is no such file", f'"{file}"')
+        elif not os.access(file, os.R_OK):
+            yield _mistake(loc, "the file can't be read by this user", f'"{file}"')
+    folders: list[tuple[Loc, Path]] = [(("subscriptions", "path"), settings.subscriptions.path)]
+    if settings.gateway.control is not None:
+        folders.append((("gateway", "control"), settings.gateway.control))
+    for loc, file in folders:
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            yield _mistake(loc, f"there is no folder {folder}: create it", f'"{file}"')
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            yield _mistake(loc, f"this user can't write to the folder {folder}", f'"{file}"')
+
+
+def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
+    """Yield the files that a section names, also those of its lists."""
+    if isinstance(section, list | tuple):
+        for index, one in enumerate(section):
+            yield from _paths(one, (*loc, index))
+        return
+    for name in getattr(type(section), "model_fields", ()):
+        value = getattr(section, name)
+        if isinstance(value, Path):
+            yield (*loc, name), value
+        elif isinstance(value, list | tuple) or hasattr(type(value), "model_fields"):
+            yield from _paths(value, (*loc, name))
+
+
+def _ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[SettingsError]:
+    """Yield plugins that listen where something else does; the settings compare their own."""
+    taken = [(f"listeners[{index}]", one.bind) for index, one in enumerate(settings.listeners)]
+    taken.append(("rest", settings.rest.bind))
+    for index, plugin in enumerate(plugins):
+        bind = plugin.config.get("bind")
+        if not isinstance(bind, str):
+            continue
+        try:
+            address = HostPort.parse(bind)
+        except ValueError:
+            continue  # the plugin's own words
+        for owner, other in taken:
+            if _collide(address, other):
+                problem = f"{owner} listens on {other} already: choose another port"
+                yield _mistake(("plugins", index, "bind"), problem, f'"{bind}"')
+                break
+        taken.append((f"plugins[{index}]", address))
+
+
+def _collide(one: HostPort, other: HostPort) -> bool:
+    same_host = one.host == other.host or one.is_wildcard or other.is_wildcard
+    return one.port == other.port != 0 and same_host
+
+
+def _inline_secrets(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    for index, entry in enumerate(settings.plugins):
+        for loc, value in _leaves(entry, ("plugins", index)):
+            if isinstance(value, str) and str(loc[-1]).lower() in _SECRET_KEYS:
+                yield _mistake(loc, "a secret in the configuration: put it into a file, {file: PATH}")
+
+
+#: Keys of plugins whose text is a secret. A secret in a file is a mapping.
+_SECRET_KEYS = frozenset({"password", "token", "bearer_token", "authorization", "api-key", "x-api-key"})
+
+
+def _leaves(value: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, (*loc, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*loc, index))
+    else:
+        yield loc, value

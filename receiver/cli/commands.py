@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from receiver import dumps
-from receiver.checked import load_checked
+from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli import rest
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
@@ -116,17 +117,27 @@ def serve(
 @config_app.command("check")
 def check(
     file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE")],
+    *,
+    elsewhere: Annotated[
+        bool, typer.Option("--elsewhere", help="It is for another machine: don't look for its files.")
+    ] = False,
 ) -> None:
     """Check a configuration file and the environment variables that override it.
 
-    If something is wrong, the exit status is 2 and one line on stderr names the key, the value and
-    the fix.
+    The files and folders that it names must exist here; --elsewhere leaves them out. If something
+    is wrong, the exit status is 2, and a line on stderr for each mistake names the place, the key,
+    the value and the fix. Warnings leave the status 0.
 
     \u0008
-    Example:
+    Examples:
       kafka-telemetry config check receiver.yaml
+      kafka-telemetry config check --elsewhere receiver.yaml
     """
-    settings, plugins = _checked(file)
+    if elsewhere:
+        settings, plugins = _checked(file)
+    else:
+        checked = _checked_with_files(file)
+        settings, plugins = checked.settings, list(checked.plugins)
     listeners = ", ".join(f"{one.name} on {one.bind}" for one in settings.listeners)
     names = ", ".join(plugin.name for plugin in plugins) or "none"
     typer.echo(f"{file}: good. Listeners: {listeners}. Plugins: {names}.")
@@ -156,4 +167,23 @@ def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
         return load_checked(file, os.environ)
     except SettingsError as error:
-        raise fail(str(error), EXIT_CONFIG) from None
+        raise _fail([error, *error.further], file) from None
+
+
+def _checked_with_files(file: Path) -> Checked:
+    try:
+        checked = check_configuration(file, os.environ)
+    except SettingsError as error:
+        raise _fail([error, *error.further], file) from None
+    for warning in checked.warnings:
+        fail(f"warning: {placed(warning, file)}")
+    if checked.mistakes:
+        raise _fail(checked.mistakes, file)
+    return checked
+
+
+def _fail(errors: Sequence[SettingsError], file: Path) -> typer.Exit:
+    """Write each mistake on a line, and return the exception to raise."""
+    for error in errors:
+        fail(placed(error, file), EXIT_CONFIG)
+    return typer.Exit(EXIT_CONFIG)

@@ -21,7 +21,7 @@ from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
-from receiver.settings.errors import SettingsError, key_text, settings_error
+from receiver.settings.errors import SettingsError, key_text, settings_errors, together
 from receiver.settings.schema import Loc
 
 __all__ = [
@@ -111,10 +111,17 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
         The plugins in the same order, constructed and not started.
 
     Raises:
-        PluginConfigError: The first problem.
+        PluginConfigError: The first problem; its ``further`` has those of other plugins.
     """
     types = installed_types() if configs else {}
-    loaded = [_load(index, config, types) for index, config in enumerate(configs)]
+    loaded, errors = [], []
+    for index, config in enumerate(configs):
+        try:
+            loaded.append(_load(index, config, types))
+        except PluginConfigError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
     names = _names([(type_, settings) for type_, settings, _ in loaded])
     plugins = [
         HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings, config=config)
@@ -179,8 +186,8 @@ def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) ->
         # Strictly and as JSON, like the receiver's own settings.
         return model.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        found = settings_error(error, model)
-        raise _error(index, found.loc, found.problem, found.value) from None
+        errors = settings_errors(error, model)
+        raise together([_error(index, one.loc, one.problem, one.value) for one in errors]) from None
 
 
 def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:

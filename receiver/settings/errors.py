@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ValidationError
@@ -25,7 +26,7 @@ from receiver.settings.schema import (
     type_name,
 )
 
-__all__ = ["SettingsError", "key_text", "settings_error", "wording"]
+__all__ = ["SettingsError", "key_text", "settings_errors", "together", "wording"]
 
 _MAX_SHOWN = 100
 
@@ -43,6 +44,8 @@ class SettingsError(Exception):
     value: str | None = None
     #: The key's path in the merged settings while the source is unknown.
     loc: Loc = ()
+    #: The other mistakes of the same configuration.
+    further: tuple[SettingsError, ...] = ()
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, self.key, self.value, self.problem) if part)
@@ -60,15 +63,29 @@ def key_text(loc: Loc) -> str:
     return text
 
 
-def settings_error(error: ValidationError, model: type[BaseModel]) -> SettingsError:
-    """Choose the validation error to report, and word it.
+def settings_errors(error: ValidationError, model: type[BaseModel]) -> list[SettingsError]:
+    """Word the validation errors, one for each value.
 
-    An unknown key is reported first, because a misspelt key is also missing.
+    Unknown keys come first, because a misspelt key is also missing.
     """
-    found = error.errors(include_url=False)
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    loc = _place(first, model)
-    return SettingsError("", key_text(loc), wording(first, model), _shown(first, model, loc), loc)
+    found: dict[Loc, SettingsError] = {}
+    details = error.errors(include_url=False)
+    for detail in sorted(details, key=lambda one: one["type"] != "extra_forbidden"):
+        loc = _place(detail, model)
+        if detail["type"] == "too_short" and any(
+            one["loc"][: len(loc)] == loc for one in details if one != detail
+        ):
+            continue  # pydantic does not count entries with mistakes
+        shown = _shown(detail, model, loc)
+        found.setdefault(loc, SettingsError("", key_text(loc), wording(detail, model), shown, loc))
+    return list(found.values())
+
+
+def together(errors: Sequence[SettingsError]) -> SettingsError:
+    """Return the first of these errors, which holds the others."""
+    first, *others = (one for error in errors for one in (error, *error.further))
+    first.further = tuple(others)
+    return first
 
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:

@@ -15,11 +15,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from receiver.settings.environment import merge, origin, reads_as_scalar
-from receiver.settings.errors import SettingsError, key_text, settings_error
+from receiver.settings.errors import SettingsError, key_text, settings_errors, together
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.plain_yaml import PlainYamlError, parse, walk
 
-__all__ = ["MAX_FILE_BYTES", "load", "sourced"]
+__all__ = ["MAX_FILE_BYTES", "load", "read_merged", "sourced"]
 
 #: A larger file is a wrong path, because a configuration is written by hand.
 MAX_FILE_BYTES = 1_048_576
@@ -29,19 +29,31 @@ def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
     """Load and validate the YAML file, with ``KAFKA_TELEMETRY_*`` variables over its keys.
 
     Raises:
-        SettingsError: The file cannot be read, or a key, type or value is wrong.
+        SettingsError: The file cannot be read, or a key, type or value is wrong. Its ``further``
+            has the other mistakes.
+    """
+    merged = read_merged(path, environ)
+    try:
+        # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
+        # an integer.
+        return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
+    except ValidationError as error:
+        errors = settings_errors(error, ReceiverSettings)
+        raise together([sourced(one, path, environ) for one in errors]) from None
+
+
+def read_merged(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the file's document with the variables over its keys, not validated.
+
+    Raises:
+        SettingsError: The file can't be read, or a variable names no setting.
     """
     merged = merge(_read(path), environ, ReceiverSettings)
     for loc, value in walk(merged):
         if not _is_unicode(value) or not all(map(_is_unicode, loc)):
             problem = "not Unicode: half of a surrogate pair, or a byte that is not UTF-8"
             raise sourced(SettingsError("", key_text(loc), problem, loc=loc), path, environ)
-    try:
-        # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
-        # an integer.
-        return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
-    except ValidationError as error:
-        raise sourced(settings_error(error, ReceiverSettings), path, environ) from None
+    return merged
 
 
 def sourced(error: SettingsError, path: Path, environ: Mapping[str, str]) -> SettingsError:
@@ -50,7 +62,7 @@ def sourced(error: SettingsError, path: Path, environ: Mapping[str, str]) -> Set
         return error
     found = origin(error.loc, environ)
     if found is None:
-        return SettingsError(path.name, error.key, error.problem, error.value)
+        return SettingsError(path.name, error.key, error.problem, error.value, error.loc)
     variable, rest = found
     if rest:
         return SettingsError("environment", f"{variable}: {key_text(rest)}", error.problem, error.value)

@@ -16,7 +16,7 @@ import yaml
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 
-__all__ = ["PlainYamlError", "parse", "walk"]
+__all__ = ["PlainYamlError", "parse", "positions", "walk"]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
@@ -70,6 +70,24 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def positions(content: str | bytes) -> dict[Loc, tuple[int, int]]:
+    """Return line and column, from 1, of each value of a document that :func:`parse` accepts.
+
+    A key's value is at its key. An alias is at its anchor's first use.
+    """
+    root = yaml.compose(content, Loader=_Loader)
+    found: dict[Loc, tuple[int, int]] = {}
+    pending: list[tuple[Loc, yaml.Node, yaml.Mark]] = [] if root is None else [((), root, root.start_mark)]
+    while pending and len(found) < _MAX_VALUES:
+        loc, node, mark = pending.pop()
+        found[loc] = (mark.line + 1, mark.column + 1)
+        if isinstance(node, yaml.MappingNode):
+            pending.extend(((*loc, key.value), value, key.start_mark) for key, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            pending.extend(((*loc, at), value, value.start_mark) for at, value in enumerate(node.value))
+    return found
 
 
 def _without_values(problem: str) -> str:

@@ -83,7 +83,7 @@ def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
     [
         (
             GOOD + "telemetry: {max_byte: 5}",
-            "receiver.yaml: telemetry.max_byte: unknown key; did you mean max_bytes?",
+            "receiver.yaml:7:13: telemetry.max_byte: unknown key; did you mean max_bytes?",
         ),
         (
             GOOD + "telemetry: {quirks: [{client_software_name: a, client_software_version: '('}]}",
@@ -92,11 +92,11 @@ def test_check_of_a_good_configuration(run: Run, tmp_path: Path) -> None:
         ),
         (
             GOOD + "  - {type: nonsense}",
-            f'receiver.yaml: plugins[1].type: "nonsense": unknown plugin type; installed are {TYPES}',
+            f'receiver.yaml:7:6: plugins[1].type: "nonsense": unknown plugin type; installed are {TYPES}',
         ),
         (
             GOOD + "  - {type: otlp, protocol: grpc}",
-            "receiver.yaml: plugins[1]: needs endpoint, for example http://127.0.0.1:4317, or "
+            "receiver.yaml:7:5: plugins[1]: needs endpoint, for example http://127.0.0.1:4317, or "
             "endpoints, a list",
         ),
     ],

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import MAX_SECRET_BYTES, Secret
-from receiver.settings.errors import settings_error
+from receiver.settings.errors import settings_errors
 
 
 class _Config(PluginConfig):
@@ -19,7 +19,7 @@ def problem(**settings: object) -> str:
     with pytest.raises(ValidationError) as caught:
         _Config.model_validate(settings)
     assert "hunter2" not in str(caught.value)
-    found = settings_error(caught.value, _Config)
+    (found,) = settings_errors(caught.value, _Config)
     assert found.value is None
     return f"{found.loc}: {found.problem}"
 

@@ -1,0 +1,97 @@
+"""``config check`` finds every mistake at once, and says where each is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.cli.conftest import Run
+
+GOOD = """\
+listeners:
+  - {name: CLIENT, bind: "127.0.0.1:19092", upstream: "127.0.0.1:29092"}
+plugins:
+  - {type: console}
+"""
+
+
+def check(run: Run, tmp_path: Path, text: str, *options: str) -> tuple[int, list[str]]:
+    file = tmp_path / "receiver.yaml"
+    file.write_text(text)
+    result = run("config", "check", *options, str(file))
+    return result.exit_code, [line.removeprefix("kafka-telemetry: ") for line in result.stderr.splitlines()]
+
+
+def test_all_mistakes_are_told_with_their_places(run: Run, tmp_path: Path) -> None:
+    text = """\
+broker: {id: one}
+listeners:
+  - name: CLIENT
+    bind: "127.0.0.1:19092"
+    upstream: nowhere
+  - {name: OTHER, upstream: "127.0.0.1:29092", conect_timeout_ms: 5}
+drain: {timeout_s: -1}
+plugins:
+  - {type: nonsense}
+  - {type: console, format: xml, metrics: 3}
+"""
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert [line.partition(" ")[0] for line in lines] == [
+        "receiver.yaml:6:48:",
+        "receiver.yaml:1:10:",
+        "receiver.yaml:5:5:",
+        "receiver.yaml:6:5:",
+        "receiver.yaml:7:9:",
+        "receiver.yaml:9:6:",
+        "receiver.yaml:10:21:",
+        "receiver.yaml:10:34:",
+    ]
+    assert "did you mean connect_timeout_ms?" in lines[0]
+    assert lines[1] == 'receiver.yaml:1:10: broker.id: "one": expected auto or an integer'
+    assert "listeners[1].bind: required" in lines[3]
+    assert "unknown plugin type" in lines[5]
+
+
+def test_files_and_folders_that_are_missing_are_mistakes(run: Run, tmp_path: Path) -> None:
+    text = f"""\
+listeners:
+  - name: CLIENT
+    bind: "127.0.0.1:19092"
+    upstream: "127.0.0.1:29092"
+    security_protocol: SSL
+    tls: {{certificate: {tmp_path}/server.crt, key: {tmp_path}/server.key}}
+subscriptions: {{path: {tmp_path}/absent/subscriptions.db}}
+"""
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert lines == [
+        f'receiver.yaml:6:11: listeners[0].tls.certificate: "{tmp_path}/server.crt": there is no such file',
+        f'receiver.yaml:6:{37 + len(str(tmp_path))}: listeners[0].tls.key: "{tmp_path}/server.key": '
+        "there is no such file",
+        f'receiver.yaml:7:17: subscriptions.path: "{tmp_path}/absent/subscriptions.db": there is no folder '
+        f"{tmp_path}/absent: create it",
+    ]
+    assert check(run, tmp_path, text, "--elsewhere")[0] == 0
+
+
+def test_two_services_on_one_port_are_a_mistake(run: Run, tmp_path: Path) -> None:
+    text = GOOD + '  - {type: prometheus, bind: "0.0.0.0:19092"}\n'
+    assert check(run, tmp_path, text) == (
+        2,
+        [
+            'receiver.yaml:5:24: plugins[1].bind: "0.0.0.0:19092": listeners[0] listens on 127.0.0.1:19092 '
+            "already: choose another port"
+        ],
+    )
+
+
+def test_a_secret_in_the_file_is_a_warning(run: Run, tmp_path: Path) -> None:
+    text = GOOD + (
+        '  - {type: otlp, endpoint: "http://127.0.0.1:4317", headers: {authorization: "Bearer s3cret"}}\n'
+    )
+    status, lines = check(run, tmp_path, text)
+    assert status == 0
+    (line,) = lines
+    assert line.startswith("warning: receiver.yaml:5:")
+    assert "plugins[1].headers.authorization: a secret in the configuration" in line
+    assert "s3cret" not in line
