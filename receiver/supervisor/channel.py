@@ -20,6 +20,10 @@ _MAX_PACKET_BYTES: Final = 65_536
 MAX_FDS: Final = 253
 
 
+#: Bytes that are read of a file at a time.
+_PART_BYTES: Final = 1 << 20
+
+
 class ChannelError(Exception):
     """The other end sent something that is no message."""
 
@@ -118,7 +122,16 @@ def file_of(content: bytes) -> int:
 
 
 def read_file(fd: int) -> bytes:
-    """Return the content of such a file, and close the descriptor."""
-    with os.fdopen(fd, "rb") as file:
-        file.seek(0)
-        return file.read()
+    """Return the content of such a file, and close the descriptor.
+
+    Each process has a descriptor of its own and all share one offset, so the offset is not used:
+    one that reads while another does would find an empty file.
+    """
+    try:
+        parts, at = [], 0
+        while part := os.pread(fd, _PART_BYTES, at):
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)

@@ -31,7 +31,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def config(broker: ScriptedBroker, **rest: Any) -> dict[str, Any]:
     return {
-        "broker": {"id": 1, "cluster_id": "abc"},
+        "broker": {"id": 1},
         "listeners": [
             {"name": "CLIENT", "bind": f"{LOOPBACK}:{free_port()}", "upstream": f"{LOOPBACK}:{broker.port}"}
         ],

@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,16 @@ def test_closing_twice_is_harmless(ends: tuple[ControlChannel, ControlChannel]) 
     one, _ = ends
     with contextlib.closing(one):
         one.close()
+
+
+def test_processes_that_read_a_file_at_once_all_get_it() -> None:
+    content = b"x" * 5_000
+    original = file_of(content)
+
+    def read() -> set[bytes]:
+        return {read_file(os.dup(original)) for _ in range(2_000)}  # a duplicate shares the offset
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [future.result() for future in [pool.submit(read) for _ in range(4)]]
+    os.close(original)
+    assert results == [{content}] * 4
