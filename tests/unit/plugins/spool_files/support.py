@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from plugins.spool_files import SpoolFilesReceiver
 from receiver.host.discovery import load_plugins
 from receiver.plugin import Push
-from tests.unit.host.support import push
+from tests.unit.host.support import push, wait_for
 
 #: 2026-01-31 13:05:12 UTC, in nanoseconds.
 AT = 1_769_864_712_000_000_000
@@ -83,6 +83,18 @@ def numbers_in(files: Iterable[Path]) -> list[int]:
 def manifest(path: Path) -> list[dict[str, Any]]:
     files = sorted((path / "_manifest").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def first_message(spool: SpoolFilesReceiver) -> str:
+    """Return the plugin's next message; its thread may still be about to say something."""
+    found: list[str] = []
+
+    def said() -> bool:
+        found.append(message(spool))
+        return bool(found[-1])
+
+    wait_for(said)
+    return found[-1]
 
 
 def message(spool: SpoolFilesReceiver, number: int = 100) -> str:
