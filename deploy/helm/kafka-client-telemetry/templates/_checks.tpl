@@ -84,9 +84,6 @@
 {{- range .Values.extraEnv -}}
 {{- if eq .name "KAFKA_TELEMETRY_BROKER__ID" }}{{ $given = true }}{{ end -}}
 {{- end -}}
-{{- if and (eq $broker.idFrom "config") (not $given) -}}
-{{- fail "sidecar.broker.idFrom: config: nothing says the broker's node id; give config.broker.id, or KAFKA_TELEMETRY_BROKER__ID in extraEnv" -}}
-{{- end -}}
 {{- if and (ne $broker.idFrom "config") $given -}}
 {{- fail (printf "sidecar.broker.idFrom: %s: a broker id is given in config or extraEnv too; leave that out, or set sidecar.broker.idFrom to config" $broker.idFrom) -}}
 {{- end -}}
