@@ -128,6 +128,9 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
     for index, listener in enumerate(settings.listeners):
         for part in ("tls", "upstream_tls"):
             named += _paths(getattr(listener, part), ("listeners", index, part))
+        if listener.broker is not settings.broker:
+            named += _paths(listener.broker, ("listeners", index, "broker"))
+    named += _paths(settings.broker, ("broker",))
     named += _paths(settings.rest.tls, ("rest", "tls"))
     for index, token in enumerate(settings.rest.tokens):
         named += _paths(token, ("rest", "tokens", index))

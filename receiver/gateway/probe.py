@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from struct import Struct
 from typing import Final
 
+from receiver.gateway.broker_login import BrokerLoginError, log_in
 from receiver.gateway.node_id import CLIENT_ID, ask_api_versions, ask_describe_configs
 from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
 from receiver.gateway.waiting import readable, writable
 from receiver.session.listener_broker import ListenerBroker
 from receiver.session.upstream import Upstream
+from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import api_keys, k03_metadata, k18_api_versions
 from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.errors import WireError
@@ -58,24 +61,30 @@ async def probe(
     known: ListenerBroker,
     *,
     needs_login: bool,
+    login: BrokerLoginSettings | None,
     timeout_s: float,
 ) -> None:
     """Ask the broker at ``address`` once.
 
-    It sets the version ranges of ``upstream``. Where no login is needed, it completes ``known``; a
-    listener with SASL answers nothing but ApiVersions before the login.
+    It sets the version ranges of ``upstream``. Where no login is needed, and where one is
+    configured, it completes ``known``; a listener with SASL answers nothing but ApiVersions before
+    the login.
 
     Raises:
         ProbeError: There was no usable response.
+        BrokerLoginError: The broker answers, but not to this login.
     """
-    connected = False
+    connected = answered = False
     try:
         async with asyncio.timeout(timeout_s):
             broker = await address.connect()
             connected = True
             try:
                 await _ask_versions(broker, upstream)
-                if not needs_login:
+                answered = True
+                if needs_login and login is not None:
+                    await _log_in(broker, upstream, login)
+                if login is not None or not needs_login:
                     await _ask_identity(broker, upstream, known)
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
@@ -83,7 +92,10 @@ async def probe(
             finally:
                 broker.close()
     except TimeoutError:
-        raise ProbeError(f"no response within {timeout_s:g} s", connected=connected) from None
+        problem = f"no response within {timeout_s:g} s"
+        if answered and needs_login:
+            raise BrokerLoginError(problem) from None
+        raise ProbeError(problem, connected=connected) from None
     except OSError as error:
         raise ProbeError(describe_error(error), connected=connected) from None
     except WireError as error:
@@ -98,10 +110,18 @@ async def _ask_versions(broker: socket.socket, upstream: Upstream) -> None:
     upstream.learn(k18_api_versions.read_ranges(answer, 0, upstream.learned_keys))
 
 
-async def _ask_identity(broker: socket.socket, upstream: Upstream, known: ListenerBroker) -> None:
-    async def ask(api_key: int, version: int, body: bytes) -> bytes:
-        return await _answer(broker, api_key, version, body)
+async def _log_in(broker: socket.socket, upstream: Upstream, login: BrokerLoginSettings) -> None:
+    # What goes wrong here concerns the sidecar's login, not the clients': the broker does answer.
+    try:
+        await log_in(partial(_answer, broker), upstream, login)
+    except (EOFError, ConnectionResetError):
+        raise BrokerLoginError("the broker closed the connection during the login") from None
+    except WireError as error:
+        raise BrokerLoginError(f"the response to the login is not Kafka's: {error}") from None
 
+
+async def _ask_identity(broker: socket.socket, upstream: Upstream, known: ListenerBroker) -> None:
+    ask = partial(_answer, broker)
     version = upstream.metadata_version()
     answer = await ask(api_keys.METADATA, version, k03_metadata.encode_no_topics_request(version))
     cluster = k03_metadata.decode_cluster(Reader(answer), version)

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from receiver.gateway.broker_login import BrokerLoginError
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
@@ -105,7 +106,12 @@ class UpstreamWatch:
                     self._upstream,
                     self._broker,
                     needs_login=self._settings.speaks_sasl,
+                    login=None if self._settings.broker is None else self._settings.broker.login,
                     timeout_s=self._settings.connect_timeout_ms / 1000,
+                )
+            except BrokerLoginError as error:
+                self._warnings.warning(
+                    "the sidecar can't log in to ask the broker for its node id", problem=str(error)
                 )
             except ProbeError as error:
                 self.problem = str(error)

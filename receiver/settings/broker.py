@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["BrokerSettings"]
+__all__ = ["BrokerLoginSettings", "BrokerSettings"]
 
 #: A node id is an int32 on the wire, and a broker's id is never negative.
 _MAX_BROKER_ID = 2_147_483_647
+
+
+class BrokerLoginSettings(Settings):
+    """The sidecar's own login behind listeners with SASL, to ask the broker for its node id.
+
+    Clients log in with their own names. The principal needs the right `DescribeConfigs` on the
+    cluster; Kafka 4.4 also answers without it.
+    """
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="SCRAM-SHA-512",
+        description="SASL mechanism. PLAIN shows the password to whoever answers at the upstream.",
+    )
+    username: str = Field(min_length=1, description="Name to log in with.")
+    password_file: Path = Field(description="File with the password; it is read for each login.")
 
 
 class BrokerSettings(Settings):
@@ -28,3 +44,4 @@ class BrokerSettings(Settings):
         min_length=1,
         description="Id of the cluster, checked in the same way; null: the sidecar asks the broker.",
     )
+    login: BrokerLoginSettings | None = None

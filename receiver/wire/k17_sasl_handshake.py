@@ -14,6 +14,7 @@ from typing import Final
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 __all__ = [
     "SUPPORTED_VERSIONS",
@@ -21,6 +22,7 @@ __all__ = [
     "SaslHandshakeResponse",
     "decode_request",
     "decode_response",
+    "encode_request",
 ]
 
 #: The versions that the receiver reads.
@@ -65,3 +67,11 @@ def decode_response(reader: Reader, version: int) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(
         error_code=error_code, mechanisms=tuple([reader.string("Mechanisms") for _ in range(count)])
     )
+
+
+def encode_request(request: SaslHandshakeRequest, version: int) -> bytes:
+    """Write a request body (KIP-43)."""
+    check_version(api_keys.SASL_HANDSHAKE, version, SUPPORTED_VERSIONS)
+    writer = Writer()
+    writer.string(request.mechanism)
+    return writer.take()

@@ -18,6 +18,7 @@ from typing import Final
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader, TaggedFields
+from receiver.wire.writer import Writer
 
 __all__ = [
     "SUPPORTED_VERSIONS",
@@ -25,6 +26,7 @@ __all__ = [
     "SaslAuthenticateResponse",
     "decode_request",
     "decode_response",
+    "encode_request",
 ]
 
 #: The versions that the receiver reads.
@@ -95,3 +97,15 @@ def decode_response(reader: Reader, version: int) -> SaslAuthenticateResponse:
         session_lifetime_ms=reader.int64("SessionLifetimeMs") if version >= _FIRST_WITH_LIFETIME else 0,
         tagged_fields=reader.tagged_fields("SaslAuthenticateResponse's tagged fields") if flexible else (),
     )
+
+
+def encode_request(request: SaslAuthenticateRequest, version: int) -> bytes:
+    """Write a request body (KIP-152)."""
+    check_version(api_keys.SASL_AUTHENTICATE, version, SUPPORTED_VERSIONS)
+    writer = Writer()
+    if version >= _FIRST_FLEXIBLE:
+        writer.compact_bytes_field(request.auth_bytes)
+        writer.tagged_fields(request.tagged_fields)
+    else:
+        writer.bytes_field(request.auth_bytes)
+    return writer.take()

@@ -111,6 +111,16 @@ class Writer:
         else:
             self.compact_string(value)
 
+    def bytes_field(self, value: bytes) -> None:
+        """Append bytes with a length of four bytes."""
+        self._out += _INT32.pack(len(value))
+        self._out += value
+
+    def compact_bytes_field(self, value: bytes) -> None:
+        """Append bytes with a varint length."""
+        self.unsigned_varint(len(value) + 1)
+        self._out += value
+
     def array_length(self, length: int | None) -> None:
         """Append the length of an array (four bytes), or null."""
         self._out += _INT32.pack(-1 if length is None else _checked_length(length))

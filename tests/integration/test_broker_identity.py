@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar
@@ -126,6 +128,31 @@ def test_a_listener_with_logins_learns_what_is_likely_from_a_client() -> None:
                     "proven": "false",
                 }
                 wait_until(lambda: info(sidecar, "LOGIN") == likely, timeout_s=TIMEOUT_S, what="the broker")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_listener_with_logins_proves_its_broker_by_a_login(tmp_path: Path, mechanism: str) -> None:
+    logins = [Listener(name="LOGIN", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())]
+    password = tmp_path / "password"
+    password.write_text("wrong-secret\n")
+    with KafkaBroker(advertised_client_port=free_port(), listeners=logins) as broker:
+        config = config_for(broker)
+        login = {"mechanism": mechanism, "username": "bob", "password_file": str(password)}
+        config["broker"] = {"id": "auto", "login": login}
+        with GatewaySidecar(config) as sidecar:
+            # A refused login is reported, and the listener stays ready for clients.
+            sidecar.wait_for_log("the sidecar can't log in to ask the broker for its node id")
+            sidecar.wait_for_log("the broker refuses the login with SASL_AUTHENTICATION_FAILED")
+            assert sidecar.readiness()[0] == 200
+            assert info(sidecar, "LOGIN").get("proven") != "true"
+            password.write_text(SASL_USERS["bob"] + "\n")
+            sidecar.config = {**config, "broker": {**config["broker"], "cluster_id": broker.cluster_id}}
+            sidecar.reload()
+            wait_until(
+                lambda: is_proven(sidecar, "LOGIN", broker), timeout_s=TIMEOUT_S, what="the proven broker"
+            )
+            for secret in (SASL_USERS["bob"], "wrong-secret"):
+                assert secret not in sidecar.log_text()
 
 
 def test_clients_that_pass_by_are_reported() -> None:

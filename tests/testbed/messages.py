@@ -16,8 +16,8 @@ from receiver.wire import (
     k72_push_telemetry,
 )
 from receiver.wire.api_keys import check_version
-from receiver.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from receiver.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from receiver.wire.k17_sasl_handshake import SaslHandshakeResponse
+from receiver.wire.k36_sasl_authenticate import SaslAuthenticateResponse
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -30,9 +30,7 @@ __all__ = [
     "decode_push_response",
     "decode_subscriptions_response",
     "encode_push_request",
-    "encode_sasl_authenticate_request",
     "encode_sasl_authenticate_response",
-    "encode_sasl_handshake_request",
     "encode_sasl_handshake_response",
     "encode_subscriptions_request",
 ]
@@ -47,14 +45,6 @@ _INTERVAL_LIMIT_TEMPORALITY = Struct(">ii?")
 _SUBSCRIPTION_TERMINATING_CODEC = Struct(">i?b")
 
 
-def encode_sasl_handshake_request(value: SaslHandshakeRequest, version: int) -> bytes:
-    """Write a SaslHandshake request body."""
-    check_version(api_keys.SASL_HANDSHAKE, version, k17_sasl_handshake.SUPPORTED_VERSIONS)
-    writer = Writer()
-    writer.string(value.mechanism)
-    return writer.take()
-
-
 def encode_sasl_handshake_response(value: SaslHandshakeResponse, version: int) -> bytes:
     """Write a SaslHandshake response body."""
     check_version(api_keys.SASL_HANDSHAKE, version, k17_sasl_handshake.SUPPORTED_VERSIONS)
@@ -63,19 +53,6 @@ def encode_sasl_handshake_response(value: SaslHandshakeResponse, version: int) -
     writer.array_length(len(value.mechanisms))
     for mechanism in value.mechanisms:
         writer.string(mechanism)
-    return writer.take()
-
-
-def encode_sasl_authenticate_request(value: SaslAuthenticateRequest, version: int) -> bytes:
-    """Write a SaslAuthenticate request body."""
-    check_version(api_keys.SASL_AUTHENTICATE, version, k36_sasl_authenticate.SUPPORTED_VERSIONS)
-    writer = Writer()
-    if version >= _SASL_FIRST_FLEXIBLE:
-        _compact_bytes(writer, value.auth_bytes)
-        writer.tagged_fields(value.tagged_fields)
-    else:
-        writer.int32(len(value.auth_bytes))
-        _raw(writer, value.auth_bytes)
     return writer.take()
 
 

@@ -61,6 +61,7 @@ listeners:
     security_protocol: SSL
     tls: {{certificate: {tmp_path}/server.crt, key: {tmp_path}/server.key}}
 subscriptions: {{path: {tmp_path}/absent/subscriptions.db}}
+broker: {{login: {{username: sidecar, password_file: {tmp_path}/password}}}}
 """
     status, lines = check(run, tmp_path, text)
     assert status == 2
@@ -68,6 +69,7 @@ subscriptions: {{path: {tmp_path}/absent/subscriptions.db}}
         f'receiver.yaml:6:11: listeners[0].tls.certificate: "{tmp_path}/server.crt": there is no such file',
         f'receiver.yaml:6:{37 + len(str(tmp_path))}: listeners[0].tls.key: "{tmp_path}/server.key": '
         "there is no such file",
+        f'receiver.yaml:8:37: broker.login.password_file: "{tmp_path}/password": there is no such file',
         f'receiver.yaml:7:17: subscriptions.path: "{tmp_path}/absent/subscriptions.db": there is no folder '
         f"{tmp_path}/absent: create it",
     ]

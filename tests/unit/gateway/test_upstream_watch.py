@@ -44,7 +44,7 @@ async def ask(
     upstream = Upstream()
     address = UpstreamAddress(listener_settings(port), HandshakeTurns())
     broker = known or ListenerBroker(Broker(), (LOOPBACK, port), 1)
-    await probe(address, upstream, broker, needs_login=needs_login, timeout_s=timeout_s)
+    await probe(address, upstream, broker, needs_login=needs_login, login=None, timeout_s=timeout_s)
     return broker.known, upstream
 
 

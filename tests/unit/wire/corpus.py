@@ -55,9 +55,9 @@ class Codec:
 
 
 REQUESTS = {
-    17: Codec(decode=k17_sasl_handshake.decode_request, encode=messages.encode_sasl_handshake_request),
+    17: Codec(decode=k17_sasl_handshake.decode_request, encode=k17_sasl_handshake.encode_request),
     18: Codec(decode=k18_api_versions.decode_request, encode=k18_api_versions.encode_request),
-    36: Codec(decode=k36_sasl_authenticate.decode_request, encode=messages.encode_sasl_authenticate_request),
+    36: Codec(decode=k36_sasl_authenticate.decode_request, encode=k36_sasl_authenticate.encode_request),
     71: Codec(
         decode=k71_get_telemetry_subscriptions.decode_request, encode=messages.encode_subscriptions_request
     ),

@@ -1,0 +1,106 @@
+"""Logs the sidecar in at the broker, to ask what a broker tells only after a login.
+
+Clients' logins pass through and are theirs. This one is the operator's (``broker.login``), and its
+connection carries the probe's questions only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from scramp import ScramClient, ScramException
+
+from receiver.gateway.node_id import Ask
+from receiver.session.upstream import Upstream
+from receiver.settings.broker import BrokerLoginSettings
+from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
+from receiver.wire.error_codes import ErrorCode, error_name
+from receiver.wire.k17_sasl_handshake import SaslHandshakeRequest
+from receiver.wire.k36_sasl_authenticate import SaslAuthenticateRequest
+from receiver.wire.primitives import Reader
+
+__all__ = ["BrokerLoginError", "log_in"]
+
+_HANDSHAKE_VERSION: Final = 1
+_MAX_PASSWORD_BYTES: Final = 65_536
+_MAX_TOKEN_BYTES: Final = 4096
+
+
+class BrokerLoginError(Exception):
+    """The sidecar can't log in; the text has no secret."""
+
+
+async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> None:
+    """Log in on a connection (KIP-43, KIP-152; RFC 4616 and RFC 5802 for the mechanisms).
+
+    Args:
+        ask: Sends a request on the connection, and returns its response.
+        upstream: The versions that the broker speaks.
+        login: Who logs in.
+
+    Raises:
+        BrokerLoginError: The password can't be read, the broker refuses, or it does not know the
+            password itself.
+        WireError: A response is malformed.
+    """
+    password = _password(login)
+    request = SaslHandshakeRequest(mechanism=login.mechanism)
+    body = k17_sasl_handshake.encode_request(request, _HANDSHAKE_VERSION)
+    answer = await ask(api_keys.SASL_HANDSHAKE, _HANDSHAKE_VERSION, body)
+    shaken = k17_sasl_handshake.decode_response(Reader(answer), _HANDSHAKE_VERSION)
+    if shaken.error_code != ErrorCode.NONE:
+        offered = ", ".join(shaken.mechanisms[:16]) or "none"
+        raise BrokerLoginError(
+            f"the broker refuses {login.mechanism} with {error_name(shaken.error_code)}; it offers {offered}"
+        )
+    if login.mechanism == "PLAIN":
+        await _authenticate(ask, upstream, f"\0{login.username}\0{password}".encode())
+    else:
+        await _scram(ask, upstream, login, password)
+
+
+async def _scram(ask: Ask, upstream: Upstream, login: BrokerLoginSettings, password: str) -> None:
+    try:
+        client = ScramClient([login.mechanism], login.username, password)
+        client.set_server_first(
+            (await _authenticate(ask, upstream, client.get_client_first().encode())).decode()
+        )
+        # Hashing takes milliseconds, which the relay's connections must not wait for. It releases
+        # the interpreter's lock, and the library bounds the iterations that a broker may ask for.
+        final = await asyncio.to_thread(client.get_client_final)
+        client.set_server_final((await _authenticate(ask, upstream, final.encode())).decode())
+    except (ScramException, ValueError):
+        # The library's texts quote the messages.
+        raise BrokerLoginError(f"the broker's {login.mechanism} messages are not valid") from None
+
+
+async def _authenticate(ask: Ask, upstream: Upstream, token: bytes) -> bytes:
+    """Send a token; return the broker's."""
+    lowest, highest = upstream.ranges.get(api_keys.SASL_AUTHENTICATE, (0, 0))
+    version = min(highest, k36_sasl_authenticate.SUPPORTED_VERSIONS[-1])
+    if version < lowest:
+        raise BrokerLoginError(f"the broker speaks SaslAuthenticate from version {lowest} on only")
+    body = k36_sasl_authenticate.encode_request(SaslAuthenticateRequest(auth_bytes=token), version)
+    answer = await ask(api_keys.SASL_AUTHENTICATE, version, body)
+    response = k36_sasl_authenticate.decode_response(Reader(answer), version)
+    if response.error_code != ErrorCode.NONE:
+        raise BrokerLoginError(f"the broker refuses the login with {error_name(response.error_code)}")
+    if len(response.auth_bytes) > _MAX_TOKEN_BYTES:
+        raise BrokerLoginError(f"the broker's token has more than {_MAX_TOKEN_BYTES} bytes")
+    return response.auth_bytes
+
+
+def _password(login: BrokerLoginSettings) -> str:
+    file = login.password_file
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_PASSWORD_BYTES + 1)
+        text = content.decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise BrokerLoginError(f"cannot read password_file {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BrokerLoginError(f"password_file {file} is not UTF-8 text") from None
+    if not text or len(content) > _MAX_PASSWORD_BYTES or "\0" in text:
+        raise BrokerLoginError(f"password_file {file} has no password of 1 to {_MAX_PASSWORD_BYTES} bytes")
+    return text
