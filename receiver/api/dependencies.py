@@ -38,6 +38,8 @@ class ApiDependencies:
     listeners: Callable[[], Sequence[tuple[ListenerSettings, KnownBroker, int]]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
+    #: Whether it takes clients on one listener at least.
+    accepts_somewhere: Callable[[], bool]
     #: Reads the numbers of other processes that the metrics show.
     refresh: Callable[[], Awaitable[None]]
     #: The receiver's metrics and their content type, for an ``Accept`` header.

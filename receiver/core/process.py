@@ -187,6 +187,10 @@ class _Core:
         problems = self._relays.problems()
         return "; ".join(problems) if problems else None
 
+    def accepts_somewhere(self) -> bool:
+        """Whether one listener at least accepts clients."""
+        return not self._draining and self._relays.accept_somewhere(len(self._settings.listeners))
+
     # -- the supervisor's messages -----------------------------------------------------------------
 
     def _control(self) -> None:
@@ -319,6 +323,7 @@ class _Core:
             plugins=self._host.statistics,
             listeners=self._listeners,
             not_ready_because=self.not_ready_because,
+            accepts_somewhere=self.accepts_somewhere,
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
             count_refusal=self._metrics.rest_refused,

@@ -157,6 +157,11 @@ class Relays:
             lines[f"{self.connected} of {self.expected} relays are running"] = None
         return list(lines)
 
+    def accept_somewhere(self, listeners: int) -> bool:
+        """Whether one relay at least has no problem with one of its ``listeners`` listeners."""
+        # A relay reports one line for each listener that has a problem.
+        return any(link.greeted and len(link.problems) < listeners for link in self._links.values())
+
     def statistics(self) -> list[tuple[str, Statistics]]:
         """Return the last statistics of each relay, with the name of its process."""
         return [

@@ -5,9 +5,9 @@ The receiver is live while its process answers. It is ready while it accepts cli
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
@@ -32,11 +32,24 @@ async def livez(dependencies: Dependencies) -> HealthView:
     return HealthView(status="live", version=dependencies.version)
 
 
-@router.get("/readyz", summary="Tell whether clients are accepted", responses={503: {"model": Problem}})
-async def readyz(dependencies: Dependencies) -> HealthView:
+@router.get(
+    "/readyz",
+    summary="Tell whether clients are accepted",
+    responses={422: {"model": Problem}, 503: {"model": Problem}},
+)
+async def readyz(
+    dependencies: Dependencies,
+    listeners: Annotated[
+        Literal["all", "any"],
+        Query(
+            description="`any`: ready while one listener at least is, for a load balancer in front of "
+            "receivers with a listener for each broker."
+        ),
+    ] = "all",
+) -> HealthView:
     """Answer 503 with the reason before all listeners are open and during a drain."""
     reason = dependencies.not_ready_because()
-    if reason is not None:
+    if reason is not None and not (listeners == "any" and dependencies.accepts_somewhere()):
         raise ProblemError(503, reason)
     return HealthView(status="ready", version=dependencies.version)
 

@@ -130,6 +130,7 @@ class Api:
         default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition
     )
     not_ready_because: str | None = None
+    accepts_somewhere: bool = True
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
 
@@ -171,6 +172,7 @@ class Api:
                 plugins=lambda: self.plugins,
                 listeners=lambda: self.listeners,
                 not_ready_because=lambda: self.not_ready_because,
+                accepts_somewhere=lambda: self.accepts_somewhere,
                 refresh=self._refresh,
                 exposition=self.exposition,
                 count_refusal=self.refused.append,

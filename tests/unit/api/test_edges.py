@@ -14,6 +14,12 @@ def test_health(api: Api) -> None:
         assert (await rest.get("/readyz")).json() == {"status": "ready", "version": "9.9.9"}
         api.not_ready_because = "the receiver is draining"
         assert problem_of(await rest.get("/readyz"), 503)["detail"] == "the receiver is draining"
+        assert (await rest.get("/readyz?listeners=any")).status_code == 200
+        api.accepts_somewhere = False
+        assert (
+            problem_of(await rest.get("/readyz?listeners=any"), 503)["detail"] == "the receiver is draining"
+        )
+        assert (await rest.get("/readyz?listeners=some")).status_code == 422
         assert (await rest.get("/livez")).status_code == 200
 
     api.run(scenario)
