@@ -121,16 +121,12 @@
 {{- end -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^KAFKA_TELEMETRY_(BROKER__ID|LISTENERS)" .name -}}
-{{- fail (printf "extraEnv: %s: it would be the same for every broker of the gateway; leave it out, and give gateway.brokers" .name) -}}
+{{- fail (printf "extraEnv: %s: a gateway's listeners and node ids come from gateway.brokers; leave it out, and give them there" .name) -}}
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "gateway.persistence.size" "size" .Values.gateway.persistence.size) -}}
-{{- with .Values.gateway.service -}}
-{{- if and (eq .type "LoadBalancer") (eq .externalTrafficPolicy "Local") (gt (len $.Values.gateway.brokers) 1) -}}
-{{- fail "gateway.service.externalTrafficPolicy: Local: a load balancer asks nodes for pods of the Service, not of a broker's port, and with several brokers sends clients where their broker has no pod; set Cluster, with listener.proxy_protocol where clients' addresses matter" -}}
-{{- end -}}
-{{- end -}}
 {{- $ids := dict -}}
+{{- $names := dict -}}
 {{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
 {{- range $index, $broker := .Values.gateway.brokers -}}
@@ -142,6 +138,11 @@
 {{- fail (printf "%s.id: %d: the id of %s too; give each broker's own node.id" $field (int $broker.id) .) -}}
 {{- end -}}
 {{- $_ := set $ids (int .id | toString) $field -}}
+{{- $name := (include "kafka-client-telemetry.gateway.listener" (dict "root" $ "broker" .) | fromYaml).name -}}
+{{- with get $names $name -}}
+{{- fail (printf "%s.listener.name: %s: the name of the listener of %s too; leave it out, or give each its own" $field $name .) -}}
+{{- end -}}
+{{- $_ := set $names $name $field -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "%s.port" $field)) -}}
 {{- end -}}
 {{- $least := add .Values.gateway.preStopSeconds (include "kafka-client-telemetry.drainSeconds" .) -}}

@@ -1,21 +1,22 @@
-{{/* Receivers in front of brokers: one StatefulSet for each, as a receiver speaks for one broker. */}}
+{{/* Receivers in front of brokers: one workload, whose pods have a listener for each broker. */}}
 
-{{/* The one listener of a broker's gateway: (dict "root" $ "broker" {...}), as YAML. */}}
+{{/* The listener of a broker: (dict "root" $ "broker" {...}), as YAML. */}}
 {{- define "kafka-client-telemetry.gateway.listener" -}}
 {{- $gateway := .root.Values.gateway -}}
-{{- $own := dict "bind" (printf "%s:%d" $gateway.bindAddress (int .broker.port)) "upstream" .broker.upstream -}}
-{{- toYaml (mergeOverwrite (deepCopy $gateway.listener) (deepCopy (.broker.listener | default dict)) $own) -}}
+{{- $common := merge (dict "broker" (omit (.root.Values.config.broker | default dict) "id")) (omit $gateway.listener "name" "broker") -}}
+{{- $_ := set $common "name" (printf "%s-%d" $gateway.listener.name (int .broker.id)) -}}
+{{- $_ := set $common "broker" (mergeOverwrite $common.broker ($gateway.listener.broker | default dict)) -}}
+{{- $own := dict "bind" (printf "%s:%d" $gateway.bindAddress (int .broker.port)) "upstream" .broker.upstream "broker" (dict "id" (int .broker.id)) -}}
+{{- toYaml (mergeOverwrite (deepCopy $common) (deepCopy (.broker.listener | default dict)) $own) -}}
 {{- end -}}
 
+{{/* What the receiver reads. */}}
 {{- define "kafka-client-telemetry.gateway.config" -}}
-{{- $listener := include "kafka-client-telemetry.gateway.listener" . | fromYaml -}}
-{{ include "kafka-client-telemetry.receiverConfig" (dict "root" .root "broker" (dict "id" (int .broker.id)) "listeners" (list $listener)) }}
+{{- $listeners := list -}}
+{{- range .Values.gateway.brokers -}}
+{{- $listeners = append $listeners (include "kafka-client-telemetry.gateway.listener" (dict "root" $ "broker" .) | fromYaml) -}}
 {{- end -}}
-
-{{/* Labels of one broker's pods. */}}
-{{- define "kafka-client-telemetry.gateway.selectorLabels" -}}
-{{ include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" "gateway") }}
-kafka-client-telemetry/broker: {{ int .broker.id | quote }}
+{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "listeners" $listeners) }}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.gateway.graceSeconds" -}}

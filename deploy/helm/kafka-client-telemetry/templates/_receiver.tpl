@@ -68,10 +68,9 @@
 {{- if $on }}true{{ end -}}
 {{- end -}}
 
-{{/* What the receiver reads: (dict "root" $), and "broker" and "listeners" in place of those in `config`. */}}
+{{/* What the receiver reads: (dict "root" $), and "listeners" in place of those in `config`. */}}
 {{- define "kafka-client-telemetry.receiverConfig" -}}
 {{- $config := deepCopy .root.Values.config -}}
-{{- with .broker }}{{ $_ := set $config "broker" (merge dict . ($config.broker | default dict)) }}{{ end -}}
 {{- with .listeners }}{{ $_ := set $config "listeners" . }}{{ end -}}
 {{- $tokens := $config.rest.tokens | default list -}}
 {{- range .root.Values.tokens -}}
@@ -85,7 +84,7 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The container but for its name and kind: (dict "root" $ "listeners" [...] "portName" "kafka" "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
+{{/* The container but for its name and kind: (dict "root" $ "ports" [...] "readiness" "/readyz" "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
 {{- define "kafka-client-telemetry.receiverContainer" -}}
 {{- $values := .root.Values -}}
 image: {{ include "kafka-client-telemetry.image" (dict "root" .root "image" $values.image) }}
@@ -110,7 +109,7 @@ ports:
   {{- with include "kafka-client-telemetry.prometheusPort" .root }}
   - {name: prometheus, containerPort: {{ . }}, protocol: TCP}
   {{- end }}
-{{ include "kafka-client-telemetry.probes" .root | trim }}
+{{ include "kafka-client-telemetry.probes" (dict "root" .root "readiness" .readiness) | trim }}
 resources:
   {{- toYaml $values.resources | nindent 2 }}
 securityContext:
@@ -134,12 +133,12 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
-{{/* Ports by number: of sidecars, not every Kubernetes finds a port by its name. */}}
+{{/* (dict "root" $ "readiness" "/readyz"). Ports by number: of sidecars, not every Kubernetes finds a port by its name. */}}
 {{- define "kafka-client-telemetry.probes" -}}
-{{- range $kind, $path := dict "startup" "/livez" "liveness" "/livez" "readiness" "/readyz" }}
+{{- range $kind, $path := dict "startup" "/livez" "liveness" "/livez" "readiness" (.readiness | default "/readyz") }}
 {{ $kind }}Probe:
-  httpGet: {path: {{ $path }}, port: {{ include "kafka-client-telemetry.restPort" $ }}, scheme: {{ include "kafka-client-telemetry.restScheme" $ }}}
-  {{- toYaml (index $.Values.probes $kind) | nindent 2 }}
+  httpGet: {path: {{ $path | quote }}, port: {{ include "kafka-client-telemetry.restPort" $.root }}, scheme: {{ include "kafka-client-telemetry.restScheme" $.root }}}
+  {{- toYaml (index $.root.Values.probes $kind) | nindent 2 }}
 {{- end }}
 {{- end -}}
 

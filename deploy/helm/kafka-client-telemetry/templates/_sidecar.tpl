@@ -27,7 +27,7 @@ restartPolicy: Always
 
 {{/* Its startup, liveness and readiness probe alone, for a container that somebody writes by hand. */}}
 {{- define "kafka-client-telemetry.sidecar.probes" -}}
-{{ include "kafka-client-telemetry.probes" . | trim }}
+{{ include "kafka-client-telemetry.probes" (dict "root" .) | trim }}
 {{- end -}}
 
 {{/* Entries of the pod's volumes. */}}
