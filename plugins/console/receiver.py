@@ -45,6 +45,10 @@ class ConsoleReceiver(ClientTelemetryReceiver):
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
             raise PermanentError(f"stdout cannot be written: {error}") from None
 
+    def check_destination(self, timeout_s: float) -> str:
+        """Stdout is always there."""
+        return "prints on stdout"
+
 
 def _summary(
     context: ClientTelemetryContext, payload: ClientTelemetryPayload, points: list[FlatPoint]

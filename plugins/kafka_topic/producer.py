@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from plugins.kafka_topic.config import KafkaTopicConfig
+from plugins.kafka_topic.config import CreateTopic, KafkaTopicConfig
 from plugins.kafka_topic.record import headers, key
 from receiver.plugin import Push, RetryableError
 
@@ -39,6 +39,10 @@ _STEP_S = 0.2
 #: Discards librdkafka's log lines, because its errors arrive by callback. Without a logger, fatal
 #: ones go to stderr at any level.
 _SILENT = logging.Logger("kafka-topic", logging.CRITICAL + 1)
+
+
+class _NoTopicError(RetryableError):
+    """The topic does not exist."""
 
 
 class TopicProducer:
@@ -98,6 +102,23 @@ class TopicProducer:
                 self._problem = _cause(error)
         return reports
 
+    def find_topic(self, timeout_s: float) -> bool:
+        """Tell whether the topic exists; it is not created here.
+
+        Raises:
+            RetryableError: The cluster is unreachable, or the topic is missing and ``create_topic``
+                is null.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            try:
+                self._find_topic(deadline, create=False)
+            except _NoTopicError:
+                if self._config.create_topic is None:
+                    raise
+                return False
+        return True
+
     @property
     def problem(self) -> str:
         """The last error of librdkafka; empty if there is none."""
@@ -149,8 +170,13 @@ class TopicProducer:
             else:
                 return
 
-    def _find_topic(self, deadline: float) -> None:
-        """Check the topic, because produce reports a missing one only as a timeout."""
+    def _find_topic(self, deadline: float, *, create: bool = True) -> None:
+        """Check the topic, because produce reports a missing one only as a timeout.
+
+        Raises:
+            _NoTopicError: It is missing, and is not to be created.
+            RetryableError: The cluster is unreachable, or refuses.
+        """
         if self._topic_seen:
             return
         topic, created = self._config.topic, False
@@ -160,7 +186,9 @@ class TopicProducer:
                 self._topic_seen = True
                 return
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and not created:
-                self._create_topic(deadline)
+                if not create or self._config.create_topic is None:
+                    raise _NoTopicError(f"topic {topic} does not exist: create it, or set create_topic")
+                self._create_topic(deadline, self._config.create_topic)
                 created = True
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise RetryableError(f"topic {topic}: {error.str()}: DESCRIBE and WRITE are needed")
@@ -178,10 +206,8 @@ class TopicProducer:
         unavailable: KafkaError | None = found.topics[self._config.topic].error
         return unavailable
 
-    def _create_topic(self, deadline: float) -> None:
-        topic, create = self._config.topic, self._config.create_topic
-        if create is None:
-            raise RetryableError(f"topic {topic} does not exist: create it, or set create_topic")
+    def _create_topic(self, deadline: float, create: CreateTopic) -> None:
+        topic = self._config.topic
         hours = create.retention_hours
         new = NewTopic(
             topic,

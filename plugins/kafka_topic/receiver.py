@@ -74,6 +74,24 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         for push in pushes:
             self._confirmed.pop(push.identity, None)
 
+    def check_destination(self, timeout_s: float) -> str:
+        """Ask the cluster for the topic, which is not created.
+
+        Raises:
+            RetryableError: The cluster can't be reached or refuses the login, or the topic is
+                missing.
+        """
+        try:
+            producer = self._new_producer(self.config)
+        except OSError as refused:
+            raise RetryableError(f"cannot create a producer: {refused}") from None
+        try:
+            exists = producer.find_topic(timeout_s)
+        finally:
+            producer.close()
+        state = "exists" if exists else "will be created with the first push"
+        return f"{self.config.bootstrap_servers}: topic {self.config.topic} {state}"
+
     def stop(self) -> None:
         """End the producer's threads."""
         producer, self._producer = self._producer, None

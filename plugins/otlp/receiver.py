@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from plugins.otlp.balance import BalancedTransport, Transport
@@ -14,7 +15,9 @@ from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ClientTelemetryReceiver,
+    ExportError,
     ExportResult,
+    PermanentError,
     Push,
 )
 
@@ -30,10 +33,8 @@ class OtlpReceiver(ClientTelemetryReceiver):
 
     def __init__(self, config: OtlpConfig) -> None:
         super().__init__(config)
-        transport_type = GrpcTransport if config.protocol == "grpc" else HttpTransport
-        transports: list[tuple[Endpoint, Transport]] = [
-            (endpoint, transport_type(config, endpoint)) for endpoint in config.all_endpoints
-        ]
+        self._config = config
+        transports = _transports(config)
         # The host's circuit breaker of the plugin covers a single endpoint.
         self._transport = (
             transports[0][1]
@@ -65,3 +66,39 @@ class OtlpReceiver(ClientTelemetryReceiver):
     def stop(self) -> None:
         """Close the connection."""
         self._transport.close()
+
+    def check_destination(self, timeout_s: float) -> str:
+        """Send each endpoint a request without metrics.
+
+        Raises:
+            RetryableError: An endpoint does not answer, or not well.
+            PermanentError: An endpoint refuses the request, for example its token.
+        """
+        transports = _transports(self._config.model_copy(update={"timeout_ms": int(timeout_s * 1000)}))
+        with ThreadPoolExecutor(len(transports)) as pool:
+            failures = [error for error in pool.map(_problem, transports) if error is not None]
+        if failures:
+            raise failures[0]
+        names = ", ".join(endpoint.text for endpoint, _ in transports)
+        return f"{names}: takes OTLP over {self._config.protocol}"
+
+
+def _transports(config: OtlpConfig) -> list[tuple[Endpoint, Transport]]:
+    transport_type = GrpcTransport if config.protocol == "grpc" else HttpTransport
+    return [(endpoint, transport_type(config, endpoint)) for endpoint in config.all_endpoints]
+
+
+def _problem(route: tuple[Endpoint, Transport]) -> ExportError | None:
+    """Return why an endpoint does not take a request without metrics; None if it does."""
+    endpoint, transport = route
+    try:
+        transport.open()
+        transport.export(b"")
+    except ExportError as error:
+        error.reason = f"{endpoint.text}: {error.reason}"
+        return error
+    except OSError as error:
+        return PermanentError(f"{endpoint.text}: {error}")
+    finally:
+        transport.close()
+    return None

@@ -27,6 +27,7 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
+    PermanentError,
     Push,
     RetryableError,
 )
@@ -56,6 +57,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
 
     def __init__(self, config: PrometheusConfig) -> None:
         super().__init__(config)
+        self._config = config
         self._address, self._hosts = config.address, config.allowed_hosts
         self._table = SeriesTable(config)
         self._cache: ExportCache[PushSamples] = ExportCache()
@@ -126,6 +128,29 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             self._ends_thread = None
         if self._writer is not None:
             self._writer.close()
+
+    def check_destination(self, timeout_s: float) -> str:
+        """Send the remote write destination a request without samples; nobody else is connected to.
+
+        Raises:
+            RetryableError: The destination does not answer, or not well.
+            PermanentError: The destination refuses the request, for example its token.
+        """
+        remote = self._config.remote_write
+        if remote is None:
+            return f"is scraped at {self._config.bind}"
+        writer = RemoteWriter(remote.model_copy(update={"timeout_ms": int(timeout_s * 1000)}))
+        try:
+            writer.open()
+            writer.write([])
+        except OSError as error:
+            raise PermanentError(f"{remote.url}: {error}") from None
+        except ExportError as error:
+            error.reason = f"{remote.url}: {error.reason}"
+            raise
+        finally:
+            writer.close()
+        return f"{remote.url}: takes remote write {remote.version}"
 
     def _write(self, pushes: Sequence[PushSamples]) -> ExportResult | None:
         writer = self._writer

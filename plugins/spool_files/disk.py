@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OWNER", "OWNER_AND_GROUP", "Access", "make_folder", "sync_folder"]
+__all__ = ["OWNER", "OWNER_AND_GROUP", "Access", "folder_problem", "make_folder", "sync_folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +56,19 @@ def make_folder(folder: Path, access: Access = OWNER) -> None:
         # kept.
         folder.chmod(access.folder | (folder.stat().st_mode & stat.S_ISGID))
     sync_folder(folder.parent)
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Return why this user can't create files in a folder that exists or can be made.
+
+    Nothing is created. The file system may refuse later all the same, for example at a quota.
+    """
+    existing = folder.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        return f"{existing} is no folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"this user can't write to {existing}"
+    space = os.statvfs(existing)
+    return "the disk is full" if space.f_bavail == 0 else None

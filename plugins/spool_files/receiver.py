@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from plugins.spool_files.config import SpoolFilesConfig
+from plugins.spool_files.disk import folder_problem
 from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ClientTelemetryReceiver,
     ExportResult,
     Push,
+    RetryableError,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +70,18 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
         self._writer.append(pushes)
         message = self._writer.drain_messages()
         return ExportResult(message=message) if message else None
+
+    def check_destination(self, timeout_s: float) -> str:
+        """Look at the folder, which is not created.
+
+        Raises:
+            RetryableError: This user can't write to it, or the disk is full.
+        """
+        path = self.config.path
+        problem = folder_problem(path)
+        if problem is not None:
+            raise RetryableError(f"{path}: {problem}")
+        return f"{path}: can be written"
 
     def stop(self) -> None:
         """Publish all accepted pushes."""

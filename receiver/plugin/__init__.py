@@ -28,6 +28,9 @@ The lifecycle, which the plugin host guarantees:
    follow on the same object. A ``stop`` at the end that exceeds the drain time is abandoned with
    its thread.
 
+``kafka-telemetry doctor`` constructs the plugin in a process of its own and calls
+``check_destination``, and nothing else.
+
 The exceptions say who must act::
 
     ExportError
@@ -267,3 +270,21 @@ class ClientTelemetryReceiver(ABC):
 
     def stop(self) -> None:  # noqa: B027 # likewise
         """Close what ``start`` opened."""
+
+    def check_destination(self, timeout_s: float) -> str | None:
+        """Prove that the destination would take pushes, and change nothing there.
+
+        ``kafka-telemetry doctor`` calls it once, on a plugin that was constructed and not started,
+        perhaps while another process exports to the same destination.
+
+        Args:
+            timeout_s: Seconds after which the result is of no use any more.
+
+        Returns:
+            What was proven, for the operator; None if this plugin can prove nothing. It must not
+            contain a secret.
+
+        Raises:
+            ExportError: The destination can't be reached or refuses this plugin.
+        """
+        return None

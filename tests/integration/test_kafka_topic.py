@@ -495,3 +495,13 @@ def test_stopping_ends_every_thread(cluster: KafkaBroker, topic: str) -> None:
         away.export_batch(pushes(1))
     away.stop()
     wait_for(lambda: (set(threading.enumerate()), librdkafka_threads()) == before)
+
+
+def test_a_check_of_the_destination_creates_no_topic(cluster: KafkaBroker, topic: str) -> None:
+    exists = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert "will be created" in str(plugin(cluster, topic).check_destination(30))
+    with pytest.raises(RetryableError, match="does not exist"):
+        plugin(cluster, topic, create_topic=None).check_destination(30)
+    assert topic not in exists.list_topics(timeout=30).topics
+    cluster.create_topic(topic)
+    assert "exists" in str(plugin(cluster, topic, create_topic=None).check_destination(30))

@@ -328,3 +328,11 @@ def test_names_are_those_of_prometheus_own_otlp_endpoint() -> None:
     named -= {"target_info"}
     ours = {metric_name(name, unit, kind).name for name, unit, kind in (*odd, *standard)}
     assert ours == named
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_check_of_the_destination_writes_no_series(version: str) -> None:
+    with Prometheus() as prometheus:
+        way = {"url": prometheus.write_url, "version": version}
+        (hosted,) = load_plugins([{**ANY_NAME, "remote_write": way}])
+        assert str(hosted.plugin.check_destination(30)).endswith(f"takes remote write {version}")
