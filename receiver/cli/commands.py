@@ -15,6 +15,7 @@ import typer
 from receiver import dumps
 from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli import rest
+from receiver.cli.doctor import doctor
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
 from receiver.cli.token import token_app
@@ -44,6 +45,7 @@ config_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(config_app, name="config")
+app.command("doctor")(doctor)
 app.add_typer(rest.subscriptions_app, name="subscriptions")
 app.add_typer(rest.clients_app, name="clients")
 app.command("series")(rest.show_series)

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-__all__ = ["OutputFormat", "fail", "print_json", "print_list", "print_table"]
+__all__ = ["OutputFormat", "fail", "plain", "print_json", "print_list", "print_table"]
 
 
 class OutputFormat(StrEnum):
@@ -23,7 +23,7 @@ class OutputFormat(StrEnum):
 def fail(message: str, code: int = 1) -> typer.Exit:
     """Write an error on one line of stderr and return the exception to raise."""
     # Line ends become spaces, because the message may contain text that a Kafka client chose.
-    sys.stderr.write(f"kafka-telemetry: {_plain(' '.join(message.split()))}\n")
+    sys.stderr.write(f"kafka-telemetry: {plain(' '.join(message.split()))}\n")
     return typer.Exit(code)
 
 
@@ -58,13 +58,14 @@ def print_list(
 
 def print_table(rows: Sequence[Mapping[str, str]]) -> None:
     """Write rows, at least one, as a table with aligned columns."""
-    lines = [[title.upper() for title in rows[0]], *([_plain(cell) for cell in row.values()] for row in rows)]
+    lines = [[title.upper() for title in rows[0]], *([plain(cell) for cell in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return the text with a mark in place of each unprintable character."""
     # A Kafka client chooses its client id, which must not control the terminal.
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text

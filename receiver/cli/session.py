@@ -21,7 +21,7 @@ import typer
 
 from receiver.cli.output import fail
 
-__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "document_of", "rest_command"]
+__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "document_of", "read_token", "rest_command"]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
@@ -110,7 +110,7 @@ def _session(
     client_certificate: _Certificate = None,
     client_key: _Key = None,
 ) -> Iterator[httpx.Client]:
-    token = _token(token_file)
+    token = read_token(token_file)
     try:
         # trust_env=False, because a proxy of the environment would see the token.
         with httpx.Client(
@@ -148,7 +148,8 @@ def _session(
         raise fail(f"{url}: {problem}") from None
 
 
-def _token(file: Path | None) -> str | None:
+def read_token(file: Path | None) -> str | None:
+    """Return the token of a file, or without one of the environment; None if there is none."""
     source = TOKEN_VARIABLE if file is None else str(file)
     try:
         text = os.environ.get(TOKEN_VARIABLE) if file is None else file.read_text("ascii")

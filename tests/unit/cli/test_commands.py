@@ -41,6 +41,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("serve",),
         ("config", "check"),
         ("config", "reference"),
+        ("doctor",),
         ("subscriptions", "list"),
         ("subscriptions", "show"),
         ("subscriptions", "put"),

@@ -1,0 +1,133 @@
+"""``doctor``: proves a setup before and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from receiver.cli.output import plain, print_json
+from receiver.cli.session import TOKEN_VARIABLE, read_token
+
+if TYPE_CHECKING:
+    from receiver.doctor import Finding, Report
+
+__all__ = ["doctor"]
+
+_EXIT_NOT_PROVEN: Final = 1
+
+_WIDTH: Final = len("warning")
+
+
+def doctor(
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config", "-c", envvar="KAFKA_TELEMETRY_CONFIG", help="The YAML file.", metavar="FILE"
+        ),
+    ],
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")] = False,
+    before_start: Annotated[
+        bool, typer.Option("--before-start", help="The receiver does not run yet: its ports must be free.")
+    ] = False,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            "--client",
+            help="Prove that the client with this client id or client instance id pushes.",
+            metavar="ID",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The receiver runs on this host, not on this machine.", metavar="HOST"),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help=f"File with a token for the REST API. Without it, the variable {TOKEN_VARIABLE} or a file "
+            "of rest.tokens holds the token.",
+            metavar="FILE",
+        ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file",
+            help="PEM file with the CA certificates that clients trust. Without it, listeners and the REST "
+            "API must show the configured certificates.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    client_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--client-certificate",
+            help="PEM file with the certificate to show to listeners and the REST API.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    client_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--client-key",
+            help="PEM file with its private key, not encrypted.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+) -> None:
+    """Prove a setup: configuration, ports, TLS, brokers, plugins, subscriptions and clients.
+
+    Each finding says what was seen and what to do. The exit status is 0 only if everything is
+    proven: nothing failed, and nothing is unknown. Warnings leave it 0. It changes nothing, and
+    takes some seconds. Run it as the receiver's user, in its working folder.
+
+    \u0008
+    Examples:
+      kafka-telemetry doctor --config receiver.yaml --before-start
+      kafka-telemetry doctor --config receiver.yaml
+      kafka-telemetry doctor --config receiver.yaml --client orders-1
+      kafka-telemetry doctor --config receiver.yaml --json
+    """
+    # Imported here, because it imports the gateway and the other commands should start fast.
+    from receiver.doctor import Access, Options, examine
+
+    if (client_certificate is None) != (client_key is None):
+        raise typer.BadParameter("give both --client-certificate and --client-key", param_hint="--client-key")
+    access = Access(
+        host=host, token=read_token(token_file), ca=ca_file, certificate=client_certificate, key=client_key
+    )
+    options = Options(before_start=before_start, client=client, access=access)
+    report = asyncio.run(examine(config, os.environ, options))
+    if json:
+        print_json(report.document())
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.proven else _EXIT_NOT_PROVEN)
+
+
+def _print(report: Report) -> None:
+    for area, findings in itertools.groupby(report.findings, key=lambda one: one.area):
+        typer.echo(f"{area}:")
+        for finding in findings:
+            _print_finding(finding)
+    counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count)
+    typer.echo(f"{'proven' if report.proven else 'not proven'}: {counts}")
+
+
+def _print_finding(finding: Finding) -> None:
+    typer.echo(f"  {finding.state:<{_WIDTH}}  {plain(finding.subject)}: {plain(finding.seen)}")
+    if finding.do:
+        typer.echo(f"  {'':<{_WIDTH}}  do: {plain(finding.do)}")

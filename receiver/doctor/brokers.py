@@ -1,0 +1,303 @@
+"""Findings about the broker behind a listener, and about the listener as clients see it.
+
+Both are asked by the sidecar's own probe (:mod:`receiver.gateway.probe`). It logs in only where the
+configuration says so, and asks nothing that changes the broker or the receiver.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
+from receiver.doctor.limits import PROBE_S
+from receiver.doctor.rest_api import Access
+from receiver.gateway.broker_login import BrokerLoginError
+from receiver.gateway.handshake import HandshakeTurns
+from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.session.api_versions import TELEMETRY_KEYS
+from receiver.session.bypass import bypass_problem
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.session.upstream import Upstream
+from receiver.settings.broker import BrokerSettings
+from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ListenerSettings, UpstreamTlsSettings
+from receiver.telemetry.identity import Broker
+from receiver.tls import TlsFilesError
+
+__all__ = [
+    "Answer",
+    "advertised_finding",
+    "ask_broker",
+    "ask_listener",
+    "broker_findings",
+    "known_by_receiver",
+    "listener_findings",
+    "received_finding",
+]
+
+#: The PROXY protocol's header for a connection of the sender's own (version 2, section 2.2, LOCAL).
+_LOCAL_HEADER: Final = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a broker, or of a listener in front of it.
+
+    Attributes:
+        broker: What was learned of the broker.
+        ranges: The version ranges that it offers, by API key.
+        problem: Why it does not answer; None: it does.
+        login_problem: Why it refuses the sidecar's login; None: it does not.
+    """
+
+    broker: ListenerBroker
+    ranges: Mapping[int, tuple[int, int]]
+    problem: str | None = None
+    login_problem: str | None = None
+
+    @property
+    def known(self) -> KnownBroker:
+        """What was learned of the broker."""
+        return self.broker.known
+
+    @property
+    def offers_telemetry(self) -> bool:
+        """Whether clients are offered the telemetry RPCs (KIP-714, "ApiVersions")."""
+        return self.ranges.keys() >= TELEMETRY_KEYS
+
+
+async def ask_broker(listener: ListenerSettings) -> Answer:
+    """Ask the broker behind a listener."""
+    return await _ask(listener, listener, UpstreamAddress)
+
+
+async def ask_listener(listener: ListenerSettings, address: HostPort, access: Access) -> Answer:
+    """Ask the running receiver's listener, like a client.
+
+    It must show the certificate of the configuration, or with ``access.ca`` one of that authority.
+
+    Args:
+        listener: The listener.
+        address: Where it is reached.
+        access: What to show to it.
+    """
+    tls = None
+    if listener.tls is not None:
+        tls = UpstreamTlsSettings(
+            ca=access.ca or listener.tls.certificate,
+            certificate=access.certificate,
+            key=access.key,
+            verify_hostname=access.ca is not None,
+            server_name=None if listener.advertised is None else listener.advertised.host,
+        )
+    reached = listener.model_copy(update={"upstream": address, "upstream_tls": tls})
+    return await _ask(listener, reached, _ListenerAddress)
+
+
+async def _ask(listener: ListenerSettings, reached: ListenerSettings, kind: type[UpstreamAddress]) -> Answer:
+    configured = listener.broker or BrokerSettings()
+    broker = ListenerBroker(
+        Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
+        (listener.upstream.host, listener.upstream.port),
+        listener.bind.port,
+    )
+    upstream = Upstream()
+    upstream.learned_keys = frozenset((*upstream.learned_keys, *TELEMETRY_KEYS))
+    problem = login_problem = None
+    try:
+        await probe(
+            kind(reached, HandshakeTurns()),
+            upstream,
+            broker,
+            needs_login=listener.speaks_sasl,
+            # Through the listener the password would pass the sidecar, which need not see it.
+            login=configured.login if kind is UpstreamAddress else None,
+            timeout_s=PROBE_S,
+        )
+    except (ProbeError, TlsFilesError) as error:
+        problem = str(error)
+    except BrokerLoginError as error:
+        login_problem = str(error)
+    return Answer(broker=broker, ranges=upstream.ranges, problem=problem, login_problem=login_problem)
+
+
+class _ListenerAddress(UpstreamAddress):
+    """A listener's address, with a PROXY header where it wants one from this machine."""
+
+    def __init__(self, settings: ListenerSettings, turns: HandshakeTurns) -> None:
+        super().__init__(settings, turns)
+        proxies = () if settings.proxy_protocol is None else settings.proxy_protocol.from_
+        self._proxies = [ipaddress.ip_network(one) for one in proxies]
+
+    async def _connect(self) -> socket.socket:
+        connected = await super()._connect()
+        own = ipaddress.ip_address(connected.getsockname()[0])
+        if any(own in network for network in self._proxies):
+            connected.send(_LOCAL_HEADER)
+        return connected
+
+
+def broker_findings(listener: ListenerSettings, answer: Answer) -> list[Finding]:
+    """Return what the broker's own answer shows."""
+    subject = f"broker of listener {listener.name} at {listener.upstream}"
+    if answer.problem is not None:
+        seen, fix = _advice(answer.problem)
+        advice = fix or "start the broker, or correct listeners[].upstream"
+        return [failed(Area.BROKER, "answers", subject, seen, advice)]
+    transport = "without TLS" if listener.upstream_tls is None else "with TLS"
+    findings = [ok(Area.BROKER, "answers", subject, f"answers {transport}")]
+    login = None if listener.broker is None else listener.broker.login
+    if answer.login_problem is not None:
+        seen, fix = _advice(answer.login_problem)
+        fix = fix or "correct broker.login, or its user at the broker"
+        findings.append(failed(Area.BROKER, "login", subject, seen, fix))
+    elif listener.speaks_sasl and login is not None:
+        findings.append(ok(Area.BROKER, "login", subject, f"accepts the login of {login.username}"))
+    findings.append(_identity(listener, subject, answer))
+    return findings
+
+
+def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Finding:
+    known = answer.known
+    if answer.broker.problem is not None:
+        seen, fix = _advice(answer.broker.problem)
+        return failed(Area.BROKER, "identity", subject, seen, fix)
+    if known.proven:
+        seen = f"is node {known.broker.id} of cluster {known.broker.cluster_id}"
+        return ok(Area.BROKER, "identity", subject, seen)
+    if listener.speaks_sasl:
+        return unknown(
+            Area.BROKER,
+            "identity",
+            subject,
+            "the broker proves its node id to nobody who has not logged in",
+            "configure broker.login with a user that may describe the cluster's configuration",
+        )
+    likely = "" if known.broker.id is None else f"; it is probably node {known.broker.id}"
+    return unknown(
+        Area.BROKER,
+        "identity",
+        subject,
+        f"the broker does not prove its node id{likely}",
+        "give the principal of this connection the right DescribeConfigs on the cluster",
+    )
+
+
+def advertised_finding(
+    listener: ListenerSettings, known: KnownBroker, *, direct: Answer, there: Answer | None
+) -> Finding | None:
+    """Return whether the address that clients are told leads to the sidecar; None: it is not known.
+
+    Args:
+        listener: The listener.
+        known: What is known of the broker, with the address that it advertises.
+        direct: The broker's own answer.
+        there: The answer at the advertised address while the receiver runs; None: not asked.
+    """
+    advertised = known.advertised
+    if advertised is None:
+        return None
+    subject = f"address that clients of listener {listener.name} are told"
+    correct = "correct the broker's advertised.listeners, and restart the broker"
+    bypass = bypass_problem(listener, known)
+    if bypass is not None:
+        seen, _, fix = bypass.partition(": set ")
+        return failed(Area.BROKER, "advertised", subject, seen, f"set {fix}" if fix else correct)
+    expected = listener.advertised is not None or advertised.endswith(f":{listener.bind.port}")
+    if there is not None and there.problem is None and not direct.offers_telemetry:
+        if there.offers_telemetry:
+            return ok(Area.BROKER, "advertised", subject, f"{advertised}, which leads to the sidecar")
+        seen = f"{advertised}, where telemetry is not offered, so it does not lead to this listener"
+        return failed(Area.BROKER, "advertised", subject, seen, correct)
+    if not expected:
+        seen = f"{advertised}, whose port is neither the listener's ({listener.bind.port}) nor the broker's"
+        fix = (
+            f"if it leads to the sidecar, set advertised: {advertised} for listener {listener.name}; if not, "
+            f"{correct}"
+        )
+        return unknown(Area.BROKER, "advertised", subject, seen, fix)
+    if there is not None and there.problem is not None:
+        seen = f"{advertised}, which can't be used from this machine: {_advice(there.problem)[0]}"
+        fix = f"look from a client's machine whether it leads to the sidecar; if not, {correct}"
+        return warning(Area.BROKER, "advertised", subject, seen, fix)
+    return ok(Area.BROKER, "advertised", subject, f"{advertised}, which is the listener's")
+
+
+def listener_findings(
+    listener: ListenerSettings, answer: Answer, *, plugins: Collection[str], broker_answers: bool
+) -> list[Finding]:
+    """Return what clients get from the running listener.
+
+    Args:
+        listener: The listener.
+        answer: Its answer.
+        plugins: The names of the running receiver's plugins.
+        broker_answers: Whether the broker behind it answered when it was asked directly.
+    """
+    subject = f"listener {listener.name}"
+    if answer.problem is not None:
+        seen, _ = _advice(answer.problem)
+        if not broker_answers:
+            fix = "first make the broker answer"
+        elif listener.tls is not None and listener.tls.client_auth == "required":
+            fix = "if clients need a certificate, give --client-certificate and --client-key"
+        elif listener.tls is not None:
+            fix = "compare listeners[].tls.certificate with what the listener shows (openssl s_client)"
+        else:
+            fix = "look at the receiver's log and at /readyz"
+        return [failed(Area.LISTENER, "answers", subject, f"no usable response: {seen}", fix)]
+    findings = [ok(Area.LISTENER, "answers", subject, "passes requests to the broker and back")]
+    if answer.offers_telemetry:
+        seen = "offers GetTelemetrySubscriptions and PushTelemetry"
+        findings.append(ok(Area.LISTENER, "offers_telemetry", subject, seen))
+    else:
+        seen = "does not offer GetTelemetrySubscriptions and PushTelemetry, so no client pushes"
+        if plugins:
+            fix = "the receiver has plugins: look at its log, and restart it"
+        else:
+            seen += ", because no plugin takes metrics"
+            fix = "add a plugin, for example {type: otlp, endpoint: http://127.0.0.1:4317}"
+        findings.append(failed(Area.LISTENER, "offers_telemetry", subject, seen, fix))
+    return findings
+
+
+def received_finding(listener: ListenerSettings, view: Mapping[str, Any]) -> Finding | None:
+    """Return what the running receiver knows of a listener's broker (``/v1/listeners``)."""
+    broker = view["broker"]
+    if broker["proven"]:
+        return ok(
+            Area.LISTENER,
+            "broker",
+            f"listener {listener.name}",
+            f"the receiver has proven node {broker['id']} of cluster {broker['cluster_id']}",
+        )
+    if listener.speaks_sasl and (listener.broker is None or listener.broker.login is None):
+        return None  # the broker's own finding says so
+    return warning(
+        Area.LISTENER,
+        "broker",
+        f"listener {listener.name}",
+        "the receiver has not proven its broker's node id",
+        "wait a minute and examine again; then look at the receiver's log",
+    )
+
+
+def known_by_receiver(view: Mapping[str, Any]) -> KnownBroker:
+    """Return the broker that the running receiver knows, perhaps from clients' traffic."""
+    broker = view["broker"]
+    return KnownBroker(
+        broker=Broker(id=broker["id"], cluster_id=broker["cluster_id"]),
+        proven=bool(broker["proven"]),
+        advertised=broker["advertised"],
+    )
+
+
+def _advice(problem: str) -> tuple[str, str]:
+    """Split a problem into what was seen and what to do, which may be empty."""
+    seen, _, fix = problem.partition("; ")
+    return seen, fix

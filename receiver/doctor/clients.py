@@ -1,0 +1,288 @@
+"""Findings about subscriptions and clients: what matches, when a client pushes, and why it has not.
+
+Pure. It works on the documents of the REST API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from receiver.doctor.findings import Area, Finding, State, failed, ok, unknown, warning
+from receiver.patterns import compile_pattern
+from receiver.telemetry.prefixes import SeenMetrics, unmatched
+
+__all__ = ["Fleet", "client_findings", "one_client", "subscription_findings"]
+
+_Document = Mapping[str, Any]
+
+#: Clients and subscriptions that are named one by one.
+_MAX_NAMED: Final = 10
+
+#: Clients that are compared with all subscriptions, because each comparison costs CPU.
+_MAX_COMPARED: Final = 50
+
+#: A client spreads its first push over half an interval to one and a half (KIP-714, "Client
+#: behavior"), so this many intervals after a request another one is due.
+_SPREAD: Final = 1.5
+
+#: Seconds that a push may come late.
+_SLACK_S: Final = 10.0
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "client_source_address": "source_address",
+    "client_source_port": "source_port",
+}
+
+_PAGE: Final = "docs/where-are-my-metrics.md has the steps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What the running receiver knows of its clients.
+
+    Attributes:
+        clients: Client instances (``/v1/clients``).
+        connections: Open connections (``/v1/connections``).
+        subscriptions: All subscriptions (``/v1/subscriptions``).
+        complete: Whether these are all clients and connections, and not the first ones.
+    """
+
+    clients: Sequence[_Document]
+    connections: Sequence[_Document]
+    subscriptions: Sequence[_Document]
+    complete: bool = True
+
+    @property
+    def silent(self) -> list[_Document]:
+        """Connections of clients that have sent no telemetry request, one for each client."""
+        known = {_who(one) for one in self.clients}
+        found = {_who(one): one for one in self.connections if _who(one) not in known}
+        return list(found.values())
+
+
+def _who(one: _Document) -> tuple[str, str]:
+    return one["client_id"], one["source_address"]
+
+
+def _label(one: _Document) -> str:
+    software = f"{one['client_software_name']} {one['client_software_version']}"
+    return f"client {one['client_id'] or '(no client id)'} at {one['source_address']} ({software})"
+
+
+def subscription_findings(fleet: Fleet) -> list[Finding]:
+    """Return what each subscription matches."""
+    if not fleet.subscriptions:
+        return [
+            warning(
+                Area.SUBSCRIPTION,
+                "any",
+                "subscriptions",
+                "there are none, so no client is asked for metrics",
+                "kafka-telemetry subscriptions put all --metric org.apache.kafka. --interval-ms 60000",
+            )
+        ]
+    matched: dict[str, int] = {}
+    for client in fleet.clients:
+        for name in client["subscriptions"]:
+            matched[name] = matched.get(name, 0) + 1
+    findings = [_subscription(one, matched.get(one["name"], 0), fleet) for one in fleet.subscriptions]
+    return _bounded(findings, Area.SUBSCRIPTION, "subscriptions")
+
+
+def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
+    name = subscription["name"]
+    subject = f"subscription {name}"
+    # A metric of an application's own is in no catalogue, so somebody may push it.
+    problems = [] if count else unmatched(subscription["metrics"][:_MAX_NAMED], SeenMetrics())
+    if problems:
+        fix = f"correct it: kafka-telemetry subscriptions show {name}"
+        return warning(Area.SUBSCRIPTION, "prefixes", subject, problems[0], fix)
+    every = f"every {subscription['interval_ms'] / 1000:g} s"
+    total = len(fleet.clients)
+    if not total:
+        return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
+    if count:
+        return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {total} known clients, {every}")
+    reasons = [mismatch(subscription, one) for one in fleet.clients[:_MAX_COMPARED]]
+    if None in reasons:
+        return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
+    return warning(
+        Area.SUBSCRIPTION,
+        "matches",
+        subject,
+        f"matches none of {total} known clients; for example {reasons[0]}",
+        "correct match, a regular expression for the whole value; clients ask again within their interval",
+    )
+
+
+def mismatch(subscription: _Document, client: _Document) -> str | None:
+    """Return the first selector that a client does not match; None: the subscription matches it."""
+    for selector, pattern in subscription["match"].items():
+        value = client.get(_FIELDS.get(selector, selector))
+        text = "" if value is None else str(value)
+        try:
+            found = _compiled(pattern).fullmatch(text.encode("utf-8", "replace"))
+        except ValueError:
+            continue
+        if found is None:
+            return f"{selector} {text!r} does not match {pattern!r}"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> Any:
+    return compile_pattern(pattern)
+
+
+def client_findings(fleet: Fleet) -> list[Finding]:
+    """Return what is wrong with clients, and how many are well."""
+    if not fleet.clients and not fleet.connections:
+        return [
+            warning(
+                Area.CLIENT,
+                "any",
+                "clients",
+                "no client is connected",
+                "start a client at the listener's address and examine again",
+            )
+        ]
+    unmatched_clients = [one for one in fleet.clients if not one["subscriptions"]]
+    compared = {one["client_instance_id"] for one in unmatched_clients[:_MAX_COMPARED]}
+    found = [
+        _instance(one, fleet.subscriptions if one["client_instance_id"] in compared else ())
+        for one in fleet.clients
+    ]
+    found += [_silent(one) for one in fleet.silent]
+    well = [one for one in found if one.state is State.OK]
+    total = len(found) if fleet.complete else f"the first {len(found)}"
+    pushing = sum(1 for one in fleet.clients if one["pushes"])
+    summary = ok(Area.CLIENT, "all", "clients", f"{len(well)} of {total} are well, {pushing} have pushed")
+    others = [one for one in found if one.state is not State.OK]
+    return [summary, *_bounded(others, Area.CLIENT, "clients")]
+
+
+def one_client(fleet: Fleet, wanted: str) -> list[Finding]:
+    """Return all about the clients with one client id or client instance id.
+
+    That such a client has pushed is part of the proof, so each that has not is unknown or failed.
+    """
+    clients = [one for one in fleet.clients if wanted in {one["client_id"], one["client_instance_id"]}]
+    silent = [one for one in fleet.silent if one["client_id"] == wanted]
+    if not clients and not silent:
+        seen = "it is not connected" if fleet.complete else "it is not among the first clients"
+        fix = "check its bootstrap.servers and client.id; `kafka-telemetry clients list` shows those known"
+        return [failed(Area.CLIENT, "known", f"client {wanted}", seen, fix)]
+    findings = []
+    for client in clients[:_MAX_NAMED]:
+        finding = _instance(client, fleet.subscriptions)
+        if not client["pushes"] and finding.state is State.OK:
+            finding = unknown(
+                Area.CLIENT, finding.check, finding.subject, finding.seen, "wait until then and examine again"
+            )
+        findings.append(_strict(finding))
+        findings += _reasons(client, fleet)
+    return findings + [_strict(_silent(one)) for one in silent[:_MAX_NAMED]]
+
+
+def _strict(finding: Finding) -> Finding:
+    if finding.state is not State.WARNING:
+        return finding
+    return failed(finding.area, finding.check, finding.subject, finding.seen, finding.do)
+
+
+def _reasons(client: _Document, fleet: Fleet) -> Iterator[Finding]:
+    """Yield why subscriptions do not match a client that none matches."""
+    if client["subscriptions"]:
+        return
+    for subscription in fleet.subscriptions[:_MAX_NAMED]:
+        why = mismatch(subscription, client)
+        if why is not None:
+            seen = f"does not match the subscription {subscription['name']}: {why}"
+            yield warning(Area.CLIENT, "match", _label(client), seen, "correct match, or the client's id")
+
+
+def _instance(client: _Document, subscriptions: Sequence[_Document]) -> Finding:
+    subject = f"{_label(client)}, instance {client['client_instance_id']}"
+    interval_s = client["push_interval_ms"] / 1000
+    quiet_s = client["last_request_age_s"]
+    due_s = max(0.0, interval_s * _SPREAD - quiet_s)
+    late = quiet_s > interval_s * _SPREAD + _SLACK_S
+    next_request = f"its next telemetry request is due within {due_s:.0f} s"
+    if client["terminating"]:
+        return ok(Area.CLIENT, "pushes", subject, "has ended with a last push")
+    if client["last_error"] != "NONE":
+        seen = f"its last request was answered with {client['last_error']}"
+        fix = f"look at docs/runbooks.md; {_PAGE}"
+        return warning(Area.CLIENT, "error", subject, f"{seen}; {next_request}", fix)
+    if not client["requested_metrics"]:
+        return _asked_for_nothing(client, subscriptions, subject, next_request)
+    if late:
+        seen = f"silent for {quiet_s:.0f} s, though it was asked for a push every {interval_s:g} s"
+        fix = f"look whether it still runs, and at its log; {_PAGE}"
+        return warning(Area.CLIENT, "late", subject, seen, fix)
+    if client["interval_factor"] > 1:
+        behind = f"because the plugin {client['plugin_behind']} is behind"
+        seen = f"is asked {client['interval_factor']} times less often, {behind}"
+        return warning(Area.CLIENT, "backpressure", subject, seen, "make that destination faster")
+    if client["narrowed"]:
+        narrowed = client["narrowed"]
+        seen = f"is asked for {narrowed['to']} only, because of {narrowed['offence']}"
+        fix = f"ask it for less, or raise the limit; it ends in {narrowed['relaxes_in_s']:.0f} s by itself"
+        return warning(Area.CLIENT, "narrowed", subject, seen, fix)
+    names = ", ".join(client["subscriptions"][:5]) or "no subscription"
+    if not client["pushes"]:
+        seen = f"was asked by {names} and has not pushed yet; {next_request}"
+        return ok(Area.CLIENT, "pushes", subject, seen)
+    pushed = client["last_push_age_s"]
+    seen = f"asked by {names}, {client['pushes']} pushes, the last {pushed:.0f} s ago; {next_request}"
+    return ok(Area.CLIENT, "pushes", subject, seen)
+
+
+def _asked_for_nothing(
+    client: _Document, subscriptions: Sequence[_Document], subject: str, next_request: str
+) -> Finding:
+    if client["narrowed"]:
+        seen = f"is asked for nothing, because of {client['narrowed']['offence']}; {next_request}"
+        return warning(Area.CLIENT, "narrowed", subject, seen, "ask it for less, or raise the limit")
+    if client["subscriptions"]:
+        seen = f"its subscriptions ask for no metrics; {next_request}"
+        return warning(Area.CLIENT, "metrics", subject, seen, "give the subscription metrics")
+    reasons = {one["name"]: mismatch(one, client) for one in subscriptions}
+    for name, why in reasons.items():
+        if why is None:
+            return ok(Area.CLIENT, "pushes", subject, f"will be asked by {name}: {next_request}")
+    why = f": {next(iter(reasons.values()))}" if reasons else ""
+    return warning(
+        Area.CLIENT,
+        "match",
+        subject,
+        f"no subscription matches it{why}; {next_request}",
+        "put a subscription that matches it, if its metrics are wanted",
+    )
+
+
+def _silent(connection: _Document) -> Finding:
+    return warning(
+        Area.CLIENT,
+        "asks",
+        _label(connection),
+        "is connected and has sent no telemetry request",
+        "Java pushes from 3.7, librdkafka from 2.6; set enable.metrics.push=true. A client that connected "
+        "before telemetry was offered asks when it reconnects",
+    )
+
+
+def _bounded(findings: Iterable[Finding], area: Area, subject: str) -> list[Finding]:
+    """Keep the first findings, those that are not well before the others, and count the rest."""
+    ordered = sorted(findings, key=lambda one: one.state is State.OK)
+    kept, rest = ordered[:_MAX_NAMED], ordered[_MAX_NAMED:]
+    if not rest:
+        return kept
+    problems = [one for one in rest if one.state is not State.OK]
+    if problems:
+        seen = f"{len(problems)} more, the first of them: {problems[0].subject}: {problems[0].seen}"
+        return [*kept, warning(area, "more", subject, seen, "correct those above first, and examine again")]
+    return [*kept, ok(area, "more", subject, f"{len(rest)} more are well")]

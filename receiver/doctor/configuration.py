@@ -1,0 +1,44 @@
+"""Findings about the configuration file and the files and ports that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from receiver.checked import Checked, check_configuration, placed
+from receiver.doctor.findings import Area, Finding, failed, ok, warning
+from receiver.settings.errors import SettingsError
+
+__all__ = ["check_file"]
+
+_FIX = "correct it; `kafka-telemetry config reference` lists all keys"
+
+
+def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, list[Finding]]:
+    """Load and check a configuration.
+
+    Returns:
+        The configuration, or None if it can't be loaded; and a finding for each mistake.
+    """
+    subject = str(path)
+    try:
+        checked = check_configuration(path, environ)
+    except SettingsError as error:
+        mistakes = [error, *error.further]
+        return None, [
+            failed(Area.CONFIGURATION, "valid", subject, placed(one, path), _FIX) for one in mistakes
+        ]
+    findings = [
+        failed(Area.CONFIGURATION, "files_and_ports", subject, placed(one, path), "correct it, or create it")
+        for one in checked.mistakes
+    ]
+    findings += [
+        warning(Area.CONFIGURATION, "secrets", subject, placed(one, path), "move it into a file of mode 0600")
+        for one in checked.warnings
+    ]
+    if not checked.mistakes:
+        listeners = ", ".join(one.name for one in checked.settings.listeners)
+        plugins = ", ".join(one.name for one in checked.plugins) or "none"
+        seen = f"valid. Listeners: {listeners}. Plugins: {plugins}"
+        findings.append(ok(Area.CONFIGURATION, "valid", subject, seen))
+    return checked, findings

@@ -1,0 +1,237 @@
+"""Runs all probes of a setup and collects their findings.
+
+Probes of one step run side by side, each within its time limit. So an examination takes some
+seconds, however many listeners and plugins there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from receiver.checked import Checked
+from receiver.doctor.brokers import (
+    Answer,
+    advertised_finding,
+    ask_broker,
+    ask_listener,
+    broker_findings,
+    known_by_receiver,
+    listener_findings,
+    received_finding,
+)
+from receiver.doctor.certificates import check_tls_files, now_utc
+from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
+from receiver.doctor.configuration import check_file
+from receiver.doctor.destinations import check_destinations, delivery_findings
+from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown
+from receiver.doctor.limits import all_of
+from receiver.doctor.ports import addresses, check_free, check_held
+from receiver.doctor.rest_api import Access, AccessError, NotRunningError, RestApi, RestError
+from receiver.gateway.node_id import CLIENT_ID
+from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ListenerSettings
+
+__all__ = ["Options", "examine"]
+
+#: Seconds for everything that is asked of the running receiver.
+_RECEIVER_S: Final = 30.0
+
+#: Pages of 1,000 clients, connections and subscriptions that are read.
+_PAGES: Final = 10
+_PAGE: Final = 1000
+
+_NO_ACCESS: Final = (
+    "give --token-file, or name a token's file in rest.tokens, or give --client-certificate and --client-key"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to examine, and from where.
+
+    Attributes:
+        before_start: The receiver is not to run yet: its ports must be free.
+        client: The client id or client instance id that must have pushed; None: look at all.
+        access: Where the receiver is, and what to show to it.
+    """
+
+    before_start: bool = False
+    client: str | None = None
+    access: Access = field(default_factory=Access)
+
+
+async def examine(path: Path, environ: Mapping[str, str], options: Options) -> Report:
+    """Examine the setup that a configuration describes.
+
+    Args:
+        path: The configuration file.
+        environ: Environment variables that override it.
+        options: What to examine.
+    """
+    checked, findings = check_file(path, environ)
+    if checked is None:
+        return Report(findings)
+    settings, access = checked.settings, options.access
+    findings += check_tls_files(settings, access.ca, now_utc())
+    try:
+        api = RestApi(settings.rest, access)
+    except OSError as error:
+        fix = "correct the file"
+        return Report([*findings, failed(Area.RECEIVER, "runs", "REST API", f"TLS: {error}", fix)])
+    try:
+        (running, seen), answers, destinations = await asyncio.gather(
+            _is_running(api, options),
+            all_of([ask_broker(one) for one in settings.listeners]),
+            check_destinations(checked.plugins),
+        )
+        findings += [*seen, *destinations]
+        for listener, answer in zip(settings.listeners, answers, strict=True):
+            findings += broker_findings(listener, answer)
+        if running:
+            findings += await _of_receiver(api, checked, answers, options)
+        else:
+            advertised = [
+                advertised_finding(listener, answer.known, direct=answer, there=None)
+                for listener, answer in zip(settings.listeners, answers, strict=True)
+            ]
+            findings += [one for one in advertised if one is not None]
+        if running is None:
+            checks = [asyncio.to_thread(check_free, *one) for one in addresses(settings, checked.plugins)]
+            findings += await all_of(checks)
+    finally:
+        await api.close()
+    return Report(findings)
+
+
+async def _is_running(api: RestApi, options: Options) -> tuple[bool | None, list[Finding]]:
+    """Tell whether the receiver runs; None: nothing listens at its REST address."""
+    subject = f"REST API at {api.address}"
+    try:
+        version = await api.version()
+    except NotRunningError as error:
+        if options.before_start:
+            return None, []
+        seen, fix = f"the receiver does not run: {error}", "start it, or give --before-start"
+        return (None if options.access.host is None else False), [
+            failed(Area.RECEIVER, "runs", subject, seen, fix)
+        ]
+    except RestError as error:
+        fix = "stop what holds the port, or correct rest.bind and rest.tls"
+        return False, [failed(Area.RECEIVER, "runs", subject, str(error), fix)]
+    if options.before_start:
+        fix = "stop it, or leave --before-start out"
+        return True, [failed(Area.RECEIVER, "runs", subject, f"version {version} runs already", fix)]
+    return True, [ok(Area.RECEIVER, "runs", subject, f"version {version} runs")]
+
+
+async def _of_receiver(
+    api: RestApi, checked: Checked, answers: list[Answer], options: Options
+) -> list[Finding]:
+    try:
+        async with asyncio.timeout(_RECEIVER_S):
+            return await _ask_receiver(api, checked, answers, options)
+    except TimeoutError:
+        seen, fix = f"not all was answered within {_RECEIVER_S:g} s", "look at the receiver's log and CPU"
+        return [unknown(Area.RECEIVER, "answers", f"REST API at {api.address}", seen, fix)]
+
+
+async def _ask_receiver(
+    api: RestApi, checked: Checked, answers: list[Answer], options: Options
+) -> list[Finding]:
+    subject = f"REST API at {api.address}"
+    settings, access = checked.settings, options.access
+    findings = []
+    try:
+        await api.get("/readyz")
+        findings.append(ok(Area.RECEIVER, "ready", subject, "ready for clients"))
+    except AccessError:
+        pass  # said once, below
+    except RestError as error:
+        fix = "correct what it names; clients are served all the same if their broker answers"
+        findings.append(failed(Area.RECEIVER, "ready", subject, f"not ready: {error}", fix))
+    views: dict[str, dict[str, Any]] = {}
+    plugins: list[dict[str, Any]] = []
+    fleet = None
+    try:
+        views = {one["name"]: one for one in (await api.get("/v1/listeners"))["items"]}
+        plugins = (await api.get("/v1/plugins"))["items"]
+        fleet = await _fleet(api)
+    except AccessError as error:
+        findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
+    except (RestError, KeyError, TypeError) as error:
+        fix = "check that the receiver has the version of this command"
+        findings.append(unknown(Area.RECEIVER, "answers", subject, f"can't be asked: {error}", fix))
+    if views:
+        bound = {name: str(one.get("bind")) for name, one in views.items()}
+        findings += check_held(settings, checked.plugins, bound)
+    findings += await _of_listeners(checked, answers, access, views, [str(one["name"]) for one in plugins])
+    findings += delivery_findings(plugins)
+    if fleet is not None:
+        findings += subscription_findings(fleet)
+        findings += client_findings(fleet) if options.client is None else one_client(fleet, options.client)
+    return findings
+
+
+async def _of_listeners(
+    checked: Checked,
+    answers: list[Answer],
+    access: Access,
+    views: Mapping[str, Mapping[str, Any]],
+    plugins: list[str],
+) -> list[Finding]:
+    async def ask(listener: ListenerSettings, direct: Answer) -> list[Finding]:
+        through = await ask_listener(listener, access.reached(listener.bind), access)
+        found: list[Finding | None] = [
+            *listener_findings(
+                listener,
+                through,
+                plugins=plugins or [one.name for one in checked.plugins],
+                broker_answers=direct.problem is None,
+            )
+        ]
+        known, view = direct.known, views.get(listener.name)
+        if view is not None:
+            found.append(received_finding(listener, view))
+            known = known if known.advertised is not None else known_by_receiver(view)
+        there = None
+        if through.offers_telemetry and known.advertised is not None:
+            there = await ask_listener(listener, HostPort.parse(known.advertised), access)
+        found.append(advertised_finding(listener, known, direct=direct, there=there))
+        return [one for one in found if one is not None]
+
+    asked = [
+        ask(listener, answer)
+        for listener, answer in zip(checked.settings.listeners, answers, strict=True)
+        if listener.bind.port
+    ]
+    return [finding for found in await all_of(asked) for finding in found]
+
+
+async def _fleet(api: RestApi) -> Fleet:
+    clients, all_clients = await _pages(api, "/v1/clients")
+    connections, all_connections = await _pages(api, "/v1/connections")
+    subscriptions, _ = await _pages(api, "/v1/subscriptions")
+    return Fleet(
+        clients=clients,
+        # Without the sidecar's own, which this command makes too.
+        connections=[one for one in connections if one["client_id"] != CLIENT_ID],
+        subscriptions=subscriptions,
+        complete=all_clients and all_connections,
+    )
+
+
+async def _pages(api: RestApi, path: str) -> tuple[list[dict[str, Any]], bool]:
+    """Read the first pages of a list; return its items, and whether these are all."""
+    items: list[dict[str, Any]] = []
+    parameters: dict[str, str | int] = {"limit": _PAGE}
+    for _ in range(_PAGES):
+        page = await api.get(path, **parameters)
+        items += page["items"]
+        if page["next"] is None:
+            return items, True
+        parameters["after"] = page["next"]
+    return items, False

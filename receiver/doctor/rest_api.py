@@ -1,0 +1,195 @@
+"""Asks the running receiver by its REST API, as a viewer.
+
+It only reads. Responses are bounded, because another program may hold the port, and a token is sent
+only to what has answered like a receiver.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from receiver.doctor.limits import PROBE_S
+from receiver.settings.hostport import HostPort
+from receiver.settings.rest import RestSettings
+
+__all__ = ["Access", "AccessError", "NotRunningError", "RestApi", "RestError"]
+
+_MAX_BYTES: Final = 16_777_216
+_MAX_TOKEN_BYTES: Final = 4096
+_MAX_REASON: Final = 300
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+
+
+class RestError(Exception):
+    """The REST API did not answer, or not as a receiver does; the text has no secret."""
+
+
+class NotRunningError(RestError):
+    """Nothing listens at the address."""
+
+
+class AccessError(RestError):
+    """The receiver runs, and wants other credentials."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where the receiver is, and what to show to it.
+
+    Attributes:
+        host: Host of the receiver; None: this machine, as the configuration binds.
+        token: Bearer token; None: one of the configuration's files.
+        ca: CA certificates that clients trust; None: the certificate of the configuration itself.
+        certificate: Client certificate for the REST API and for listeners that ask for one.
+        key: Its private key.
+    """
+
+    host: str | None = None
+    token: str | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def reached(self, bind: HostPort) -> HostPort:
+        """Return the address at which to reach what binds ``bind``."""
+        if self.host is not None:
+            return HostPort(host=self.host, port=bind.port)
+        if bind.is_wildcard:
+            return HostPort(host="::1" if ":" in bind.host else "127.0.0.1", port=bind.port)
+        return bind
+
+
+class RestApi:
+    """The REST API of the receiver that the configuration describes.
+
+    Raises:
+        OSError: A TLS file can't be used.
+    """
+
+    def __init__(self, settings: RestSettings, access: Access) -> None:
+        self.address = access.reached(settings.bind)
+        self._token = access.token or _token_of(settings)
+        self._client = httpx.AsyncClient(
+            base_url=f"{'http' if settings.tls is None else 'https'}://{self.address}",
+            timeout=PROBE_S,
+            trust_env=False,
+            follow_redirects=False,
+            verify=_context(settings, access) if settings.tls is not None else True,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def version(self) -> str:
+        """Return the version of the receiver that answers.
+
+        Raises:
+            NotRunningError: Nothing listens there.
+            RestError: Something else answers, or nothing in time.
+        """
+        status, content_type, body = await self._request("/livez", {}, token=False)
+        if status == httpx.codes.UNAUTHORIZED and content_type == "application/problem+json":
+            return "unknown"  # rest.open leaves livez out
+        document = _json(body)
+        if isinstance(document, dict) and document.get("status") == "live":
+            return str(document.get("version"))[:40]
+        raise RestError(f"something else answers at {self.address}: status {status}, and no receiver's body")
+
+    async def get(self, path: str, **parameters: str | int) -> Any:
+        """Return the document at a path.
+
+        Raises:
+            AccessError: The receiver wants credentials, or other ones.
+            RestError: The answer is an error; the text is its reason.
+        """
+        status, _, body = await self._request(path, parameters, token=True)
+        document = _json(body)
+        if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+            known = "does not know the token" if self._token is not None else "wants a token or a certificate"
+            raise AccessError(f"it {known}")
+        if not httpx.codes.is_success(status):
+            reason = document.get("detail") if isinstance(document, dict) else None
+            raise RestError(str(reason or f"status {status}")[:_MAX_REASON])
+        if document is None:
+            raise RestError(f"{path}: the answer is not JSON")
+        return document
+
+    async def _request(
+        self, path: str, parameters: dict[str, str | int], *, token: bool
+    ) -> tuple[int, str, bytes]:
+        headers = {"authorization": f"Bearer {self._token}"} if token and self._token is not None else {}
+        body = bytearray()
+        try:
+            async with self._client.stream("GET", path, params=parameters, headers=headers) as response:
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        raise RestError(f"{path}: the answer has more than {_MAX_BYTES} bytes")
+        except httpx.TimeoutException:
+            raise RestError(f"{self.address}: no answer within {PROBE_S:g} s") from None
+        except httpx.ConnectError as error:
+            raise _connect_error(self.address, error) from None
+        except httpx.HTTPError as error:
+            raise RestError(f"{self.address}: {type(error).__name__}: {error}"[:_MAX_REASON]) from None
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip()
+        return response.status_code, content_type, bytes(body)
+
+
+def _connect_error(address: HostPort, error: httpx.ConnectError) -> RestError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return RestError(f"{address}: its certificate is not the configured one: {cause.verify_message}")
+        if isinstance(cause, ConnectionRefusedError):
+            return NotRunningError(f"nothing listens at {address}")
+        cause = cause.__cause__ or cause.__context__
+    text = str(error)[:_MAX_REASON]
+    if "All connection attempts failed" in text or "refused" in text:
+        return NotRunningError(f"nothing listens at {address}")
+    return RestError(f"{address}: {text}")
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _token_of(settings: RestSettings) -> str | None:
+    """Return a token of the configuration's files, a viewer's if there is one."""
+    for entry in sorted(settings.tokens, key=lambda one: one.role != "viewer"):
+        if entry.file is None:
+            continue
+        try:
+            with entry.file.open("rb") as file:
+                token = file.read(_MAX_TOKEN_BYTES).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        # An error about another text would quote it.
+        if _TOKEN.fullmatch(token):
+            return token
+    return None
+
+
+def _context(settings: RestSettings, access: Access) -> ssl.SSLContext:
+    if access.ca is not None:
+        context = ssl.create_default_context(cafile=access.ca)
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if settings.tls is not None:
+            # The receiver must show this very certificate, whatever its name is and who signed it.
+            context.load_verify_locations(settings.tls.certificate)
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.check_hostname = False
+    if access.certificate is not None:
+        context.load_cert_chain(access.certificate, access.key, password="")
+    return context
