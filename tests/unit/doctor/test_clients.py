@@ -1,0 +1,169 @@
+"""Subscriptions and clients: what matches, when a push is due, and why there was none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
+from receiver.doctor.findings import Finding, State
+
+
+def client(number: int = 1, **fields: Any) -> dict[str, Any]:
+    return {
+        "client_instance_id": f"instance-{number}",
+        "client_id": f"client-{number}",
+        "client_software_name": "apache-kafka-java",
+        "client_software_version": "4.4.0",
+        "source_address": "10.0.0.1",
+        "source_port": 4000 + number,
+        "push_interval_ms": 60_000,
+        "requested_metrics": ["org.apache.kafka."],
+        "subscriptions": ["all"],
+        "interval_factor": 1,
+        "plugin_behind": None,
+        "narrowed": None,
+        "pushes": 3,
+        "last_request_age_s": 20.0,
+        "last_push_age_s": 20.0,
+        "last_error": "NONE",
+        "terminating": False,
+        **fields,
+    }
+
+
+def connection(number: int = 1) -> dict[str, Any]:
+    return {key: value for key, value in client(number).items() if key.startswith(("client_", "source_"))}
+
+
+def subscription(name: str = "all", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "metrics": ["org.apache.kafka."], "interval_ms": 60_000, "match": {}, **fields}
+
+
+def unasked(number: int = 1, **fields: Any) -> dict[str, Any]:
+    nothing = {"requested_metrics": [], "subscriptions": [], "pushes": 0, "last_push_age_s": None}
+    return client(number, push_interval_ms=300_000, **{**nothing, **fields})
+
+
+def fleet(*clients: dict[str, Any], **fields: Any) -> Fleet:
+    return Fleet(**{"clients": clients, "connections": (), "subscriptions": [subscription()], **fields})
+
+
+def others(findings: list[Finding]) -> list[tuple[str, State]]:
+    return [(one.check, one.state) for one in findings if one.check != "all"]
+
+
+def test_a_client_that_pushes_is_well() -> None:
+    (summary,) = client_findings(fleet(client()))
+    assert (summary.state, summary.seen) == (State.OK, "1 of 1 are well, 1 have pushed")
+    (one,) = one_client(fleet(client()), "client-1")
+    assert one.state is State.OK
+    assert one.seen == (
+        "asked by all, 3 pushes, the last 20 s ago; its next telemetry request is due within 70 s"
+    )
+    assert one_client(fleet(client()), "instance-1") == [one]
+
+
+def test_a_first_push_that_is_not_due_is_well_and_not_proven() -> None:
+    waiting = fleet(client(pushes=0, last_push_age_s=None))
+    assert others(client_findings(waiting)) == []
+    (one,) = one_client(waiting, "client-1")
+    assert one.state is State.UNKNOWN
+    assert "has not pushed yet; its next telemetry request is due within 70 s" in one.seen
+    assert "wait until then" in one.do
+
+
+@pytest.mark.parametrize(
+    ("fields", "check", "words"),
+    [
+        ({"last_request_age_s": 101.0}, "late", "silent for 101 s"),
+        ({"last_error": "INVALID_RECORD"}, "error", "INVALID_RECORD"),
+        ({"interval_factor": 4, "plugin_behind": "otlp"}, "backpressure", "4 times less often"),
+        (
+            {"narrowed": {"to": "standard_metrics", "offence": "too_large", "relaxes_in_s": 9.0}},
+            "narrowed",
+            "too_large",
+        ),
+        (
+            {
+                "requested_metrics": [],
+                "narrowed": {"to": "nothing", "offence": "bytes_per_minute", "relaxes_in_s": 9.0},
+            },
+            "narrowed",
+            "asked for nothing, because of bytes_per_minute",
+        ),
+        ({"requested_metrics": []}, "metrics", "ask for no metrics"),
+    ],
+)
+def test_what_is_wrong_with_a_client(fields: dict[str, Any], check: str, words: str) -> None:
+    found = client_findings(fleet(client(**fields)))
+    assert others(found) == [(check, State.WARNING)]
+    assert words in found[1].seen
+    (one,) = one_client(fleet(client(**fields)), "client-1")
+    assert (one.check, one.state) == (check, State.FAILED)
+
+
+def test_a_client_that_has_ended_is_well() -> None:
+    assert others(client_findings(fleet(client(terminating=True, last_request_age_s=9999.0)))) == []
+
+
+def test_a_client_that_no_subscription_matches_names_the_selector() -> None:
+    orders = subscription("orders", match={"client_id": "orders-.*", "client_source_port": "4001"})
+    unmatched = fleet(unasked(), subscriptions=[orders])
+    (_, warned) = client_findings(unmatched)
+    assert warned.seen == (
+        "no subscription matches it: client_id 'client-1' does not match 'orders-.*'; "
+        "its next telemetry request is due within 430 s"
+    )
+    assert others(one_client(unmatched, "client-1")) == [("match", State.FAILED), ("match", State.WARNING)]
+    (none,) = one_client(fleet(unasked(), subscriptions=[]), "client-1")
+    assert none.seen.startswith("no subscription matches it; its next")
+
+
+def test_a_client_that_a_new_subscription_matches_says_when_it_is_asked() -> None:
+    new = subscription("new", match={"client_software_name": "apache-.*", "client_source_address": "10.*"})
+    (one,) = one_client(fleet(unasked(), subscriptions=[new]), "client-1")
+    assert one.state is State.UNKNOWN
+    assert one.seen == "will be asked by new: its next telemetry request is due within 430 s"
+
+
+def test_a_connection_without_a_telemetry_request() -> None:
+    silent = fleet(client(1), connections=[connection(1), connection(2), connection(2)])
+    (summary, warned) = client_findings(silent)
+    assert summary.seen == "1 of 2 are well, 1 have pushed"
+    assert (warned.check, "enable.metrics.push" in warned.do) == ("asks", True)
+    assert others(one_client(silent, "client-2")) == [("asks", State.FAILED)]
+    assert others(one_client(silent, "client-3")) == [("known", State.FAILED)]
+    assert others(client_findings(fleet())) == [("any", State.WARNING)]
+
+
+def test_many_clients_and_subscriptions_are_bounded() -> None:
+    many = [client(number, last_request_age_s=9999.0) for number in range(500)]
+    found = client_findings(fleet(*many, complete=False))
+    assert len(found) == 12
+    assert found[0].seen.startswith("0 of the first 500 are well")
+    assert (found[-1].check, found[-1].seen.startswith("490 more")) == ("more", True)
+    assert len(one_client(fleet(*[client(1)] * 500), "client-1")) == 10
+    named = [subscription(f"s-{number}", match={"client_id": "x"}) for number in range(500)]
+    assert len(subscription_findings(fleet(client(subscriptions=[]), subscriptions=named))) == 11
+
+
+def test_subscriptions() -> None:
+    (none,) = subscription_findings(fleet(client(), subscriptions=[]))
+    assert (none.check, none.state) == ("any", State.WARNING)
+    (used,) = subscription_findings(fleet(client()))
+    assert used.seen == "matches 1 of 1 known clients, every 60 s"
+    (early,) = subscription_findings(fleet())
+    assert (early.state, early.seen) == (State.OK, "no client is known yet, every 60 s")
+    (soon,) = subscription_findings(fleet(unasked()))
+    assert (soon.state, soon.seen) == (State.OK, "will match clients when they ask again, every 60 s")
+    nobody = subscription("nobody", match={"client_id": "x"})
+    (warned,) = subscription_findings(fleet(client(subscriptions=[]), subscriptions=[nobody]))
+    assert warned.state is State.WARNING
+    assert (
+        "matches none of 1 known clients; for example client_id 'client-1' does not match 'x'" in warned.seen
+    )
+    typo = subscription("typo", metrics=["producer."])
+    (misspelt,) = subscription_findings(fleet(subscriptions=[typo]))
+    assert (misspelt.check, "did you mean" in misspelt.seen) == ("prefixes", True)
