@@ -8,8 +8,12 @@ __all__ = [
     "API_VERSIONS",
     "CONTROLLED_SHUTDOWN",
     "CREATE_DELEGATION_TOKEN",
+    "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
     "DESCRIBE_DELEGATION_TOKEN",
+    "DESCRIBE_QUORUM",
+    "FETCH",
+    "FIND_COORDINATOR",
     "GET_TELEMETRY_SUBSCRIPTIONS",
     "METADATA",
     "OFFSET_DELETE",
@@ -17,13 +21,17 @@ __all__ = [
     "PUSH_TELEMETRY",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
+    "SHARE_ACKNOWLEDGE",
+    "SHARE_FETCH",
     "api_name",
     "check_version",
 ]
 
 PRODUCE: Final = 0
+FETCH: Final = 1
 METADATA: Final = 3
 CONTROLLED_SHUTDOWN: Final = 7
+FIND_COORDINATOR: Final = 10
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 DESCRIBE_CONFIGS: Final = 32
@@ -31,8 +39,12 @@ SASL_AUTHENTICATE: Final = 36
 CREATE_DELEGATION_TOKEN: Final = 38
 DESCRIBE_DELEGATION_TOKEN: Final = 41
 OFFSET_DELETE: Final = 47
+DESCRIBE_QUORUM: Final = 55
+DESCRIBE_CLUSTER: Final = 60
 GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
 PUSH_TELEMETRY: Final = 72
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
 
 # The key is the index. Kafka 4.0 removed keys 4 to 7; they keep their names for older brokers.
 _NAMES: Final = (

@@ -11,7 +11,8 @@ Versions, as far as a request for no topics is concerned:
 - 11: the request lacks the authorized operations of the cluster (KIP-700).
 - 13: the response has a top-level error code, after everything that is read here (KIP-1102).
 
-Metadata requests of clients pass unread.
+Metadata requests of clients pass unread. In their responses the brokers' addresses are replaced if
+the listener rewrites addresses.
 """
 
 from __future__ import annotations
@@ -21,22 +22,28 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.broker_addresses import BrokerAddress, ReplaceAddress, copy_brokers, copy_fields
+from receiver.wire.primitives import Buffer, Reader, Writer
 
 __all__ = [
     "FIRST_WITH_THROTTLE_TIME",
+    "REPLACED_VERSIONS",
     "SUPPORTED_VERSIONS",
-    "BrokerAddress",
     "Cluster",
     "decode_cluster",
     "decode_throttle_time_ms",
     "encode_no_topics_request",
     "is_error",
+    "replace_addresses",
 ]
 
 #: The versions that this module reads and writes. Version 0 cannot ask for no topics.
 SUPPORTED_VERSIONS: Final = range(1, 14)
 
+#: The versions whose addresses this module replaces.
+REPLACED_VERSIONS: Final = range(14)
+
+_FIRST_WITH_RACKS = 1
 _FIRST_WITH_CLUSTER_ID = 2
 #: The first version whose response has a throttle time.
 FIRST_WITH_THROTTLE_TIME: Final = 3
@@ -44,15 +51,6 @@ _FIRST_WITH_CREATION = 4
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
 _FIRST_WITH_TOPIC_OPERATIONS = 8
 _FIRST_FLEXIBLE = 9
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """A broker of the cluster, and the address that it advertises on the listener."""
-
-    node_id: int
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +148,41 @@ def _brokers(reader: Reader, version: int) -> int:
     if version >= _FIRST_FLEXIBLE:
         return reader.compact_array_length("Brokers", item_size=11)
     return reader.array_length("Brokers", item_size=12)
+
+
+def replace_addresses(body: Buffer, version: int, replace: ReplaceAddress) -> tuple[bytes, int]:
+    """Replace the brokers' addresses at the beginning of a response body.
+
+    Only the bytes up to the end of the brokers need to be there.
+
+    Args:
+        body: The response's body, or its beginning.
+        version: The request's API version.
+        replace: Gives the host and port of each broker.
+
+    Returns:
+        The new beginning, up to the end of the brokers, and where the brokers end in ``body``.
+
+    Raises:
+        WireError: The brokers are malformed, or end after ``body``.
+    """
+    check_version(api_keys.METADATA, version, REPLACED_VERSIONS)
+    reader, writer = Reader(body), Writer()
+    if version >= FIRST_WITH_THROTTLE_TIME:
+        copy_fields(reader, writer, lambda fields: fields.int32("ThrottleTimeMs"))
+    copy_brokers(
+        reader,
+        writer,
+        replace,
+        flexible=version >= _FIRST_FLEXIBLE,
+        rest=lambda fields: _after_port(fields, version),
+    )
+    return writer.take(), reader.offset
+
+
+def _after_port(reader: Reader, version: int) -> None:
+    if version >= _FIRST_FLEXIBLE:
+        reader.compact_nullable_string("Rack")
+        reader.tagged_fields("Broker's tagged fields")
+    elif version >= _FIRST_WITH_RACKS:
+        reader.nullable_string("Rack")

@@ -97,6 +97,15 @@ class Reader:
         value: int = _INT8.unpack_from(self._buffer, self._advance(1, f"{field} (int8)"))[0]
         return value
 
+    def skip(self, size: int, field: str = "fixed fields") -> None:
+        """Skip fields of a fixed size.
+
+        Args:
+            size: Their number of bytes, 0 or more.
+            field: Their names, for the error.
+        """
+        self._advance(size, f"{field} ({size} bytes)")
+
     def int16(self, field: str = "int16") -> int:
         """Read a signed integer of two bytes."""
         value: int = _INT16.unpack_from(self._buffer, self._advance(2, f"{field} (int16)"))[0]
@@ -204,6 +213,10 @@ class Reader:
         """Read all remaining bytes, as a view."""
         begin, self._offset = self._offset, self._end
         return self._buffer[begin : self._end]
+
+    def since(self, offset: int) -> memoryview:
+        """Return the bytes between an earlier :attr:`offset` and the cursor, as a view."""
+        return self._buffer[offset : self._offset]
 
     # Arrays: these methods read only the length; the caller reads the items.
 

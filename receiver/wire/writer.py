@@ -54,6 +54,10 @@ class Writer:
         """Append several fields of fixed size at once."""
         self._out += layout.pack(*values)
 
+    def raw(self, value: Buffer) -> None:
+        """Append bytes that are encoded already."""
+        self._out += value
+
     def int8(self, value: int) -> None:
         """Append a signed integer of one byte."""
         self._out += value.to_bytes(1, "big", signed=True)

@@ -22,6 +22,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from receiver.wire import headers, k03_metadata, k18_api_versions
+from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.primitives import Reader
 from tests.property.wire.strategies import int16s, int32s, requests, responses, texts
 from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS
@@ -240,5 +241,5 @@ def test_cluster_id(
     values |= {name: value for name, value in optional.items() if name in named}
     body = _write(module.MetadataResponse(**values))
     expected = cluster_id if version >= 2 else None
-    brokers = tuple(k03_metadata.BrokerAddress(node, host, port) for node, host, port, _ in hosts)
+    brokers = tuple(BrokerAddress(node, host, port) for node, host, port, _ in hosts)
     assert k03_metadata.decode_cluster(Reader(body), version) == k03_metadata.Cluster(expected, brokers)

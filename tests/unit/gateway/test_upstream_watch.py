@@ -18,7 +18,8 @@ from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import Broker
-from receiver.wire.k03_metadata import BrokerAddress, Cluster
+from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.k03_metadata import Cluster
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import (
     API_VERSIONS,

@@ -6,7 +6,8 @@ import pytest
 
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.telemetry.identity import Broker
-from receiver.wire.k03_metadata import BrokerAddress, Cluster
+from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.k03_metadata import Cluster
 
 UPSTREAM = ("kafka-2", 9092)
 

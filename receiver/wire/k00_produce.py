@@ -1,0 +1,59 @@
+"""Produce (API key 0): records for partitions, as far as rewriting needs it.
+
+Versions:
+
+- 9: flexible (KIP-482).
+- 10: the response names the leaders that have moved, and their addresses (KIP-951).
+- 13: topics have ids and no names (KIP-516).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from receiver.wire import api_keys
+from receiver.wire.api_keys import check_version
+from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Fields
+from receiver.wire.primitives import Reader
+
+__all__ = ["SUPPORTED_VERSIONS", "decode_acks", "fields_before_endpoints"]
+
+#: The versions with addresses that are replaced.
+SUPPORTED_VERSIONS: Final = range(10, 14)
+
+_FIRST_WITH_TOPIC_ID = 13
+_UUID = 16
+
+_PARTITIONS: Final = Array(
+    (
+        # Index, ErrorCode, BaseOffset, LogAppendTimeMs and LogStartOffset.
+        4 + 2 + 8 + 8 + 8,
+        Array((4, DATA, TAGGED_FIELDS)),  # RecordErrors
+        DATA,  # ErrorMessage
+        TAGGED_FIELDS,
+    )
+)
+
+
+def _fields(topic: int) -> Fields:
+    return (Array((topic, _PARTITIONS, TAGGED_FIELDS)), 4)  # Responses and ThrottleTimeMs
+
+
+_WITH_NAMES: Final = _fields(DATA)
+_WITH_IDS: Final = _fields(_UUID)
+
+
+def fields_before_endpoints(version: int) -> Fields:
+    """Return the fields of a response body before its tagged fields."""
+    check_version(api_keys.PRODUCE, version, SUPPORTED_VERSIONS)
+    return _WITH_IDS if version >= _FIRST_WITH_TOPIC_ID else _WITH_NAMES
+
+
+def decode_acks(reader: Reader) -> int:
+    """Read the acknowledgements that a request of a supported version asks for; 0 for no response.
+
+    Args:
+        reader: At the body, of which only the beginning needs to be there.
+    """
+    reader.compact_nullable_bytes_view("TransactionalId")
+    return reader.int16("Acks")
