@@ -38,7 +38,13 @@ from receiver.session.messages import (
 from receiver.session.pending import MakeAnswer
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS
-from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
+from receiver.wire import (
+    api_keys,
+    k18_api_versions,
+    k71_get_telemetry_subscriptions,
+    k72_push_telemetry,
+    named_addresses,
+)
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader
@@ -221,6 +227,8 @@ class ApiVersionsRequests:
                     k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
                 )
                 self._learn_software(request)
+            if self._upstream.rewrites:
+                body = k18_api_versions.cap_api_keys(body, forwarded, named_addresses.OFFERED)
             offered = OFFERED if self._upstream.offers_telemetry else _WITHOUT_TELEMETRY
             ranges = {**offered, **self._upstream.translated, **self._upstream.capped}
             body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from receiver.wire.addressed_framing import LongResponse
+
 __all__ = ["MakeAnswer", "PendingRequest", "PendingRequests"]
 
 #: Makes the frame for the client from the broker's response, which comes without its length.
@@ -28,6 +30,7 @@ class PendingRequest:
         make_answer: Makes the answer for the client.
         max_read_bytes: A longer response is passed on unread; None for no limit.
         unread_correlation_id: The correlation id that such a response gets: the client's own.
+        long_response: Makes the way to rewrite such a response; None if it passes unread.
     """
 
     correlation_id: int
@@ -35,6 +38,7 @@ class PendingRequest:
     make_answer: MakeAnswer
     max_read_bytes: int | None = None
     unread_correlation_id: int = 0
+    long_response: Callable[[], LongResponse] | None = None
 
 
 class PendingRequests:
@@ -69,6 +73,7 @@ class PendingRequests:
         *,
         max_read_bytes: int | None = None,
         unread_correlation_id: int = 0,
+        long_response: Callable[[], LongResponse] | None = None,
     ) -> int:
         """Append a request and return the correlation id that the broker gets.
 
@@ -78,7 +83,9 @@ class PendingRequests:
         if self._queue is None:
             self._queue = deque()
         self._queue.append(
-            PendingRequest(correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id)
+            PendingRequest(
+                correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id, long_response
+            )
         )
         self.held_bytes += held_bytes
         return correlation_id

@@ -54,9 +54,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from struct import Struct
 from typing import Final
 
+from receiver.session.addresses import MAX_KEPT_BYTES, Addresses, needs_look
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
@@ -89,10 +91,18 @@ from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
 from receiver.wire import api_keys, k03_metadata
+from receiver.wire.addressed_framing import (
+    AddressedRequests,
+    AddressedResponses,
+    LongResponse,
+    names_brokers,
+)
+from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 from receiver.wire.headers import RequestHeader
+from receiver.wire.named_addresses import NAMED_AT_END
 from receiver.wire.primitives import Reader
 
 __all__ = ["HEADER_BYTES_IN_A_TURN", "WATCHED_KEYS", "Session", "SessionEnd"]
@@ -111,6 +121,9 @@ _MAX_AROUND_METRICS: Final = 131_072
 #: Longest response that is replaced: ApiVersions, or Metadata for no topics of a large cluster.
 _MAX_RESPONSE_BYTES: Final = 4_194_304
 
+#: The same where addresses are replaced: Metadata of half a million partitions.
+_MAX_ADDRESSED_BYTES: Final = 33_554_432
+
 #: Longest response that is read to learn a principal; a longer one passes unread. It has room for
 #: about 2,000 delegation tokens, which take 10 ms to read.
 _MAX_OBSERVED_BYTES: Final = 262_144
@@ -121,6 +134,11 @@ _MAX_PENDING: Final = 16
 #: Pending requests at which the connection is closed. One chunk holds thousands of small requests,
 #: and all clients wait while they are answered. A well-behaved client has one or two pending.
 _MAX_OUTSTANDING: Final = 32
+
+#: The same two limits where addresses are replaced. A client may have as many Produce requests
+#: pending as it likes, and they hold little memory.
+_MAX_PENDING_ADDRESSED: Final = 512
+_MAX_OUTSTANDING_ADDRESSED: Final = 8_192
 
 #: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve
 #: bytes, which take less than a millisecond.
@@ -157,6 +175,8 @@ class Session:
             kept.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
         delegation_tokens: The owners of delegation tokens, shared by all sessions of the broker.
+        replace_address: Gives the host and port to write for a broker that a response names; None
+            if addresses are kept. It excludes ``upstream.translates``.
 
     Attributes:
         requests: Rewrites the bytes from the client to the broker.
@@ -167,6 +187,7 @@ class Session:
     """
 
     __slots__ = (
+        "_addresses",
         "_answered_here",
         "_api_versions",
         "_broker",
@@ -203,6 +224,7 @@ class Session:
         max_push_bytes: int,
         principal_claim: str,
         delegation_tokens: DelegationTokens,
+        replace_address: ReplaceAddress | None = None,
     ) -> None:
         self.identity = identity
         self._broker = broker
@@ -210,20 +232,41 @@ class Session:
         self._effects: list[Effect] = []
         self._worked = False
         self._headers = RequestHeaders(upstream)
-        self.requests = RequestRewriter(
-            self._replace_request,
-            replace_head=self._replace_head,
-            header_version=self._headers.version,
-            watched=WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS,
-            max_frame_bytes=max_frame_bytes,
-            max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
-        )
-        self.responses = ResponseRewriter(
-            self._replace_response,
-            replace_correlation_id=self._pass_unread,
-            max_frame_bytes=_GREATEST_INT32,
-            max_watched_bytes=_MAX_RESPONSE_BYTES,
-        )
+        watched = WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS
+        self._addresses = None if replace_address is None else Addresses(replace_address)
+        self.requests: RequestRewriter
+        self.responses: ResponseRewriter
+        if self._addresses is None:
+            self.requests = RequestRewriter(
+                self._replace_request,
+                replace_head=self._replace_head,
+                header_version=self._headers.version,
+                watched=watched,
+                max_frame_bytes=max_frame_bytes,
+                max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
+            )
+            self.responses = ResponseRewriter(
+                self._replace_response,
+                replace_correlation_id=self._pass_unread,
+                max_frame_bytes=_GREATEST_INT32,
+                max_watched_bytes=_MAX_RESPONSE_BYTES,
+            )
+        else:
+            self.requests = AddressedRequests(
+                self._replace_request,
+                replace_head=self._replace_head,
+                track=self._track,
+                header_version=self._headers.version,
+                watched=watched,
+                max_frame_bytes=max_frame_bytes,
+                max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
+            )
+            self.responses = AddressedResponses(
+                self._replace_response,
+                long_response=self._take_long,
+                max_frame_bytes=_GREATEST_INT32,
+                max_watched_bytes=_MAX_ADDRESSED_BYTES,
+            )
         self.requests.reads_all_headers = True  # until the first request has decided (KIP-1313)
         self._pending = PendingRequests(random_bits)
         self._max_push_bytes = max_push_bytes
@@ -315,7 +358,8 @@ class Session:
     @property
     def congested(self) -> bool:
         """Whether too many requests are pending to read more from the client now."""
-        return len(self._pending) >= _MAX_PENDING or self._pending.held_bytes > self._max_held_bytes
+        most = _MAX_PENDING if self._addresses is None else _MAX_PENDING_ADDRESSED
+        return len(self._pending) >= most or self._pending.held_bytes > self._max_held_bytes
 
     @property
     def due(self) -> int:
@@ -380,6 +424,8 @@ class Session:
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
         if api_key in WATCHED_BY_LOGIN:
+            if self._addresses is not None:
+                self._check_offered(header)
             return self._observe_login(header, reader, request)
         return self._replace_telemetry(header, reader, cut=length > len(request), held_bytes=len(request))
 
@@ -493,10 +539,11 @@ class Session:
         responses.max_replaced_bytes = (first and first.max_read_bytes) or _GREATEST_INT32
 
     def _check_outstanding(self) -> None:
-        if len(self._pending) + self.calling >= _MAX_OUTSTANDING:
+        most = _MAX_OUTSTANDING if self._addresses is None else _MAX_OUTSTANDING_ADDRESSED
+        if len(self._pending) + self.calling >= most:
             self._effects.append(Flooded())
             raise WireError(
-                expected=f"at most {_MAX_OUTSTANDING} requests for the receiver before an answer",
+                expected=f"at most {most} requests for the receiver before an answer",
                 offset=0,
                 found="one more",
             )
@@ -511,9 +558,14 @@ class Session:
 
     def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
         self._worked |= not self._headers.binding_decided
-        header, _ = self._headers.read(head)
+        header, body = self._headers.read(head)
         if not self._admits(header):
             return self._refuse(header), False
+        if self._addresses is not None:
+            if needs_look(header, body):
+                correlation_id = self._track(header.api_key, header.api_version, header.correlation_id)
+                head = with_correlation_id(correlation_id, head)
+            return frame_start(head, length - len(head)), True
         forwarded = self._headers.translated(header) if self._headers.is_translated(header) else head
         return frame_start(forwarded, length - len(head)), True
 
@@ -546,13 +598,50 @@ class Session:
         correlation_id = self._expect(lambda response: offset_delete.answer(kept_header, response), 0)
         return frame(with_correlation_id(correlation_id, translated))
 
+    # -- addresses of brokers ------------------------------------------------------------------
+
+    def _track(self, api_key: int, version: int, correlation_id: int) -> int:
+        """Expect a response that names brokers; return the correlation id for the broker."""
+        self._check_outstanding()
+        addresses = self._addresses
+        if addresses is None:
+            raise AssertionError("addresses are kept")
+        at_end = (api_key, version) in NAMED_AT_END
+        forwarded = self._pending.add(
+            partial(addresses.answer, api_key, version, correlation_id),
+            0,
+            max_read_bytes=MAX_KEPT_BYTES if at_end else None,
+            long_response=partial(addresses.long_response, api_key, version, correlation_id)
+            if at_end
+            else None,
+        )
+        self._await_next()
+        return forwarded
+
+    def _take_long(self) -> LongResponse | int:
+        pending = self._take_pending()
+        if pending.long_response is None:
+            return pending.unread_correlation_id
+        return pending.long_response()
+
+    @staticmethod
+    def _check_offered(header: RequestHeader) -> None:
+        """Refuse a request whose response, or what follows it, may hold an address."""
+        names_brokers(header.api_key, header.api_version)
+        if header.api_key == api_keys.SASL_HANDSHAKE and header.api_version == 0:
+            raise WireError(
+                expected="SaslHandshake version 1, because addresses are rewritten",
+                offset=2,
+                found="version 0",
+            )
+
     # -- responses -----------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
         self._worked = True
         if length > len(response):
             raise WireError(
-                expected=f"a response of at most {_MAX_RESPONSE_BYTES} bytes",
+                expected=f"a response of at most {len(response)} bytes",
                 offset=0,
                 found=f"{length} bytes",
             )

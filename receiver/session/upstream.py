@@ -27,10 +27,13 @@ class Upstream:
     Args:
         translates: Whether clients are offered KIP-1313's version of every RPC.
         offers_telemetry: Whether clients are offered the telemetry RPCs (KIP-714).
+        rewrites: Whether the addresses of brokers are replaced. Clients are then offered only
+            versions whose addresses are known.
 
     Attributes:
         translates: As given.
         offers_telemetry: As given.
+        rewrites: As given.
         learned_keys: The API keys whose ranges are learned.
         ranges: Lowest and highest version by API key, of the keys known so far.
         capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
@@ -46,12 +49,16 @@ class Upstream:
         "offered_with_header_v3",
         "offers_telemetry",
         "ranges",
+        "rewrites",
         "translated",
         "translates",
     )
 
-    def __init__(self, *, translates: bool = False, offers_telemetry: bool = True) -> None:
+    def __init__(
+        self, *, translates: bool = False, offers_telemetry: bool = True, rewrites: bool = False
+    ) -> None:
         self.offers_telemetry = offers_telemetry
+        self.rewrites = rewrites
         self.translates = translates
         self.learned_keys: Collection[int] = FIRST_WITH_HEADER_V3.keys() if translates else _LEARNED_KEYS
         self.ranges: dict[int, tuple[int, int]] = {}

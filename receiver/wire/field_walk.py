@@ -158,6 +158,17 @@ class FieldWalk:
         self.offset += position - begin
         return position
 
+    def skip(self, count: int) -> int:
+        """Walk over at most ``count`` bytes of the field that is being skipped.
+
+        Returns:
+            The number of bytes; 0 if no field is being skipped.
+        """
+        count = min(count, self._skip)
+        self._skip -= count
+        self.offset += count
+        return count
+
     def _checked(self, length: int, walked: int) -> int:
         left = self._size - self.offset - walked
         if length > left:

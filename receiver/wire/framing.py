@@ -146,6 +146,12 @@ class RequestRewriter(FrameRewriter):
         if self._stops_at is self._watched:
             self._header_bytes = _LEAST_REQUEST
             return super()._pass(chunk, position, held, out)
+        return self._pass_after_header(chunk, position, held, out)
+
+    def _pass_after_header(
+        self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]
+    ) -> int:
+        """Pass the current frame with the replacement of its header."""
         (length,) = _unpack_length(held)
         while (missing := LENGTH_BYTES + self._header_bytes - len(held)) > 0:
             held += chunk[position : position + missing]

@@ -13,16 +13,20 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
+from receiver.wire.errors import WireError
 from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Fields
 from receiver.wire.primitives import Reader
+from receiver.wire.writer import MAX_STRING_BYTES
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_acks", "fields_before_endpoints"]
+__all__ = ["SUPPORTED_VERSIONS", "decode_acks", "fields_before_endpoints", "size_to_acks"]
 
 #: The versions with addresses that are replaced.
 SUPPORTED_VERSIONS: Final = range(10, 14)
 
 _FIRST_WITH_TOPIC_ID = 13
 _UUID = 16
+_ACKS_BYTES = 2
+_MAX_VARINT_BYTES = 5
 
 _PARTITIONS: Final = Array(
     (
@@ -57,3 +61,32 @@ def decode_acks(reader: Reader) -> int:
     """
     reader.compact_nullable_bytes_view("TransactionalId")
     return reader.int16("Acks")
+
+
+def size_to_acks(beginning: bytes, body: int) -> int:
+    """Return the size of a request up to its acknowledgements.
+
+    Args:
+        beginning: The first bytes of a request of a supported version.
+        body: Where its body begins in them.
+
+    Returns:
+        The size, or a lower bound of it that is greater than the length of ``beginning``.
+
+    Raises:
+        WireError: The transactional id is longer than any string.
+    """
+    for end in range(body, min(body + _MAX_VARINT_BYTES, len(beginning))):
+        if beginning[end] < 0x80:
+            reader = Reader(beginning, body)
+            length = max(0, reader.unsigned_varint("TransactionalId") - 1)
+            if length > MAX_STRING_BYTES:
+                raise WireError(
+                    expected=f"a TransactionalId of at most {MAX_STRING_BYTES} bytes",
+                    offset=body,
+                    found=f"a length of {length}",
+                )
+            return reader.offset + length + _ACKS_BYTES
+    if len(beginning) >= body + _MAX_VARINT_BYTES:
+        raise WireError(expected="TransactionalId (unsigned varint)", offset=body, found="a longer one")
+    return len(beginning) + 1

@@ -32,6 +32,7 @@ __all__ = [
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "cap_api_keys",
     "decode_request",
     "decode_response",
     "encode_request",
@@ -265,6 +266,27 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
             lowest, highest = RANGE.unpack_from(body, table.start(position) + 2)
             ranges[key] = (lowest, highest)
     return ranges
+
+
+def cap_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, int]]) -> bytes:
+    """Leave only certain versions of API keys in a response.
+
+    Args:
+        body: The response's body.
+        version: The request's version.
+        ranges: The lowest and highest version that may stay, by API key. Other keys are removed.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    response = decode_response(Reader(body), version)
+    kept = []
+    for entry in response.api_keys:
+        lowest, highest = ranges.get(entry.api_key, (0, -1))
+        lowest, highest = max(lowest, entry.min_version), min(highest, entry.max_version)
+        if lowest <= highest:
+            kept.append(replace(entry, min_version=lowest, max_version=highest))
+    return encode_response(replace(response, api_keys=tuple(kept)), version)
 
 
 def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, int]]) -> bytes:

@@ -21,14 +21,19 @@ from receiver.wire import (
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.header_versions import LATEST
 
-__all__ = ["CONTROLLER_KEYS", "HIGHEST", "NAMED_AT_END", "NAMED_INSIDE", "replace_addresses"]
+__all__ = ["CONTROLLER_KEYS", "NAMED_AT_END", "NAMED_INSIDE", "OFFERED", "replace_addresses"]
 
 #: API keys of requests between controllers, whose responses name controllers. No client sends them.
 CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 59, 82})
 
-#: By API key: the highest version that may be offered. Other keys may not be offered.
-HIGHEST: Final[Mapping[int, int]] = MappingProxyType(
-    {key: latest for key, latest in LATEST.items() if key not in CONTROLLER_KEYS}
+#: By API key: the lowest and highest version that may be offered. Other keys may not be offered.
+#: What follows SaslHandshake v0 has no request headers, so later requests would not be recognised.
+OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
+    {
+        key: (1 if key == api_keys.SASL_HANDSHAKE else 0, latest)
+        for key, latest in LATEST.items()
+        if key not in CONTROLLER_KEYS
+    }
 )
 
 

@@ -35,6 +35,7 @@ from receiver.wire import (
     k71_get_telemetry_subscriptions,
     k72_push_telemetry,
 )
+from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -179,10 +180,11 @@ class Wire:
         security_protocol: str = "PLAINTEXT",
         translates: bool = False,
         delegation_tokens: DelegationTokens | None = None,
+        replace_address: ReplaceAddress | None = None,
     ) -> None:
         self.arrival = arrival
         self.broker = proven_broker(cluster_id)
-        self.upstream = Upstream(translates=translates)
+        self.upstream = Upstream(translates=translates, rewrites=replace_address is not None)
         self.upstream.learn(learned or {})
         self.registry = ConnectionRegistry()
         self.registry.add(accepted := connection(security_protocol))
@@ -201,6 +203,7 @@ class Wire:
             max_push_bytes=max_push_bytes,
             principal_claim="sub",
             delegation_tokens=DelegationTokens() if delegation_tokens is None else delegation_tokens,
+            replace_address=replace_address,
         )
         self.to_broker = bytearray()
         self.to_client = bytearray()

@@ -1,0 +1,263 @@
+"""Framing for connections on which the addresses of brokers are replaced.
+
+Each request whose response names brokers goes to the broker under a correlation id that the session
+chooses, so that its response is known. Of these requests only the beginning is read. Of their
+responses, short ones are replaced as a whole (:class:`~receiver.wire.framing.ResponseRewriter`).
+Long ones are walked over, and only their ends are kept (:mod:`receiver.wire.node_endpoints`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from receiver.wire import api_keys, k00_produce
+from receiver.wire.errors import WireError
+from receiver.wire.field_walk import TAGGED_FIELDS, Fields, FieldWalk
+from receiver.wire.framing import RequestRewriter, ResponseRewriter
+from receiver.wire.header_versions import LATEST
+from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
+
+__all__ = ["AddressedRequests", "AddressedResponses", "LongResponse", "names_brokers"]
+
+#: The longest end of a response that is kept: some ten thousand brokers.
+_MAX_END_BYTES: Final = 1_048_576
+
+_HEAD = Struct(">iI")
+_HEAD_AND_ID = Struct(">iIi")
+_RESPONSE_HEAD = Struct(">ii")
+_unpack_head = _HEAD.unpack_from
+_KEY_AND_VERSION = Struct(">hh")
+
+
+def _word(api_key: int, version: int) -> int:
+    """Return API key and version as the unsigned integer that a request begins with."""
+    return api_key << 16 | version
+
+
+_TRACKED: Final = frozenset(_word(*one) for one in NAMED_AT_END | NAMED_INSIDE)
+_PRODUCE: Final = frozenset(_word(api_keys.PRODUCE, version) for version in k00_produce.SUPPORTED_VERSIONS)
+
+#: Requests that pass unread because their responses name no broker.
+_PASSING: Final = (
+    frozenset(
+        _word(key, version)
+        for key, latest in LATEST.items()
+        if key not in CONTROLLER_KEYS
+        for version in range(latest + 1)
+    )
+    - _TRACKED
+)
+_NOTHING: Final[frozenset[int]] = frozenset()
+
+
+def names_brokers(api_key: int, version: int) -> bool:
+    """Return whether the response to a request may name brokers.
+
+    Raises:
+        WireError: The request is not in Kafka 4.4, or only controllers send it. Its response may
+            hold addresses where nobody expects them.
+    """
+    word = _word(api_key, version)
+    if word in _TRACKED:
+        return True
+    if word in _PASSING:
+        return False
+    raise WireError(
+        expected="an API key and version that the gateway offers",
+        offset=0,
+        found=f"{api_keys.api_name(api_key)} version {version}",
+    )
+
+
+class AddressedRequests(RequestRewriter):
+    """Rewrites requests on a connection on which addresses are replaced.
+
+    Every request that is neither watched nor known to have a response without addresses is given to
+    ``replace_head``, with the beginning that :meth:`_check_header` demands, or to ``track``.
+
+    Args:
+        track: Called with API key, version and correlation id of a request whose response names
+            brokers. Returns the correlation id that the broker gets.
+        arguments: Those of the base class.
+    """
+
+    __slots__ = ("_passes_unread", "_reads_all", "_track", "_unwatched")
+
+    _HEAD_BYTES = _HEAD.size
+
+    def __init__(
+        self,
+        replace: Callable[[bytes, int], bytes],
+        *,
+        track: Callable[[int, int, int], int],
+        watched: frozenset[int],
+        **arguments: Any,
+    ) -> None:
+        super().__init__(replace, watched=watched, **arguments)
+        self._track = track
+        self._unwatched = frozenset(word for word in _PASSING if word >> 16 not in watched)
+        self._passes_unread = self._unwatched
+
+    @property
+    def reads_all_headers(self) -> bool:
+        """See the base class."""
+        return self._passes_unread is _NOTHING
+
+    @reads_all_headers.setter
+    def reads_all_headers(self, value: bool) -> None:
+        self._passes_unread = _NOTHING if value else self._unwatched
+
+    def passing(self, chunk: memoryview) -> int:
+        """See the base class; compares API key, version and length of each frame."""
+        position = self._skip
+        if position < 0:
+            return 0
+        end = len(chunk)
+        last = end - 8
+        passes, longest, frames = self._passes_unread, self._max_frame_bytes, self.frames
+        while position <= last:
+            length, word = _unpack_head(chunk, position)
+            if word not in passes or length > longest or length < 8:
+                break
+            position += length + 4
+            frames += 1
+        self.frames = frames
+        if position >= end:
+            self._skip = position - end
+            return end
+        self._skip = 0
+        return position
+
+    def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
+        """See the base class; a tracked request at hand gets its correlation id at once."""
+        if self._held is None and not self.reads_all_headers and len(chunk) - position >= _HEAD_AND_ID.size:
+            length, word, correlation_id = _HEAD_AND_ID.unpack_from(chunk, position)
+            if word in _TRACKED and word not in _PRODUCE:
+                self._check_length(chunk, position)
+                forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
+                out.append(_HEAD_AND_ID.pack(length, word, forwarded))
+                self.frames += 1
+                self._skip = 4 + length - _HEAD_AND_ID.size
+                return position + _HEAD_AND_ID.size
+        return super()._hold(chunk, position, out)
+
+    def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        return self._pass_after_header(chunk, position, held, out)
+
+    def _check_header(self, beginning: bytes, length: int) -> int:
+        """See the base class; a Produce request is read up to its acknowledgements."""
+        size = super()._check_header(beginning, length)
+        word = _word(*_KEY_AND_VERSION.unpack_from(beginning))
+        if word not in _PRODUCE or size > len(beginning):
+            return size
+        size = k00_produce.size_to_acks(beginning, size)
+        if size > length:
+            raise WireError(
+                expected=f"a Produce request of at least {size} bytes", offset=0, found=str(length)
+            )
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class LongResponse:
+    """How to rewrite a response that is too long to be kept.
+
+    Attributes:
+        correlation_id: The correlation id for the client.
+        fields: The fields of its body before its end.
+        replace_end: Returns the end for the client, in as many bytes.
+    """
+
+    correlation_id: int
+    fields: Fields
+    replace_end: Callable[[bytes], bytes]
+
+
+class AddressedResponses(ResponseRewriter):
+    """Rewrites responses on a connection on which addresses are replaced.
+
+    Args:
+        replace: See the base class.
+        long_response: Called at the beginning of an awaited response that is longer than
+            :attr:`max_replaced_bytes`. Returns how to rewrite it, or only the correlation id with
+            which it passes.
+        arguments: Those of the base class.
+    """
+
+    __slots__ = ("_end", "_left", "_long", "_long_response", "_walk")
+
+    def __init__(
+        self,
+        replace: Callable[[bytes, int], bytes],
+        *,
+        long_response: Callable[[], LongResponse | int],
+        **arguments: Any,
+    ) -> None:
+        super().__init__(replace, **arguments)
+        self._long_response = long_response
+        self._long: LongResponse | None = None
+        self._walk: FieldWalk | None = None
+        self._end = bytearray()
+        self._left = 0  # bytes still to come of the long response
+
+    @property
+    def due(self) -> int:
+        """See the base class."""
+        return 0 if self._over else self._left or super().due
+
+    def passing(self, chunk: memoryview) -> int:
+        """See the base class; passes the data of a long response."""
+        if self._walk is None or self._over:
+            return super().passing(chunk)
+        count = self._walk.skip(len(chunk))
+        self._left -= count
+        return count
+
+    def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
+        walk, long = self._walk, self._long
+        if walk is None or long is None:
+            return super()._hold(chunk, position, out)
+        end = min(len(chunk), position + self._left)
+        begin = position
+        if not walk.done:
+            position = walk.feed(chunk[:end], position)
+            out.append(chunk[begin:position])
+        if walk.done:
+            self._end += chunk[position:end]
+            position = end
+        self._left -= position - begin
+        if walk.done and self._left + len(self._end) > _MAX_END_BYTES:
+            raise WireError(
+                expected=f"at most {_MAX_END_BYTES} bytes behind the partitions",
+                offset=walk.offset,
+                found=str(self._left + len(self._end)),
+            )
+        if not self._left:
+            if not walk.done:
+                raise WireError(expected="the fields of a response", offset=walk.offset, found="its end")
+            out.append(long.replace_end(bytes(self._end)))
+            self._end = bytearray()
+            self._walk = self._long = None
+            self._skip = 0
+        return position
+
+    def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        length, correlation_id = _RESPONSE_HEAD.unpack_from(held)
+        if correlation_id != self.awaited:
+            return super()._pass(chunk, position, held, out)
+        long = self._long_response()
+        self.frames += 1
+        self._held = None
+        if isinstance(long, int):
+            out.append(_RESPONSE_HEAD.pack(length, long))
+            self._skip = 4 + length - len(held)
+            return position
+        out.append(_RESPONSE_HEAD.pack(length, long.correlation_id))
+        self._long = long
+        self._left = 4 + length - len(held)
+        self._walk = FieldWalk((TAGGED_FIELDS, *long.fields), self._left)
+        self._skip = -1
+        return position

@@ -1,0 +1,199 @@
+"""A session that replaces addresses: no response shows one of the broker's."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from receiver.session.addresses import MAX_KEPT_BYTES
+from receiver.wire import api_keys
+from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.framing import BrokenStreamError, frame
+from receiver.wire.headers import RequestHeader, encode_request_header
+from receiver.wire.primitives import Writer
+from tests.testbed.scripted_broker import NODE_ID, RANGES, split
+from tests.unit.session.support import Wire, api_versions, listed_ranges, read_api_versions, sasl_handshake
+
+#: The gateway's host is two bytes shorter, as a tagged field without bytes.
+SECRET = "b-1.internal"
+GATEWAY = "gw.example"
+
+#: Bytes of records: the first response is kept as a whole, the second is not.
+SHORT, LONG = 1000, 3 * MAX_KEPT_BYTES
+
+
+@pytest.fixture
+def found() -> list[BrokerAddress]:
+    return []
+
+
+@pytest.fixture
+def wire(wiring: Callable[..., Wire], found: list[BrokerAddress]) -> Wire:
+    def replace(broker: BrokerAddress) -> tuple[str, int]:
+        found.append(broker)
+        return GATEWAY, 29100 + broker.node_id
+
+    return wiring(replace_address=replace)
+
+
+def _request(key: int, version: int, body: bytes, correlation_id: int = 5) -> bytes:
+    header = RequestHeader(api_key=key, api_version=version, correlation_id=correlation_id, client_id="c")
+    return frame(encode_request_header(header), body)
+
+
+def _produce(acks: int, correlation_id: int = 5, transactional_id: str | None = "t" * 300) -> bytes:
+    writer = Writer()
+    writer.compact_nullable_string(transactional_id)
+    writer.int16(acks)
+    return _request(api_keys.PRODUCE, 12, writer.take() + bytes(400), correlation_id)
+
+
+def _metadata(host: str, port: int) -> bytes:
+    writer = Writer()
+    writer.int32(0)
+    writer.compact_array_length(1)
+    writer.int32(NODE_ID)
+    writer.compact_string(host)
+    writer.int32(port)
+    writer.compact_nullable_string(None)
+    writer.tagged_fields(())
+    return writer.take() + b"\x00\x00\x00\x00\x01\x01\x00"
+
+
+def _fetch(host: str, port: int, records: int, *, padding: int | None = None) -> bytes:
+    """Write a Fetch response with one partition and one moved leader."""
+    writer = Writer()
+    writer.raw(bytes(10))
+    writer.compact_array_length(1)
+    writer.raw(bytes(16))
+    writer.compact_array_length(1)
+    writer.raw(bytes(30))
+    writer.compact_array_length(None)
+    writer.int32(-1)
+    writer.unsigned_varint(records + 1)
+    writer.raw(b"r" * records)
+    writer.tagged_fields(())
+    writer.tagged_fields(())
+    endpoints = Writer()
+    endpoints.compact_array_length(1)
+    endpoints.int32(4)
+    endpoints.compact_string(host)
+    endpoints.int32(port)
+    endpoints.compact_nullable_string(None)
+    endpoints.tagged_fields(())
+    padded = () if padding is None else ((127, bytes(padding)),)
+    writer.tagged_fields(((0, endpoints.take()), *padded))
+    return writer.take()
+
+
+def _respond(wire: Wire, body: bytes, *, flexible: bool = True) -> int:
+    """Answer the broker's one request; return the correlation id that it had."""
+    (request,) = split(bytes(wire.to_broker))[-1:]
+    wire.to_broker.clear()
+    correlation_id: int = struct.unpack_from(">i", request, 4)[0]
+    wire.receive(frame(struct.pack(">i", correlation_id), bytes(flexible), body))
+    return correlation_id
+
+
+def _start(wire: Wire) -> None:
+    """Have the first request decide about KIP-1313, and forget it."""
+    wire.exchange(api_versions(3))
+
+
+def test_metadata_gets_the_gateways_address(wire: Wire, found: list[BrokerAddress]) -> None:
+    _start(wire)
+    wire.send(_request(api_keys.METADATA, 12, bytes(20)))
+    wire.to_broker = bytearray(_first(wire))
+    assert _respond(wire, _metadata(SECRET, 9092)) < 0
+    (answer,) = wire.received()
+    assert answer == struct.pack(">i", 5) + b"\0" + _metadata(GATEWAY, 29100 + NODE_ID)
+    assert found == [BrokerAddress(NODE_ID, SECRET, 9092)]
+
+
+def _first(wire: Wire) -> bytes:
+    """Return the first request that the broker got, as a frame; others only follow."""
+    return frame(split(bytes(wire.to_broker))[0])
+
+
+def test_a_short_fetch_is_rewritten_exactly(wire: Wire) -> None:
+    _start(wire)
+    wire.send(_request(api_keys.FETCH, 17, bytes(60)))
+    wire.to_broker = bytearray(_first(wire))
+    _respond(wire, _fetch(SECRET, 9092, SHORT))
+    (answer,) = wire.received()
+    assert answer == struct.pack(">i", 5) + b"\0" + _fetch(GATEWAY, 29104, SHORT)
+
+
+def test_a_long_fetch_keeps_its_length(wire: Wire) -> None:
+    _start(wire)
+    body = _fetch(SECRET, 9092, LONG)
+    for _ in range(2):
+        wire.send(_request(api_keys.FETCH, 17, bytes(60)))
+        wire.to_broker = bytearray(_first(wire))
+        _respond(wire, body)
+        (answer,) = wire.received()
+        assert len(answer) == len(body) + 5
+        assert answer == struct.pack(">i", 5) + b"\0" + _fetch(GATEWAY, 29104, LONG, padding=0)
+        assert wire.session.responses.due == 0
+        assert not wire.awaits()
+
+
+def test_a_long_response_that_ends_too_early_closes(wire: Wire) -> None:
+    _start(wire)
+    wire.send(_request(api_keys.FETCH, 17, bytes(60)))
+    wire.to_broker = bytearray(_first(wire))
+    body = _fetch(SECRET, 9092, LONG)
+    with pytest.raises(BrokenStreamError):
+        _respond(wire, body[:-70])
+    assert SECRET.encode() not in wire.to_client
+
+
+@pytest.mark.parametrize("transactional_id", [None, "", "t" * 126, "t" * 300])
+def test_only_produce_without_acknowledgements_is_not_expected(
+    wire: Wire, transactional_id: str | None
+) -> None:
+    _start(wire)
+    unacknowledged = _produce(0, transactional_id=transactional_id)
+    wire.send(unacknowledged)
+    assert _first(wire) == unacknowledged
+    assert not wire.awaits()
+    wire.to_broker.clear()
+    wire.send(_produce(-1, transactional_id=transactional_id))
+    assert wire.awaits()
+    assert _first(wire) != _produce(-1, transactional_id=transactional_id)
+
+
+def test_a_repeated_correlation_id_gets_no_address(wire: Wire) -> None:
+    _start(wire)
+    wire.send(_request(api_keys.METADATA, 12, bytes(20)) + _request(12, 4, bytes(20)))
+    metadata, heartbeat = split(bytes(wire.to_broker))[:2]
+    assert struct.unpack_from(">i", heartbeat, 4) == (5,)
+    wire.to_broker.clear()
+    wire.receive(frame(metadata[4:8], b"\0", _metadata(SECRET, 9092)) + frame(heartbeat[4:8], b"\0beat"))
+    first, second = wire.received()
+    assert SECRET.encode() not in first
+    assert second == struct.pack(">i", 5) + b"\0beat"
+
+
+def test_offered_versions_are_known(wiring: Callable[..., Wire]) -> None:
+    ranges = {**RANGES, api_keys.FETCH: (4, 99), 52: (0, 2), 17: (0, 1), 700: (0, 1)}
+    wire = wiring(ranges=ranges, replace_address=lambda _: (GATEWAY, 1))
+    offered = listed_ranges(read_api_versions(wire.exchange(api_versions(3)), 3))
+    assert offered[api_keys.FETCH] == (4, 18)
+    assert offered[api_keys.SASL_HANDSHAKE] == (1, 1)
+    assert not {52, 700} & offered.keys()
+    assert offered[api_keys.PUSH_TELEMETRY]
+
+
+@pytest.mark.parametrize("key_version", [(api_keys.FETCH, 19), (52, 1), (700, 0), (82, 0)])
+def test_a_request_that_is_not_offered_closes(wire: Wire, key_version: tuple[int, int]) -> None:
+    _start(wire)
+    with pytest.raises(BrokenStreamError, match="an API key and version that the gateway offers"):
+        wire.send(_request(*key_version, bytes(20)))
+
+
+def test_a_handshake_that_ends_inspection_closes(wire: Wire) -> None:
+    with pytest.raises(BrokenStreamError, match="SaslHandshake version 1"):
+        wire.send(sasl_handshake(0))
