@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
 from spark_streaming.settings import RollupSettings
 
@@ -23,6 +23,8 @@ __all__ = ["configurations"]
 
 #: The plugins of the images. The receiver checks the settings of others.
 _BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
+#: The types of the settings with a validator of their own.
+_PATTERNS: Final = {HostPort: "^.+:[0-9]{1,5}$", HostPorts: "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"}
 _FILE: Final = {
     "type": "object",
     "properties": {"file": {"type": "string", "pattern": "^/"}},
@@ -33,9 +35,7 @@ _FILE: Final = {
 
 class _Schema(GenerateJsonSchema):
     def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
-        # The one type of the settings with a validator of its own.
-        assert schema["function"]["function"].__self__ is HostPort  # type: ignore[union-attr]  # noqa: S101
-        return {"type": "string", "pattern": "^.+:[0-9]{1,5}$"}
+        return {"type": "string", "pattern": _PATTERNS[schema["function"]["function"].__self__]}  # type: ignore[union-attr, index]
 
 
 def configurations() -> dict[str, dict[str, Any]]:

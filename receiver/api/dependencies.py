@@ -13,8 +13,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from receiver.host.delivery.statistics import PluginStatistics
-from receiver.session.listener_broker import KnownBroker
-from receiver.settings.listeners import ListenerSettings
+from receiver.session.listener_state import ListenerState
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
@@ -35,7 +34,7 @@ class ApiDependencies:
     connections: Callable[[], Sequence[ClientIdentity]]
     plugins: Callable[[], Sequence[PluginStatistics]]
     #: Each listener, what is known of its broker, and its open connections.
-    listeners: Callable[[], Sequence[tuple[ListenerSettings, KnownBroker, int]]]
+    listeners: Callable[[], Sequence[ListenerState]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
     #: Whether it takes clients on one listener at least.

@@ -37,10 +37,9 @@ from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
-from receiver.session.listener_broker import KnownBroker
+from receiver.session.listener_state import ListenerState
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
-from receiver.settings.listeners import ListenerSettings
 from receiver.settings.model import ReceiverSettings
 from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
 from receiver.store.subscriptions import Subscriptions
@@ -255,7 +254,7 @@ class _Core:
         old, fresh = self._settings, prepared.settings
         self._settings = fresh
         self._hash_key = prepared.hash_key
-        self._relays.keep_brokers(listener.name for listener in fresh.listeners)
+        self._relays.keep_brokers(fresh.listeners)
         self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
         self._limits.replace_settings(fresh.limits)
         configure_log(fresh.log)
@@ -345,9 +344,14 @@ class _Core:
             held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
         )
 
-    def _listeners(self) -> list[tuple[ListenerSettings, KnownBroker, int]]:
+    def _listeners(self) -> list[ListenerState]:
         return [
-            (one, self._relays.known_broker(one.name), self._relays.open[one.name])
+            ListenerState(
+                settings=one,
+                known=self._relays.known_broker(one.name),
+                nodes=self._relays.known_nodes(one),
+                connections=self._relays.open[one.name],
+            )
             for one in self._settings.listeners
         ]
 

@@ -47,8 +47,9 @@ from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
 from receiver.request_log import RequestLog, connection_fields
 from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits, Scope
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 
 __all__ = ["Relays"]
 
@@ -195,9 +196,15 @@ class Relays:
         """Return what is known of the broker behind a listener."""
         return self.brokers.get(listener) or KnownBroker(broker=Broker())
 
-    def keep_brokers(self, listeners: Iterable[str]) -> None:
+    def known_nodes(self, listener: ListenerSettings) -> dict[int, KnownBroker]:
+        """Return what is known of the nodes of a rewriting listener, by node id."""
+        ports = {node_id: port_name(listener.name, node_id) for node_id in listener.node_binds}
+        return {node_id: self.brokers[name] for node_id, name in ports.items() if name in self.brokers}
+
+    def keep_brokers(self, listeners: Iterable[ListenerSettings]) -> None:
         """Forget the brokers of other listeners than these."""
-        self.brokers = {name: self.brokers[name] for name in listeners if name in self.brokers}
+        kept = {port_name(one.name, node_id) for one in listeners for node_id in (None, *one.node_binds)}
+        self.brokers = {name: known for name, known in self.brokers.items() if name in kept}
 
     def learned_broker(self, link: _RelayLink, message: BrokerKnown) -> None:
         """Label a listener's clients with its broker, and tell the other relays if it is proven."""
@@ -211,7 +218,7 @@ class Relays:
         if message.known.broker == before:
             return
         for identity in self.registry.snapshot():
-            if identity.listener == message.listener:
+            if identity.port_name == message.listener:
                 identity = replace(identity, broker=message.known.broker)
                 self.registry.changed(identity)
                 self.on_identity(identity)
@@ -334,7 +341,7 @@ class _RelayLink:
             identity.source_address,
         ):
             raise LinkError(f"connection {number} can't change its listener or its source")
-        identity = replace(identity, broker=self._relays.known_broker(identity.listener).broker)
+        identity = replace(identity, broker=self._relays.known_broker(identity.port_name).broker)
         exceeded = None
         if is_new:
             self.ids[number] = identity.id

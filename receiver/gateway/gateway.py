@@ -42,8 +42,12 @@ class Gateway:
         ]
 
     def brokers(self) -> dict[str, ListenerBroker]:
-        """Return what is known of the broker behind each listener, by the listener's name."""
-        return {listener.settings.name: listener.broker for listener in self.listeners}
+        """Return what is known of the broker behind each listener and node, by its name."""
+        return {
+            one.name: one.broker
+            for listener in self.listeners
+            for one in (listener, *(() if listener.nodes is None else listener.nodes.listeners.values()))
+        }
 
     def traffic(self) -> dict[str, tuple[int, int]]:
         """Return the bytes read since the start, from clients and from the broker, by listener."""

@@ -25,7 +25,7 @@ import structlog
 from receiver.event_loop import running_loop
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.core_link import CoreLink
-from receiver.gateway.handshake import HandshakeTurns
+from receiver.gateway.nodes import Nodes
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.relay import CloseReason, Relay, RelayServices, close_with_reset
 from receiver.gateway.upstream_address import UpstreamAddress, describe_error
@@ -40,7 +40,7 @@ from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.supervisor.sockets import BACKLOG
-from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name
 
 __all__ = ["Listener", "SessionFactory"]
 
@@ -68,15 +68,16 @@ class Listener:
         settings: The listener's settings.
         listening: The listening socket, which all relay processes share; the listener owns its
             descriptor.
+        node_id: The node whose port this is, of a rewriting listener; None: the listener itself.
+        admission: Admits its clients.
+        address: The broker's address.
+        nodes: The nodes behind it, whose addresses it rewrites; None: there are none.
         broker: What is known of the broker; completed here.
         upstream: The API versions of the broker; set here.
         core: The link to the core, which knows the open connections.
         metrics: The relay process's metrics.
         services: What all relays share.
         make_session: Makes the session of a new identity.
-
-    Raises:
-        TlsFilesError: A TLS file can't be used.
     """
 
     def __init__(
@@ -84,6 +85,10 @@ class Listener:
         settings: ListenerSettings,
         listening: socket.socket,
         *,
+        node_id: int | None = None,
+        admission: Admission,
+        address: UpstreamAddress,
+        nodes: Nodes | None = None,
         broker: ListenerBroker,
         upstream: Upstream,
         core: CoreLink,
@@ -92,6 +97,8 @@ class Listener:
         make_session: SessionFactory,
     ) -> None:
         self.settings = settings
+        self.node_id = node_id
+        self.nodes = nodes
         self.broker = broker
         self._upstream = upstream
         self._core = core
@@ -99,11 +106,16 @@ class Listener:
         self._limits = services.limits
         self._services = services
         self._make_session = make_session
-        turns = HandshakeTurns()
-        self._admission = Admission(settings, services.limits, turns)
-        self._address = UpstreamAddress(settings, turns)
+        self._admission = admission
+        self._address = address
         self._watch = UpstreamWatch(
-            settings, self._address, broker, upstream, on_change=self._follow_upstream
+            settings,
+            address,
+            broker,
+            upstream,
+            on_change=self._follow_upstream,
+            on_cluster=None if nodes is None else nodes.saw,
+            name=self.name,
         )
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
@@ -111,6 +123,11 @@ class Listener:
         self._port_is_open = False
         self._traffic_of_closed = (0, 0)
         self._warnings = RateLimitedLog("receiver.gateway")
+
+    @property
+    def name(self) -> str:
+        """The listener's name, with the node behind it if its port is that of a node: ``ALL/2``."""
+        return port_name(self.settings.name, self.node_id)
 
     @property
     def upstream_problem(self) -> str | None:
@@ -135,26 +152,35 @@ class Listener:
             up, down = relay.traffic
             from_clients += up
             from_broker += down
+        if self.nodes is not None:
+            up, down = self.nodes.traffic
+            from_clients += up
+            from_broker += down
         return from_clients, from_broker
 
     @property
     def empty(self) -> bool:
         """Whether no connection is open or about to be."""
-        return not self._relays and not self._connecting
+        nodes = () if self.nodes is None else self.nodes.all_listeners
+        return not self._relays and not self._connecting and all(one.empty for one in nodes)
 
     def open(self) -> None:
         """Begin to accept clients, and to probe the broker."""
         self._open_port()
         self._watch.start()
+        if self.nodes is not None:
+            self.nodes.open()
         _log.info(
             "accepting clients",
-            listener=self.settings.name,
+            listener=self.name,
             bind=str(self.settings.bind),
             upstream=str(self.settings.upstream),
         )
 
     def stop_accepting(self) -> None:
         """Close this process's descriptor of the listening socket."""
+        if self.nodes is not None:
+            self.nodes.stop_accepting()
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -163,6 +189,12 @@ class Listener:
 
     async def drain(self, deadline: float) -> None:
         """Finish responses in flight until a deadline in loop time, then close all."""
+        if self.nodes is None:
+            await self._drain(deadline)
+        else:
+            await asyncio.gather(self._drain(deadline), self.nodes.drain(deadline))
+
+    async def _drain(self, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         for task in tuple(self._connecting):
             task.cancel()
@@ -180,7 +212,15 @@ class Listener:
 
     def _follow_upstream(self) -> None:
         if self._watch.away:
-            self._close_port()
+            if self._port_is_open:
+                self._warnings.warning(
+                    "clients are refused until the broker can be reached",
+                    kind="away",
+                    listener=self.name,
+                    upstream=str(self.settings.upstream),
+                    problem=self._watch.problem,
+                )
+            self.close_port()
         elif self._watch.problem is None:
             self._open_port()
         self._core.problems_changed()
@@ -192,17 +232,11 @@ class Listener:
         self._port_is_open = True
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
-    def _close_port(self) -> None:
+    def close_port(self) -> None:
+        """Let the kernel refuse clients, in all relay processes."""
         if self._socket is None or not self._port_is_open:
             return
         self._stop_reading()
-        self._warnings.warning(
-            "clients are refused until the broker can be reached",
-            kind="away",
-            listener=self.settings.name,
-            upstream=str(self.settings.upstream),
-            problem=self._watch.problem,
-        )
         with contextlib.suppress(OSError):  # another relay has closed it
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -265,6 +299,7 @@ class Listener:
         identity = ClientIdentity(
             id=connection_id,
             listener=self.settings.name,
+            node_id=self.node_id,
             security_protocol=self.settings.security_protocol,
             source_address=source_address,
             source_port=source_port,
@@ -391,5 +426,5 @@ class Listener:
         if reason is RefusalReason.GONE:
             return
         self._warnings.warning(
-            "connection refused", kind=reason, listener=self.settings.name, reason=reason, problem=problem
+            "connection refused", kind=reason, listener=self.name, reason=reason, problem=problem
         )

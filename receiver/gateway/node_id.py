@@ -61,7 +61,7 @@ async def ask_api_versions(
         candidates: The node ids to try.
     """
     _, highest = upstream.ranges.get(api_keys.API_VERSIONS, (0, 0))
-    if highest < _FIRST_WITH_NODE or cluster_id is None:
+    if highest < _FIRST_WITH_NODE or cluster_id is None or not candidates:
         return None
     for node_id in (other := _no_id_of(candidates), *candidates):
         question = ApiVersionsRequest(

@@ -29,6 +29,7 @@ from receiver.wire.headers import (
     encode_request_header,
     response_header_version,
 )
+from receiver.wire.k03_metadata import Cluster
 from receiver.wire.primitives import Reader
 
 __all__ = ["ProbeError", "probe"]
@@ -63,12 +64,15 @@ async def probe(
     needs_login: bool,
     login: BrokerLoginSettings | None,
     timeout_s: float,
-) -> None:
+) -> Cluster | None:
     """Ask the broker at ``address`` once.
 
     It sets the version ranges of ``upstream``. Where no login is needed, and where one is
     configured, it completes ``known``; a listener with SASL answers nothing but ApiVersions before
     the login.
+
+    Returns:
+        The brokers of the cluster; None if this broker was not asked.
 
     Raises:
         ProbeError: There was no usable response.
@@ -85,7 +89,8 @@ async def probe(
                 if needs_login and login is not None:
                     await _log_in(broker, upstream, login)
                 if login is not None or not needs_login:
-                    await _ask_identity(broker, upstream, known)
+                    return await _ask_identity(broker, upstream, known)
+                return None
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
                 raise ProbeError(problem + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
@@ -120,7 +125,7 @@ async def _log_in(broker: socket.socket, upstream: Upstream, login: BrokerLoginS
         raise BrokerLoginError(f"the response to the login is not Kafka's: {error}") from None
 
 
-async def _ask_identity(broker: socket.socket, upstream: Upstream, known: ListenerBroker) -> None:
+async def _ask_identity(broker: socket.socket, upstream: Upstream, known: ListenerBroker) -> Cluster:
     ask = partial(_answer, broker)
     version = upstream.metadata_version()
     answer = await ask(api_keys.METADATA, version, k03_metadata.encode_no_topics_request(version))
@@ -131,6 +136,7 @@ async def _ask_identity(broker: socket.socket, upstream: Upstream, known: Listen
     if node_id is None:
         node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
     known.asked(node_id)
+    return cluster
 
 
 async def _answer(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:

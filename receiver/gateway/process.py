@@ -12,6 +12,7 @@ import random
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -20,12 +21,16 @@ from receiver import dumps
 from receiver.clock import SystemClock
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
+from receiver.gateway.admission import Admission
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.listener import Listener
+from receiver.gateway.nodes import Nodes
 from receiver.gateway.relay import RelayServices
 from receiver.gateway.request_memory import RequestMemory
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.metrics import RelayMetrics
@@ -35,13 +40,15 @@ from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.listener_broker import ListenerBroker
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import RelaySetup
 from receiver.telemetry.control.limits import Limits
-from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 from receiver.tls import TlsFilesError
+from receiver.wire.broker_addresses import ReplaceAddress
 
 __all__ = ["run"]
 
@@ -142,11 +149,23 @@ class _Relay:
                 self._channel.send("applied")
             case "abort":
                 self._prepared = None
+            case "node":
+                self._learn_node(message)
             case "drain":
                 self._drain(message.fields["after_s"], message.fields["timeout_s"])
 
     def _ask_for_link(self) -> None:
         self._channel.send("need_link")
+
+    def _tell_node(self, listener: str, node_id: int, address: HostPort) -> None:
+        # Clients may connect to the node through any relay.
+        self._channel.send("node", listener=listener, node=node_id, address=str(address))
+        self._core.problems_changed()
+
+    def _learn_node(self, message: Message) -> None:
+        for listener in self._gateway.listeners:
+            if listener.nodes is not None and listener.settings.name == message.fields["listener"]:
+                listener.nodes.learn(message.fields["node"], HostPort.parse(message.fields["address"]))
 
     def _prepare(self, message: Message) -> None:
         text, *descriptors = message.fds
@@ -210,20 +229,61 @@ class _Relay:
         for one in settings.listeners:
             listener = unchanged.get(one.name)
             if listener is not None:
-                sockets[one.name].close()  # it has its own descriptor of the same socket
+                for name in _socket_names(one):  # it has its own descriptors of the same sockets
+                    sockets[name].close()
             else:
-                listener = self._listener(one, settings, sockets[one.name])
+                listener = self._listener(one, settings, sockets)
             listeners.append(listener)
         return tuple(listeners)
 
     def _listener(
-        self, listener: ListenerSettings, settings: ReceiverSettings, listening: socket.socket
+        self, settings: ListenerSettings, receiver: ReceiverSettings, sockets: Mapping[str, socket.socket]
     ) -> Listener:
-        configured = listener.broker or settings.broker
+        turns = HandshakeTurns()
+        try:
+            admission = Admission(settings, self._limits, turns)
+            address = UpstreamAddress(settings, turns)
+        except TlsFilesError as error:
+            raise _ListenerError(f"listener {settings.name}: {error}") from None
+        make = partial(self._make_listener, receiver, admission)
+        if settings.rewrite is None:
+            return make(settings, sockets[settings.name], address)
+
+        def make_node(node_id: int, at: HostPort, listening: socket.socket) -> Listener:
+            of_node = _of_node(settings, receiver, node_id, at)
+            to_node = UpstreamAddress(of_node, turns, tls=address.tls)
+            return make(of_node, listening, to_node, node_id=node_id, replace_address=nodes.replace)
+
+        nodes = Nodes(
+            settings,
+            {one: sockets[port_name(settings.name, one)] for one in settings.node_binds},
+            make_listener=make_node,
+            on_new=partial(self._tell_node, settings.name),
+        )
+        for before in self._gateway.listeners:  # its clients know these nodes
+            if before.settings.name == settings.name and before.nodes is not None:
+                for node_id, at in before.nodes.addresses.items():
+                    nodes.learn(node_id, at)
+        return make(settings, sockets[settings.name], address, nodes=nodes, replace_address=nodes.replace)
+
+    def _make_listener(
+        self,
+        receiver: ReceiverSettings,
+        admission: Admission,
+        settings: ListenerSettings,
+        listening: socket.socket,
+        address: UpstreamAddress,
+        *,
+        node_id: int | None = None,
+        nodes: Nodes | None = None,
+        replace_address: ReplaceAddress | None = None,
+    ) -> Listener:
+        configured = settings.broker or receiver.broker
         broker = ListenerBroker(
             Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
-            (listener.upstream.host, listener.upstream.port),
-            listener.bind.port,
+            (address.endpoint.host, address.endpoint.port),
+            settings.bind.port,
+            is_one=nodes is None,
         )
 
         def make_session(identity: ClientIdentity, upstream: Upstream) -> Session:
@@ -232,27 +292,31 @@ class _Relay:
                 broker=broker,
                 upstream=upstream,
                 random_bits=self._random.getrandbits,
-                max_frame_bytes=listener.max_frame_bytes,
-                max_push_bytes=settings.telemetry.max_bytes,
-                principal_claim=listener.oauthbearer_principal_claim,
+                max_frame_bytes=settings.max_frame_bytes,
+                max_push_bytes=receiver.telemetry.max_bytes,
+                principal_claim=settings.oauthbearer_principal_claim,
                 delegation_tokens=self._delegation_tokens,
+                replace_address=replace_address,
             )
 
-        try:
-            return Listener(
-                listener,
-                listening,
-                broker=broker,
-                upstream=Upstream(
-                    translates=settings.kip1313.translate_all, offers_telemetry=bool(settings.plugins)
-                ),
-                core=self._core,
-                metrics=self._metrics,
-                services=self._services,
-                make_session=make_session,
-            )
-        except TlsFilesError as error:
-            raise _ListenerError(f"listener {listener.name}: {error}") from None
+        return Listener(
+            settings,
+            listening,
+            node_id=node_id,
+            admission=admission,
+            address=address,
+            nodes=nodes,
+            broker=broker,
+            upstream=Upstream(
+                translates=receiver.kip1313.translate_all,
+                offers_telemetry=bool(receiver.plugins),
+                rewrites=replace_address is not None,
+            ),
+            core=self._core,
+            metrics=self._metrics,
+            services=self._services,
+            make_session=make_session,
+        )
 
     def _statistics(self, request: int) -> Statistics:
         return Statistics(
@@ -279,3 +343,21 @@ class _Relay:
         deferred = running_loop().deferred
         self._metrics.deferred(deferred - self._deferred)
         self._deferred = deferred
+
+
+def _socket_names(listener: ListenerSettings) -> list[str]:
+    return [listener.name, *(port_name(listener.name, node_id) for node_id in listener.node_binds)]
+
+
+def _of_node(
+    listener: ListenerSettings, receiver: ReceiverSettings, node_id: int, at: HostPort
+) -> ListenerSettings:
+    """Return a rewriting listener's settings, with a node as its broker."""
+    broker = listener.broker or receiver.broker
+    return listener.model_copy(
+        update={
+            "bind": listener.node_binds[node_id],
+            "upstream": HostPorts((at,)),
+            "broker": broker.model_copy(update={"id": node_id}),
+        }
+    )

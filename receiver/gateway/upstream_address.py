@@ -19,7 +19,7 @@ from receiver.gateway.tls_socket import wrap
 from receiver.gateway.waiting import writable
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
-from receiver.tls import tls_problem
+from receiver.tls import TlsContext, tls_problem
 
 __all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "describe_error"]
 
@@ -71,24 +71,37 @@ def _fix(error: ssl.SSLError) -> str:
 class UpstreamAddress:
     """The broker behind a listener, and how to connect to it.
 
+    Of several addresses it uses the one that was reached last, and goes on to the next when that
+    fails.
+
+    Args:
+        settings: The listener's settings.
+        turns: Whose TLS handshake is next.
+        tls: The TLS context of a listener with the same ``upstream_tls``, to share it.
+
     Raises:
         TlsFilesError: A file of ``upstream_tls`` can't be used.
 
     Attributes:
-        address: The broker's host and port.
-        server_name: The name that the broker's certificate must have; None without TLS.
         tls: The TLS context for the broker; None without TLS.
     """
 
-    def __init__(self, settings: ListenerSettings, turns: HandshakeTurns) -> None:
-        tls = settings.upstream_tls
-        self.address = settings.upstream
-        self.server_name = None if tls is None else tls.server_name or settings.upstream.host
+    def __init__(
+        self, settings: ListenerSettings, turns: HandshakeTurns, *, tls: TlsContext | None = None
+    ) -> None:
         self._turns = turns
-        self._numeric = _resolve_numeric(settings.upstream)
-        self._lookup: asyncio.Task[Sequence[_Address] | OSError] | None = None
-        self._lookup_expires_at = 0.0
-        self.tls = None if tls is None else client_context(settings.name, tls)
+        self._timeout_s = settings.connect_timeout_ms / 1000
+        self._server_name = None if settings.upstream_tls is None else settings.upstream_tls.server_name
+        self._endpoints = [_Endpoint(address) for address in settings.upstream]
+        self._at = 0
+        self.tls = tls
+        if tls is None and settings.upstream_tls is not None:
+            self.tls = client_context(settings.name, settings.upstream_tls)
+
+    @property
+    def endpoint(self) -> HostPort:
+        """The address that the next connection tries first."""
+        return self._endpoints[self._at].address
 
     async def connect(self, peer: str = "") -> socket.socket:
         """Connect to the broker, with TLS if it is configured.
@@ -102,10 +115,28 @@ class UpstreamAddress:
         Raises:
             OSError: The connection failed; :func:`describe_error` describes why.
         """
-        plain = await self._connect()
+        attempts = len(self._endpoints)
+        if attempts == 1:
+            return await self._connect_to(self._endpoints[0], peer)
+        for left in range(attempts - 1, -1, -1):
+            endpoint = self._endpoints[self._at]
+            try:
+                # Each address gets its share of the time, so that one that never answers does not
+                # hide the others. The caller bounds the whole.
+                async with asyncio.timeout(self._timeout_s / attempts if left else None):
+                    return await self._connect_to(endpoint, peer)
+            except OSError:  # TimeoutError is one
+                self._at = (self._at + 1) % attempts
+                if not left:
+                    raise
+        raise AssertionError("there is at least one address")
+
+    async def _connect_to(self, endpoint: _Endpoint, peer: str) -> socket.socket:
+        plain = await endpoint.connect()
         if self.tls is None:
             return plain
-        broker = wrap(self.tls.current(), plain, server_side=False, server_name=self.server_name)
+        server_name = self._server_name or endpoint.address.host
+        broker = wrap(self.tls.current(), plain, server_side=False, server_name=server_name)
         try:
             await handshake(broker, self._turns, peer)
         except BaseException as error:
@@ -123,7 +154,22 @@ class UpstreamAddress:
         Returns:
             The socket, non-blocking; None if :meth:`connect` is needed, or would fail.
         """
-        if self.tls is not None or not self._numeric or not self.address.is_loopback:
+        return None if self.tls is not None else self._endpoints[self._at].connect_at_once()
+
+
+class _Endpoint:
+    """One address of a broker, with its resolved host."""
+
+    def __init__(self, address: HostPort) -> None:
+        self.address = address
+        self._numeric = _resolve_numeric(address)
+        self._is_local = bool(self._numeric) and address.is_loopback
+        self._lookup: asyncio.Task[Sequence[_Address] | OSError] | None = None
+        self._lookup_expires_at = 0.0
+
+    def connect_at_once(self) -> socket.socket | None:
+        """Connect if the address is this machine's; None if :meth:`connect` is needed, or fails."""
+        if not self._is_local:
             return None
         try:
             broker, error_number = _start_connect(self._numeric[0])
@@ -134,7 +180,7 @@ class UpstreamAddress:
             return None
         return broker
 
-    async def _connect(self) -> socket.socket:
+    async def connect(self) -> socket.socket:
         error_number = 0
         for address in self._numeric or await self._resolve():
             broker, error_number = _start_connect(address)

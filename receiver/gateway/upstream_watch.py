@@ -22,6 +22,7 @@ from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
+from receiver.wire.k03_metadata import Cluster
 
 __all__ = ["UpstreamWatch"]
 
@@ -37,11 +38,15 @@ _CHECK_AFTER_S: Final = 1.0
 _MISMATCH_EVERY_S: Final = 5.0
 _UNPROVEN_EVERY_S: Final = 60.0
 
+#: Seconds between questions for the brokers of the cluster, where addresses are rewritten.
+_CLUSTER_EVERY_S: Final = 30.0
+
 
 class UpstreamWatch:
     """Keeps what is known of a listener's broker up to date.
 
-    ``on_change`` is called when an attribute or the cluster id may have changed.
+    ``on_change`` is called when an attribute or the cluster id may have changed. If there is an
+    ``on_cluster``, the broker is asked for its cluster now and then, and each answer goes there.
 
     Attributes:
         problem: Why the broker can't be reached; None while it can.
@@ -56,16 +61,19 @@ class UpstreamWatch:
         upstream: Upstream,
         *,
         on_change: Callable[[], None],
+        on_cluster: Callable[[Cluster], None] | None = None,
+        name: str | None = None,
     ) -> None:
         self._settings = settings
         self._address = address
         self._broker = broker
-        self._fields = {"listener": settings.name, "upstream": str(settings.upstream)}
+        self._fields = {"listener": name or settings.name, "upstream": str(settings.upstream)}
         self._log = structlog.get_logger("receiver.gateway", **self._fields)
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
         self._probing: asyncio.Task[None] | None = None
         self._upstream = upstream
         self._on_change = on_change
+        self._on_cluster = on_cluster
         self._again: asyncio.TimerHandle | None = None
         self._logged: tuple[KnownBroker, str | None] | None = None
         broker.on_change = self._broker_changed
@@ -100,8 +108,9 @@ class UpstreamWatch:
     async def _probe_until_answered(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
         for attempt in itertools.count():
+            cluster = None
             try:
-                await probe(
+                cluster = await probe(
                     self._address,
                     self._upstream,
                     self._broker,
@@ -125,6 +134,8 @@ class UpstreamWatch:
             if self.problem is not None:
                 self.problem = self._logged = None
             self._log_broker()
+            if self._on_cluster is not None and cluster is not None:
+                self._on_cluster(cluster)
             self._on_change()
             self._probe_again()
             return
@@ -134,6 +145,8 @@ class UpstreamWatch:
             self._again.cancel()
         if self._broker.problem is not None:
             self._again = asyncio.get_running_loop().call_later(_MISMATCH_EVERY_S, self.start)
+        elif self._on_cluster is not None:
+            self._again = asyncio.get_running_loop().call_later(_CLUSTER_EVERY_S, self.start)
         elif not self._broker.known.proven:
             self._again = asyncio.get_running_loop().call_later(_UNPROVEN_EVERY_S, self.start)
 

@@ -16,10 +16,9 @@ from prometheus_client.registry import Collector
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
 from receiver.session.bypass import bypass_problem
-from receiver.session.listener_broker import KnownBroker
-from receiver.settings.listeners import ListenerSettings
+from receiver.session.listener_state import ListenerState
 from receiver.telemetry.control.limits import Scope
-from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
 
@@ -72,7 +71,7 @@ class Sources:
     ready: Callable[[], bool]
     draining: Callable[[], bool]
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
-    listeners: Callable[[], Iterable[tuple[ListenerSettings, KnownBroker, int]]]
+    listeners: Callable[[], Iterable[ListenerState]]
     peers: Callable[[], Mapping[Scope, int]]
     held_bytes: Callable[[], int]
 
@@ -166,7 +165,8 @@ class PulledMetrics(Collector):
     def _listeners(self) -> Iterator[Metric]:
         brokers = GaugeMetricFamily(
             f"{_PREFIX}broker_info",
-            "1 for each listener; the labels have its broker, and whether the node id is proven.",
+            "1 for each listener, and each node of a rewriting one (ALL/2); the labels have its broker, and "
+            "whether the node id is proven.",
             labels=["listener", "broker_id", "cluster_id", "proven"],
         )
         bypassed = GaugeMetricFamily(
@@ -174,11 +174,14 @@ class PulledMetrics(Collector):
             "1 while the broker advertises an address by which clients pass by the listener.",
             labels=["listener"],
         )
-        for listener, known, _ in self._sources.listeners():
-            node_id = "" if known.broker.id is None else str(known.broker.id)
-            proven = str(known.proven).lower()
-            brokers.add_metric([listener.name, node_id, known.broker.cluster_id or "", proven], 1)
-            bypassed.add_metric([listener.name], int(bypass_problem(listener, known) is not None))
+        for listener in self._sources.listeners():
+            name = listener.settings.name
+            bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
+            ports = [(None, listener.known), *listener.nodes.items()]
+            for port, known in ports:
+                node_id = "" if known.broker.id is None else str(known.broker.id)
+                proven = str(known.proven).lower()
+                brokers.add_metric([port_name(name, port), node_id, known.broker.cluster_id or "", proven], 1)
         yield from (brokers, bypassed)
 
     def _peers(self) -> Metric:

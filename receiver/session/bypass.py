@@ -20,7 +20,7 @@ def bypass_problem(listener: ListenerSettings, known: KnownBroker) -> str | None
     balancer. ``listeners[].advertised`` says what is right then.
     """
     advertised = known.advertised
-    if advertised is None:
+    if advertised is None or listener.rewrite is not None:
         return None
     fix = "set advertised.listeners to the listener's address, and restart the broker"
     if listener.advertised is not None:
@@ -31,6 +31,6 @@ def bypass_problem(listener: ListenerSettings, known: KnownBroker) -> str | None
             f"clients may pass by the sidecar: {fix}, or correct listeners[].advertised"
         )
     port = int(advertised.rpartition(":")[2])
-    if port == listener.bind.port or port != listener.upstream.port:
+    if port == listener.bind.port or port not in {one.port for one in listener.upstream}:
         return None
     return f"the broker advertises {advertised}, its own port, so clients pass by the sidecar: {fix}"

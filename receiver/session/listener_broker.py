@@ -52,6 +52,7 @@ class ListenerBroker:
         configured: The node id and the cluster id of the configuration; None: to be learned.
         upstream: Host and port of the broker's own listener.
         port: The port of the sidecar's listener.
+        is_one: Whether all connections reach one broker. Clients that only bootstrap may reach any.
 
     Attributes:
         known: What is known now.
@@ -60,9 +61,21 @@ class ListenerBroker:
         on_change: Called when :attr:`known` has changed or :attr:`cluster` came.
     """
 
-    __slots__ = ("_configured", "_port", "_upstream", "cluster", "known", "on_change", "wants_cluster")
+    __slots__ = (
+        "_configured",
+        "_is_one",
+        "_port",
+        "_upstream",
+        "cluster",
+        "known",
+        "on_change",
+        "wants_cluster",
+    )
 
-    def __init__(self, configured: Broker, upstream: tuple[str, int], port: int) -> None:
+    def __init__(
+        self, configured: Broker, upstream: tuple[str, int], port: int, *, is_one: bool = True
+    ) -> None:
+        self._is_one = is_one
         self._configured = configured
         self._upstream = upstream
         self._port = port
@@ -100,7 +113,7 @@ class ListenerBroker:
 
     def candidates(self) -> list[int]:
         """Return the node ids that the broker may have, the likely ones first."""
-        if self.cluster is None:
+        if self.cluster is None or not self._is_one:
             return []
         likely = (self._configured.id, self.known.broker.id, *self._at_upstream())
         alive = {one.node_id: None for one in self.cluster.brokers if one.node_id >= 0}
@@ -157,6 +170,8 @@ class ListenerBroker:
         return None
 
     def _likely(self) -> int | None:
+        if not self._is_one:
+            return None
         if self.cluster is None:
             return self.known.broker.id
         brokers = self.cluster.brokers

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["HostPort"]
+__all__ = ["HostPort", "HostPorts"]
 
 _EXPECTED = "expected host:port, for example 127.0.0.1:19092"
+_MOST_ADDRESSES = 32
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?"
 )
@@ -68,6 +70,47 @@ class HostPort:
 
     @classmethod
     def _validate(cls, value: Any) -> HostPort:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(_EXPECTED)
+        return cls.parse(value)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPorts:
+    """Addresses to connect to, of which the first that can be reached is used."""
+
+    addresses: tuple[HostPort, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> HostPorts:
+        """Parse ``host:port,host:port``, or raise ValueError."""
+        addresses = tuple(HostPort.parse(part.strip()) for part in text.split(","))
+        if len(set(addresses)) < len(addresses):
+            raise ValueError("an address is given twice")
+        if len(addresses) > _MOST_ADDRESSES:
+            raise ValueError(f"{len(addresses)} addresses are more than {_MOST_ADDRESSES}")
+        return cls(addresses)
+
+    def __str__(self) -> str:
+        return ",".join(str(address) for address in self.addresses)
+
+    def __iter__(self) -> Iterator[HostPort]:
+        return iter(self.addresses)
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate from text or from ``HostPorts``, and serialise as text."""
+        return core_schema.no_info_plain_validator_function(
+            cls._validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _validate(cls, value: Any) -> HostPorts:
         if isinstance(value, cls):
             return value
         if not isinstance(value, str):

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError
 from receiver.settings.base import Settings
 from receiver.settings.broker import BrokerSettings
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 
 __all__ = [
     "ClientAuth",
     "ListenerSettings",
     "ProxyProtocolSettings",
+    "RewriteSettings",
     "SecurityProtocol",
     "ServerNameSettings",
     "ServerTlsSettings",
@@ -41,10 +42,10 @@ def _as_text(version: Any) -> Any:
 TlsVersion = Annotated[Literal["1.2", "1.3"], BeforeValidator(_as_text)]
 
 
-def _has_port(address: HostPort) -> HostPort:
-    if address.port == 0:
+def _have_ports(addresses: HostPorts) -> HostPorts:
+    if any(address.port == 0 for address in addresses):
         raise ValueError("the port of the broker's listener cannot be 0")
-    return address
+    return addresses
 
 
 def _network(text: str) -> str:
@@ -63,7 +64,7 @@ def _mapping_rules(text: str) -> str:
     return text
 
 
-_Upstream = Annotated[HostPort, AfterValidator(_has_port)]
+_Upstream = Annotated[HostPorts, AfterValidator(_have_ports)]
 _Network = Annotated[str, AfterValidator(_network)]
 _MappingRules = Annotated[str, AfterValidator(_mapping_rules)]
 
@@ -164,6 +165,42 @@ class ProxyProtocolSettings(Settings):
     )
 
 
+class RewriteSettings(Settings):
+    """The addresses that clients get in place of the brokers' (``addresses: rewrite``)."""
+
+    host: str = Field(
+        pattern=r"^[A-Za-z0-9.:_-]{1,253}$",
+        description="Host at which clients reach the sidecar; without a port.",
+    )
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65_535,
+        description="Port at which clients reach this listener; null: the port of `bind`.",
+    )
+    first_port: int = Field(
+        ge=1,
+        le=65_535,
+        description="Port of node 0, at `host` and on the host of `bind`. Node 2 has this port plus 2.",
+    )
+    nodes: int = Field(
+        default=32,
+        ge=1,
+        le=128,
+        description="Number of node ports. It must exceed the greatest node id. Clients do not reach a "
+        "broker with a greater id.",
+    )
+
+    @model_validator(mode="after")
+    def _ports_exist(self) -> Self:
+        if self.first_port + self.nodes > 65_536:
+            raise ValueError(
+                f"first_port {self.first_port} and nodes {self.nodes} need ports up to "
+                f"{self.first_port + self.nodes - 1}: lower one of them, so that it is 65535 or less"
+            )
+        return self
+
+
 class ListenerSettings(Settings):
     """A listener for clients and the broker's listener that it forwards to."""
 
@@ -175,7 +212,11 @@ class ListenerSettings(Settings):
         description="Address to bind for clients, IPv6 in brackets: `[::1]:19092`. With port 0 the system "
         "chooses the port."
     )
-    upstream: _Upstream = Field(description="Address of the broker's own listener.")
+    upstream: _Upstream = Field(
+        description="Address of the broker's own listener. With `addresses: rewrite` it may be several, "
+        "separated by commas, for clients that bootstrap: the sidecar goes on to the next when one can't be "
+        "reached."
+    )
     advertised: HostPort | None = Field(
         default=None,
         description="Address at which clients reach this listener, as the broker advertises it. The sidecar "
@@ -185,6 +226,12 @@ class ListenerSettings(Settings):
     broker: BrokerSettings | None = Field(
         default=None, description="The broker behind this listener; null: as the section `broker` says."
     )
+    addresses: Literal["keep", "rewrite"] = Field(
+        default="keep",
+        description="Whether clients get the addresses that the brokers advertise, or those of `rewrite`. "
+        "Rewriting is for brokers whose advertised addresses you can't change.",
+    )
+    rewrite: RewriteSettings | None = None
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT",
         description="Security protocol of the clients, and the value of the `security_protocol` label. The "
@@ -241,6 +288,29 @@ class ListenerSettings(Settings):
     )
 
     @property
+    def node_binds(self) -> dict[int, HostPort]:
+        """The addresses to bind for nodes, by node id; empty if addresses are kept."""
+        if self.rewrite is None:
+            return {}
+        first_port = self.rewrite.first_port
+        return {
+            node_id: HostPort(host=self.bind.host, port=first_port + node_id)
+            for node_id in range(self.rewrite.nodes)
+        }
+
+    @property
+    def public_bootstrap(self) -> HostPort:
+        """The address at which clients of a rewriting listener bootstrap."""
+        assert self.rewrite is not None  # noqa: S101 - for callers that know it
+        return HostPort(host=self.rewrite.host, port=self.rewrite.port or self.bind.port)
+
+    def public_address(self, node_id: int) -> HostPort | None:
+        """Return the address that clients get for a node; None if there is none for it."""
+        if self.rewrite is None or not 0 <= node_id < self.rewrite.nodes:
+            return None
+        return HostPort(host=self.rewrite.host, port=self.rewrite.first_port + node_id)
+
+    @property
     def speaks_tls(self) -> bool:
         """Whether clients use TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
@@ -249,6 +319,28 @@ class ListenerSettings(Settings):
     def speaks_sasl(self) -> bool:
         """Whether clients authenticate with SASL."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @model_validator(mode="after")
+    def _addresses_to_write(self) -> Self:
+        if (self.addresses == "rewrite") != (self.rewrite is not None):
+            raise ValueError(
+                "`addresses: rewrite` and `rewrite` belong together, for example "
+                "rewrite: {host: gateway.example, first_port: 29100}"
+            )
+        if self.addresses == "rewrite" and self.advertised is not None:
+            raise ValueError("advertised is given, but with `addresses: rewrite` clients get rewrite.host")
+        if self.addresses == "keep" and len(self.upstream) > 1:
+            raise ValueError(
+                f"upstream has {len(self.upstream)} addresses, but clients of a listener reach one broker: "
+                "give each broker a listener, or set `addresses: rewrite`"
+            )
+        rewrite = self.rewrite
+        if rewrite and 0 <= self.bind.port - rewrite.first_port < rewrite.nodes:
+            raise ValueError(
+                f"bind has the port of node {self.bind.port - rewrite.first_port}: change bind, or "
+                "rewrite.first_port"
+            )
+        return self
 
     @model_validator(mode="after")
     def _tls_where_spoken(self) -> Self:

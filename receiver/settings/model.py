@@ -7,9 +7,9 @@ own.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import Settings
@@ -208,6 +208,10 @@ class Kip1313Settings(Settings):
     )
 
 
+#: Listening ports of clients. One message passes all their sockets to a relay.
+_MAX_PORTS: Final = 250
+
+
 class ReceiverSettings(Settings):
     """The whole of ``receiver.yaml``."""
 
@@ -247,7 +251,7 @@ class ReceiverSettings(Settings):
                     raise ValueError(
                         f"listeners[{index}].bind: listeners[{other}] listens on {earlier.bind} already"
                     )
-            if listener.bind == listener.upstream:
+            if listener.bind in listener.upstream:
                 raise ValueError(
                     f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind; "
                     "give the address of the broker's listener"
@@ -256,6 +260,28 @@ class ReceiverSettings(Settings):
         return tuple(
             one if one.broker is not None else one.model_copy(update={"broker": default}) for one in listeners
         )
+
+    @model_validator(mode="after")
+    def _can_rewrite(self) -> Self:
+        rewriting = [listener for listener in self.listeners if listener.rewrite is not None]
+        if rewriting and self.kip1313.translate_all:
+            raise ValueError(
+                "kip1313.translate_all can't be combined with `addresses: rewrite` of listener "
+                f"{rewriting[0].name}: turn one of them off"
+            )
+        for listener in rewriting:
+            if listener.broker is not None and listener.broker.id != "auto":
+                raise ValueError(
+                    f"broker.id is {listener.broker.id}, but listener {listener.name} has a broker for each "
+                    "node: set broker.id to auto, or give the listener `broker: {id: auto}`"
+                )
+        ports = len(self.listeners) + sum(len(listener.node_binds) for listener in self.listeners)
+        if ports > _MAX_PORTS:
+            raise ValueError(
+                f"the listeners and their nodes need {ports} ports, and at most {_MAX_PORTS} are possible: "
+                "lower listeners[].rewrite.nodes"
+            )
+        return self
 
     @field_validator("rest")
     @classmethod

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 
 __all__ = [
     "Loc",
@@ -36,7 +36,7 @@ __all__ = [
 Loc: TypeAlias = tuple[str | int, ...]
 
 _SECRETS = (SecretStr, SecretBytes)
-_TEXTS = (str, Path, HostPort, SecretStr)
+_TEXTS = (str, Path, HostPort, HostPorts, SecretStr)
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 
 
@@ -181,7 +181,7 @@ def _option_name(option: Any) -> str:
     if isinstance(option, type):
         if issubclass(option, BaseModel):
             return "a mapping"
-        if issubclass(option, HostPort):
+        if issubclass(option, HostPort | HostPorts):
             return "host:port"
         if issubclass(option, _SECRETS):
             return "text or {file: PATH}"

@@ -13,6 +13,7 @@ from typing import Final
 
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
+from receiver.telemetry.identity import port_name
 
 __all__ = ["BACKLOG", "REST", "ListeningSockets", "SocketError"]
 
@@ -53,6 +54,12 @@ class ListeningSockets:
         self._sharing: list[socket.socket] = []  # that let another socket have their port
         self._wanted = wanted = {listener.name: listener.bind for listener in settings.listeners}
         wanted[REST] = settings.rest.bind
+        self._of_nodes = {
+            port_name(listener.name, node_id): bind
+            for listener in settings.listeners
+            for node_id, bind in listener.node_binds.items()
+        }
+        wanted |= self._of_nodes
         try:
             for name, bind in wanted.items():
                 self._sockets[name] = bind, self._get(name, bind)
@@ -119,11 +126,13 @@ class ListeningSockets:
     def listen(self) -> None:
         """Accept connections on the sockets of listeners that were bound here.
 
+        Relays open the port of a node, once they know the node.
+
         Raises:
             SocketError: Another process listens there since the socket was bound.
         """
         for name, (bind, listening) in self._sockets.items():
-            if name != REST and listening in self._new:
+            if name != REST and name not in self._of_nodes and listening in self._new:
                 _listen(f"listener {name}", bind, listening, BACKLOG)
         self._stop_sharing()
 

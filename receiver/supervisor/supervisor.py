@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -101,6 +101,8 @@ class Supervisor:
         self._relay_backoffs: dict[int, Backoff] = {}
         self._relay_ids: dict[Child, str] = {}
         self._relay_count = itertools.count(1)
+        # What relays said of the nodes of rewriting listeners, by listener and node id.
+        self._nodes: dict[tuple[str, int], dict[str, Any]] = {}
         self._started = False
         self._stop_at: float | None = None  # set once it is stopping
         self._interrupted = False  # whether a SIGINT has come
@@ -222,6 +224,8 @@ class Supervisor:
                 child.status = int(message.fields["status"])
             case "need_link":
                 self._link(child)
+            case "node":
+                self._share_node(child, message)
             case "prepared" | "refused" if child.stale_answers:
                 child.stale_answers -= 1
             case "prepared" | "refused" | "applied" if self._reload is not None:
@@ -230,6 +234,14 @@ class Supervisor:
             case "drained":
                 child.leaving = True
         message.close()
+
+    def _share_node(self, child: Child, message: Message) -> None:
+        """Tell the other relays the address of a node; later ones get it when they are ready."""
+        fields = message.fields
+        self._nodes[fields["listener"], fields["node"]] = fields
+        for relay in self._relays.values():
+            if relay is not child:
+                relay.channel.send("node", **fields)
 
     def _ping(self) -> None:
         for child in self._children():
@@ -354,6 +366,9 @@ class Supervisor:
     def _ready(self, child: Child) -> None:
         if self._stop_at is not None or self._status is not None:
             return
+        if child in self._relay_ids:
+            for node in self._nodes.values():
+                child.channel.send("node", **node)
         if child is self._core and not self._started and not self._relays:
             try:
                 self._sockets.listen()
@@ -751,6 +766,11 @@ class Supervisor:
         dumps.apply(dumpable=self._settings.debug.dumpable)
         reload.sockets.close_others()
         self._sockets = reload.sockets
+        before, self._nodes = self._nodes, {}
+        for listener in self._settings.listeners:
+            for node_id in listener.node_binds:
+                if (known := before.get((listener.name, node_id))) is not None:
+                    self._nodes[listener.name, node_id] = known
         total = self._relay_total()
         drain_s = self._settings.drain.timeout_s
         for slot in [slot for slot in self._relays if slot > total]:

@@ -19,6 +19,7 @@ __all__ = [
     "UNKNOWN_PRINCIPAL",
     "Broker",
     "ClientIdentity",
+    "port_name",
 ]
 
 #: The maximum length that is kept of a client id, software name and software version. Each has up
@@ -43,6 +44,11 @@ class Broker:
     cluster_id: str | None = None
 
 
+def port_name(listener: str, node_id: int | None) -> str:
+    """Return the name of a listener's port, or of the port of one of its nodes: ``ALL/2``."""
+    return listener if node_id is None else f"{listener}/{node_id}"  # a listener's name has no slash
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
     """Who the client of one connection is (KIP-511, "Connection registry").
@@ -63,7 +69,13 @@ class ClientIdentity:
     client_instance_id: Uuid | None = None  # of the latest telemetry request, or of KIP-1313's header
     principal: str = ANONYMOUS  # of the client certificate, or of the login that the broker accepted
     sasl_mechanism: str | None = None
+    node_id: int | None = None  # of the node whose port it came by, at a rewriting listener
     broker: Broker = Broker()  # that the connection leads to
+
+    @property
+    def port_name(self) -> str:
+        """The name of the port that the connection came by."""
+        return port_name(self.listener, self.node_id)
 
     @property
     def instance_text(self) -> str | None:

@@ -9,7 +9,7 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker
-from receiver.settings.listeners import ListenerSettings
+from receiver.session.listener_state import ListenerState
 
 __all__ = ["ListenerView", "router"]
 
@@ -25,6 +25,13 @@ class BrokerView(BaseModel):
     advertised: str | None = Field(description="The address that it tells clients; null: unknown.")
 
 
+class NodeView(BaseModel):
+    """A node behind a listener that rewrites addresses."""
+
+    address: str = Field(description="The address that clients get.")
+    broker: BrokerView
+
+
 class ListenerView(BaseModel):
     """A listener."""
 
@@ -35,24 +42,35 @@ class ListenerView(BaseModel):
     connections: int = Field(description="Open connections.")
     broker: BrokerView
     bypass: str | None = Field(description="Why clients pass by the sidecar; null: nothing says so.")
+    nodes: list[NodeView] = Field(description="The known nodes, if the listener rewrites addresses.")
 
 
 @router.get("", summary="List the listeners in the order of the configuration")
 async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
-    return Page(items=[_view(*one) for one in dependencies.listeners()])
+    return Page(items=[_view(one) for one in dependencies.listeners()])
 
 
-def _view(settings: ListenerSettings, known: KnownBroker, connections: int) -> ListenerView:
-    broker = known.broker
+def _view(listener: ListenerState) -> ListenerView:
+    settings = listener.settings
     return ListenerView(
         name=settings.name,
         bind=str(settings.bind),
         upstream=str(settings.upstream),
         security_protocol=settings.security_protocol,
-        connections=connections,
-        broker=BrokerView(
-            id=broker.id, cluster_id=broker.cluster_id, proven=known.proven, advertised=known.advertised
-        ),
-        bypass=bypass_problem(settings, known),
+        connections=listener.connections,
+        broker=_broker(listener.known),
+        bypass=bypass_problem(settings, listener.known),
+        nodes=[
+            NodeView(address=str(public), broker=_broker(known))
+            for node_id, known in sorted(listener.nodes.items())
+            if (public := settings.public_address(node_id)) is not None
+        ],
+    )
+
+
+def _broker(known: KnownBroker) -> BrokerView:
+    broker = known.broker
+    return BrokerView(
+        id=broker.id, cluster_id=broker.cluster_id, proven=known.proven, advertised=known.advertised
     )

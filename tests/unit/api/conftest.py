@@ -16,9 +16,8 @@ from fastapi import FastAPI
 from receiver.api import ApiDependencies, RestServer, create_api
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ReceiverMetrics
-from receiver.session.listener_broker import KnownBroker
+from receiver.session.listener_state import ListenerState
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
-from receiver.settings.listeners import ListenerSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
@@ -125,7 +124,7 @@ class Api:
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[ClientIdentity] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
-    listeners: list[tuple[ListenerSettings, KnownBroker, int]] = field(default_factory=list)
+    listeners: list[ListenerState] = field(default_factory=list)
     exposition: Callable[[str | None], tuple[bytes, str]] = field(
         default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition
     )

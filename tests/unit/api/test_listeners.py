@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 
 from receiver.session.listener_broker import KnownBroker
+from receiver.session.listener_state import ListenerState
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import Broker
 from tests.unit.api.conftest import Api
@@ -15,7 +16,7 @@ def test_each_listener_has_its_broker(api: Api) -> None:
         {"name": "A", "bind": "0.0.0.0:19092", "upstream": "127.0.0.1:29092"}
     )
     known = KnownBroker(broker=Broker(id=3, cluster_id="c"), proven=True, advertised="kafka-3:29092")
-    api.listeners = [(settings, known, 7)]
+    api.listeners = [ListenerState(settings=settings, known=known, connections=7)]
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         (one,) = (await rest.get("/v1/listeners")).json()["items"]
@@ -27,6 +28,7 @@ def test_each_listener_has_its_broker(api: Api) -> None:
             "security_protocol": "PLAINTEXT",
             "connections": 7,
             "broker": {"id": 3, "cluster_id": "c", "proven": True, "advertised": "kafka-3:29092"},
+            "nodes": [],
         }
 
     api.run(scenario)

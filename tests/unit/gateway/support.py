@@ -15,11 +15,14 @@ from receiver.clock import SystemClock
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import Share, run, running_loop
+from receiver.gateway.admission import Admission
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.listener import Listener
 from receiver.gateway.relay import CloseReason, Relay, RelayServices
 from receiver.gateway.request_memory import RequestMemory
+from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
 from receiver.plugin import Push
@@ -27,7 +30,7 @@ from receiver.request_log import RequestLog
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
@@ -91,7 +94,7 @@ def listener_settings(upstream_port: int, **settings: Any) -> ListenerSettings:
         **{
             "name": "CLIENT",
             "bind": HostPort(host=LOOPBACK, port=free_port()),
-            "upstream": HostPort(host=LOOPBACK, port=upstream_port),
+            "upstream": HostPorts((HostPort(host=LOOPBACK, port=upstream_port),)),
             "max_connections": 100,
             **settings,
         }
@@ -216,9 +219,12 @@ class Gate:
         """A listener with these settings, on a socket of its own."""
         listening = listening_on(settings.bind.host, settings.bind.port)
         try:
+            turns = HandshakeTurns()
             return Listener(
                 settings,
                 listening,
+                admission=Admission(settings, self.limits, turns),
+                address=UpstreamAddress(settings, turns),
                 broker=self.broker,
                 upstream=Upstream(),
                 core=self.core,

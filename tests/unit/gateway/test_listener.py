@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.gateway.gateway import Gateway
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPorts
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import Peer, ScriptedBroker, framed, produce_frame
 from tests.unit.gateway.support import (
@@ -138,7 +138,7 @@ def test_a_host_without_an_address_is_named() -> None:
     async def main() -> None:
         gate = Gate()
         settings = listener_settings(1)
-        upstream = HostPort(host="no.such.host.invalid", port=1)
+        upstream = HostPorts.parse("no.such.host.invalid:1")
         listener = gate.listener_of(settings.model_copy(update={"upstream": upstream}))
         async with opened(listener):
             await eventually(lambda: is_refused(listener), "the closed port")

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.upstream_address import UpstreamAddress
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.unit.gateway.support import on_loop
@@ -35,7 +35,7 @@ def to(host: str, port: int) -> UpstreamAddress:
     settings = ListenerSettings(
         name="CLIENT",
         bind=HostPort(host=LOOPBACK, port=free_port()),
-        upstream=HostPort(host=host, port=port),
+        upstream=HostPorts((HostPort(host=host, port=port),)),
     )
     return UpstreamAddress(settings, HandshakeTurns())
 

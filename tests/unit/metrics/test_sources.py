@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
-from receiver.session.listener_broker import KnownBroker
-from receiver.settings.listeners import ListenerSettings
+from receiver.session.listener_state import ListenerState
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -26,7 +25,7 @@ class Now:
     ready: bool = False
     draining: bool = False
     certificates: list[tuple[str, str, float]] = field(default_factory=list)
-    listeners: list[tuple[ListenerSettings, KnownBroker, int]] = field(default_factory=list)
+    listeners: list[ListenerState] = field(default_factory=list)
     peers: dict[Scope, int] = field(default_factory=dict)
 
     def metrics(self, labels: SoftwareLabels | None = None) -> ReceiverMetrics:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from receiver.settings.errors import SettingsError
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.load import MAX_FILE_BYTES, load
 
 ISSUE_EXAMPLE = """
@@ -48,7 +48,7 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
     assert settings.broker.id == 1
     assert settings.broker.cluster_id is None
     assert settings.listeners[0].bind == HostPort(host="127.0.0.1", port=19092)
-    assert settings.listeners[0].upstream == HostPort(host="127.0.0.1", port=29092)
+    assert settings.listeners[0].upstream == HostPorts.parse("127.0.0.1:29092")
     assert settings.subscriptions.path == Path("./subscriptions.db")
     assert settings.rest.bind == HostPort(host="127.0.0.1", port=8642)
     assert settings.telemetry.compression == ("zstd", "lz4", "gzip", "snappy")

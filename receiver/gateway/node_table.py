@@ -1,0 +1,95 @@
+"""The nodes behind a rewriting listener, and the address at which clients reach each.
+
+Owns which nodes are known. Responses name them, those that pass and those to the sidecar's own
+questions. The table does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ListenerSettings
+from receiver.wire.broker_addresses import BrokerAddress
+
+__all__ = ["NodeTable"]
+
+#: How often in a row a node must be missing in the cluster before it is forgotten. A broker that
+#: has just restarted may not know all others yet.
+_MISSING_BEFORE_FORGOTTEN: Final = 3
+
+
+class NodeTable:
+    """The known nodes of one rewriting listener, at most one for each node port.
+
+    Args:
+        listener: The listener's settings, which say where clients reach the nodes.
+        on_change: Called with a node's id and address when a response names another address, before
+            the response goes on to the client.
+
+    Attributes:
+        refused: How often a node was named that has no port, or whose address is no address.
+    """
+
+    def __init__(self, listener: ListenerSettings, *, on_change: Callable[[int, HostPort], None]) -> None:
+        self._listener = listener
+        self._on_change = on_change
+        self._nodes: dict[int, HostPort] = {}
+        self._missing: dict[int, int] = {}
+        self.refused = 0
+
+    @property
+    def addresses(self) -> Mapping[int, HostPort]:
+        """The addresses that the known nodes advertise, by node id."""
+        return self._nodes
+
+    def name(self, broker: BrokerAddress) -> tuple[str, int]:
+        """Record a broker that a response names, and return the address to write in its place.
+
+        A node without a port gets the address at which clients bootstrap. Clients do not reach the
+        node there, but its own address is not shown either.
+        """
+        public, address = self._listener.public_address(broker.node_id), _address(broker)
+        if public is None or address is None:
+            self.refused += 1
+            bootstrap = self._listener.public_bootstrap
+            return bootstrap.host, bootstrap.port
+        if self._nodes.get(broker.node_id) != address:
+            self._nodes[broker.node_id] = address
+            self._on_change(broker.node_id, address)
+        return public.host, public.port
+
+    def learn(self, node_id: int, address: HostPort) -> bool:
+        """Record an address that another relay process has learned.
+
+        Returns:
+            Whether it is new here.
+        """
+        if self._listener.public_address(node_id) is None or self._nodes.get(node_id) == address:
+            return False
+        self._nodes[node_id] = address
+        return True
+
+    def saw(self, node_ids: Collection[int]) -> list[int]:
+        """Take the ids of all brokers of the cluster, as one of them knows it.
+
+        Returns:
+            The nodes that are forgotten, because they were missing a few times in a row.
+        """
+        self._missing = {
+            node_id: self._missing.get(node_id, 0) + 1 for node_id in self._nodes if node_id not in node_ids
+        }
+        gone = [one for one, times in self._missing.items() if times >= _MISSING_BEFORE_FORGOTTEN]
+        for node_id in gone:
+            del self._nodes[node_id], self._missing[node_id]
+        return gone
+
+
+def _address(broker: BrokerAddress) -> HostPort | None:
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    try:
+        address = HostPort.parse(f"{host}:{broker.port}")
+    except ValueError:
+        return None
+    return address if address.port else None

@@ -1,0 +1,151 @@
+"""The node listeners behind a rewriting listener.
+
+Each node that is known has a listener of its own, on its own port: with its own watch, its own
+broker and its own API versions. So a node's port is closed while its broker is away, and what its
+clients push is labelled with it. Owns these listeners and the sockets of the ports, which are bound
+from the start, so that a response never names a port that is not open yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from receiver.gateway.node_table import NodeTable
+from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ListenerSettings
+from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.k03_metadata import Cluster
+
+if TYPE_CHECKING:
+    from receiver.gateway.listener import Listener
+
+__all__ = ["MakeNodeListener", "Nodes"]
+
+#: Makes the listener of a node at an address, on a socket that it owns.
+MakeNodeListener = Callable[[int, HostPort, socket.socket], "Listener"]
+
+_log = structlog.get_logger("receiver.gateway")
+
+
+class Nodes:
+    """The nodes of one rewriting listener.
+
+    Args:
+        settings: The listener's settings.
+        sockets: The sockets of the node ports, bound, by node id; owned here.
+        make_listener: Makes a node's listener.
+        on_new: Called with a node's id and address when a response has named it, to tell the other
+            relay processes.
+    """
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        sockets: Mapping[int, socket.socket],
+        *,
+        make_listener: MakeNodeListener,
+        on_new: Callable[[int, HostPort], None],
+    ) -> None:
+        self._name = settings.name
+        self._sockets = dict(sockets)
+        self._make_listener = make_listener
+        self._on_new = on_new
+        self._table = NodeTable(settings, on_change=self._named)
+        self._listeners: dict[int, Listener] = {}
+        self._retired: list[Listener] = []
+        self._traffic_of_gone = (0, 0)
+        self._is_open = False
+
+    @property
+    def addresses(self) -> Mapping[int, HostPort]:
+        """The addresses that the known nodes advertise, by node id."""
+        return self._table.addresses
+
+    @property
+    def listeners(self) -> Mapping[int, Listener]:
+        """The listeners of the known nodes, by node id."""
+        return self._listeners
+
+    @property
+    def all_listeners(self) -> list[Listener]:
+        """Those listeners, and those that only have open connections left."""
+        return [*self._listeners.values(), *self._retired]
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes read since the start, from clients and from the nodes."""
+        for listener in [one for one in self._retired if one.empty]:
+            self._retired.remove(listener)
+            self._traffic_of_gone = _sum(self._traffic_of_gone, listener.traffic)
+        total = self._traffic_of_gone
+        for listener in self.all_listeners:
+            total = _sum(total, listener.traffic)
+        return total
+
+    def replace(self, broker: BrokerAddress) -> tuple[str, int]:
+        """Return the address to write for a broker that a response names, and learn the broker."""
+        return self._table.name(broker)
+
+    def learn(self, node_id: int, address: HostPort) -> None:
+        """Take a node's address from another relay process, or from before a reload."""
+        if self._table.learn(node_id, address):
+            self._serve(node_id, address)
+
+    def saw(self, cluster: Cluster) -> None:
+        """Take the brokers of the cluster from an answer to the sidecar's own question."""
+        for broker in cluster.brokers:
+            if broker.node_id >= 0:
+                self._table.name(broker)
+        for node_id in self._table.saw({broker.node_id for broker in cluster.brokers}):
+            _log.info("a node has left the cluster", listener=self._name, node=node_id)
+            if (listener := self._listeners.pop(node_id, None)) is not None:
+                listener.close_port()
+                self._retire(listener)
+
+    def open(self) -> None:
+        """Begin to accept the clients of nodes."""
+        self._is_open = True
+        for listener in self._listeners.values():
+            listener.open()
+
+    def stop_accepting(self) -> None:
+        """Close this process's descriptors of the sockets."""
+        self._is_open = False
+        for listener in self._listeners.values():
+            listener.stop_accepting()
+        for listening in self._sockets.values():
+            listening.close()
+        self._sockets.clear()
+
+    async def drain(self, deadline: float) -> None:
+        """Finish responses in flight until a deadline in loop time, then close all."""
+        await asyncio.gather(*(listener.drain(deadline) for listener in self.all_listeners))
+
+    def _named(self, node_id: int, address: HostPort) -> None:
+        self._serve(node_id, address)
+        self._on_new(node_id, address)
+
+    def _serve(self, node_id: int, address: HostPort) -> None:
+        """Accept the clients of a node that is new, or that has moved."""
+        if node_id not in self._sockets:  # this relay accepts no clients any more
+            return
+        before = self._listeners.get(node_id)
+        listener = self._make_listener(node_id, address, self._sockets[node_id].dup())
+        self._listeners[node_id] = listener
+        if before is not None:
+            self._retire(before)
+        if self._is_open:
+            listener.open()
+
+    def _retire(self, listener: Listener) -> None:
+        listener.stop_accepting()
+        self._retired.append(listener)
+
+
+def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]

@@ -1,0 +1,28 @@
+"""What operators see of a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from receiver.session.listener_broker import KnownBroker
+from receiver.settings.listeners import ListenerSettings
+
+__all__ = ["ListenerState"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerState:
+    """A listener, the broker behind it, and the nodes behind a rewriting one.
+
+    Attributes:
+        settings: The listener's settings.
+        known: What is known of its broker.
+        connections: How many connections are open.
+        nodes: What is known of the broker behind each node port, by node id.
+    """
+
+    settings: ListenerSettings
+    known: KnownBroker
+    connections: int
+    nodes: Mapping[int, KnownBroker] = field(default_factory=dict)

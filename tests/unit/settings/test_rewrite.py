@@ -1,0 +1,73 @@
+"""Settings of a listener that rewrites addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from receiver.settings.model import ReceiverSettings
+
+
+def _settings(count: int = 1, rewrite: dict[str, Any] | None = None, **more: Any) -> ReceiverSettings:
+    listeners = [
+        {
+            "name": f"L{number}",
+            "bind": f"127.0.0.1:{29000 + number}",
+            "upstream": "kafka-1:9092",
+            "addresses": "rewrite",
+            "rewrite": {"host": "gw", "first_port": 30_000 + 200 * number, "nodes": 100, **(rewrite or {})},
+        }
+        for number in range(count)
+    ]
+    return ReceiverSettings.model_validate({"listeners": listeners, **more})
+
+
+def test_each_node_has_a_port() -> None:
+    (listener,) = _settings().listeners
+    assert {node_id: str(bind) for node_id, bind in listener.node_binds.items()} == {
+        node_id: f"127.0.0.1:{30_000 + node_id}" for node_id in range(100)
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"rewrite": {"first_port": 65_500}}, "need ports up to 65599: lower one of them"),
+        ({"rewrite": {"first_port": 28_990}}, "bind has the port of node 10"),
+        ({"rewrite": {"host": "gw:1/"}}, "listeners.0.rewrite.host"),
+        ({"count": 3}, "need 303 ports, and at most 250 are possible"),
+        ({"kip1313": {"translate_all": True}}, "turn one of them off"),
+        ({"broker": {"id": 1}}, "has a broker for each node: set broker.id to auto"),
+    ],
+)
+def test_what_can_not_work_is_refused(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        _settings(**arguments)
+
+
+@pytest.mark.parametrize("more", [{"addresses": "rewrite"}, {"rewrite": {"host": "gw", "first_port": 1}}])
+def test_both_settings_belong_together(more: dict[str, Any]) -> None:
+    listener = {"name": "L", "bind": "127.0.0.1:29000", "upstream": "kafka-1:9092", **more}
+    with pytest.raises(ValidationError, match="belong together"):
+        ReceiverSettings.model_validate({"broker": {"id": 1}, "listeners": [listener]})
+
+
+def test_several_addresses_are_for_clients_that_bootstrap() -> None:
+    listener = {"name": "L", "bind": "127.0.0.1:29000", "upstream": "kafka-1:9092, kafka-2:9093"}
+    with pytest.raises(ValidationError, match="upstream has 2 addresses"):
+        ReceiverSettings.model_validate({"listeners": [listener]})
+    rewriting = {**listener, "addresses": "rewrite", "rewrite": {"host": "gw", "first_port": 30_000}}
+    (one,) = ReceiverSettings.model_validate({"listeners": [rewriting]}).listeners
+    assert str(one.upstream) == "kafka-1:9092,kafka-2:9093"
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    ["", "kafka", "kafka-1:9092,", "kafka:1,kafka:1", "kafka:0", ",".join(f"k:{n}" for n in range(1, 34))],
+)
+def test_addresses_that_can_not_work_are_refused(upstream: str) -> None:
+    listener = {"name": "L", "bind": "127.0.0.1:29000", "upstream": upstream}
+    with pytest.raises(ValidationError, match="upstream"):
+        ReceiverSettings.model_validate({"listeners": [listener]})
