@@ -22,7 +22,14 @@ from receiver.settings.listeners import ClientAuth, TlsSettings, TlsVersion, Ups
 from receiver.settings.rest import RestTlsSettings
 from receiver.watch import Watch
 
-__all__ = ["TlsContext", "TlsFilesError", "client_context", "server_context", "tls_problem"]
+__all__ = [
+    "ServerConnection",
+    "TlsContext",
+    "TlsFilesError",
+    "client_context",
+    "server_context",
+    "tls_problem",
+]
 
 #: Adapts a new context to its use.
 _Prepare: TypeAlias = Callable[[ssl.SSLContext], None]
@@ -59,6 +66,16 @@ def tls_problem(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")
+
+
+class ServerConnection(ssl.SSLObject):
+    """Our side of a client's TLS connection.
+
+    Attributes:
+        asked_name: The host name that the client asked for (SNI), in lower case; empty: none.
+    """
+
+    asked_name: str = ""
 
 
 class TlsContext:
@@ -180,12 +197,14 @@ def server_context(
 
         def choose(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
             server_name = (name or "").lower()
+            if isinstance(connection, ServerConnection):
+                connection.asked_name = server_name
             chosen = by_name.get(server_name) or by_name.get("*." + server_name.partition(".")[2])
             if chosen is not None:
                 connection.context = chosen
 
-        if by_name:
-            context.sni_callback = choose
+        context.sslobject_class = ServerConnection
+        context.sni_callback = choose
         return context
 
     certificates = [settings.certificate, *(name.certificate for name in names)]

@@ -35,7 +35,7 @@ _FILE: Final = {
 
 class _Schema(GenerateJsonSchema):
     def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
-        return {"type": "string", "pattern": _PATTERNS[schema["function"]["function"].__self__]}  # type: ignore[union-attr, index]
+        return {"type": "string", "pattern": _PATTERNS[schema["function"]["function"].__self__]}  # type: ignore[union-attr]
 
 
 def configurations() -> dict[str, dict[str, Any]]:

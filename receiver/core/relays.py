@@ -198,12 +198,12 @@ class Relays:
 
     def known_nodes(self, listener: ListenerSettings) -> dict[int, KnownBroker]:
         """Return what is known of the nodes of a rewriting listener, by node id."""
-        ports = {node_id: port_name(listener.name, node_id) for node_id in listener.node_binds}
+        ports = {node_id: port_name(listener.name, node_id) for node_id in listener.node_ids}
         return {node_id: self.brokers[name] for node_id, name in ports.items() if name in self.brokers}
 
     def keep_brokers(self, listeners: Iterable[ListenerSettings]) -> None:
         """Forget the brokers of other listeners than these."""
-        kept = {port_name(one.name, node_id) for one in listeners for node_id in (None, *one.node_binds)}
+        kept = {port_name(one.name, node_id) for one in listeners for node_id in (None, *one.node_ids)}
         self.brokers = {name: known for name, known in self.brokers.items() if name in kept}
 
     def learned_broker(self, link: _RelayLink, message: BrokerKnown) -> None:

@@ -18,6 +18,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -28,6 +29,7 @@ from receiver.gateway.core_link import CoreLink
 from receiver.gateway.nodes import Nodes
 from receiver.gateway.proxy_protocol import plain_address
 from receiver.gateway.relay import CloseReason, Relay, RelayServices, close_with_reset
+from receiver.gateway.tls_socket import TlsSocket
 from receiver.gateway.upstream_address import UpstreamAddress, describe_error
 from receiver.gateway.upstream_watch import UpstreamWatch
 from receiver.log import RateLimitedLog
@@ -58,6 +60,10 @@ _LIMITS: Final = {
 }
 _DRAIN_CHECK_S: Final = 0.05
 
+#: Seconds for which a client of a node that is away is held before the next try, where the port
+#: can't be closed.
+_AWAY_HOLD_S: Final = 1.0
+
 _log = structlog.get_logger("receiver.gateway")
 
 
@@ -67,7 +73,7 @@ class Listener:
     Args:
         settings: The listener's settings.
         listening: The listening socket, which all relay processes share; the listener owns its
-            descriptor.
+            descriptor. None: another listener gives it clients.
         node_id: The node whose port this is, of a rewriting listener; None: the listener itself.
         admission: Admits its clients.
         address: The broker's address.
@@ -83,7 +89,7 @@ class Listener:
     def __init__(
         self,
         settings: ListenerSettings,
-        listening: socket.socket,
+        listening: socket.socket | None,
         *,
         node_id: int | None = None,
         admission: Admission,
@@ -119,7 +125,8 @@ class Listener:
         )
         self._relays: set[Relay] = set()
         self._connecting: set[asyncio.Task[None]] = set()
-        self._socket: socket.socket | None = listening
+        self._socket = listening
+        self._has_ended = False
         self._port_is_open = False
         self._traffic_of_closed = (0, 0)
         self._warnings = RateLimitedLog("receiver.gateway")
@@ -159,6 +166,11 @@ class Listener:
         return from_clients, from_broker
 
     @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._relays)
+
+    @property
     def empty(self) -> bool:
         """Whether no connection is open or about to be."""
         nodes = () if self.nodes is None else self.nodes.all_listeners
@@ -179,6 +191,7 @@ class Listener:
 
     def stop_accepting(self) -> None:
         """Close this process's descriptor of the listening socket."""
+        self._has_ended = True
         if self.nodes is not None:
             self.nodes.stop_accepting()
         if self._socket is not None:
@@ -282,7 +295,8 @@ class Listener:
         loop.call_later(_PAUSE_OUT_OF_FILES_S, resume)
 
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
-        if len(self._relays) + len(self._connecting) >= self.settings.max_connections:
+        by_name = 0 if self.nodes is None else self.nodes.connections_by_name
+        if self.connections + len(self._connecting) + by_name >= self.settings.max_connections:
             close_with_reset(client)
             problem = f"listeners[].max_connections ({self.settings.max_connections}) connections are open"
             self._refuse(RefusalReason.LIMIT, problem)
@@ -323,6 +337,27 @@ class Listener:
         if identity.principal != ANONYMOUS:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.SUCCEEDED)
         try:
+            target = self._target(client)
+        except LookupError as error:
+            close_with_reset(client)
+            self._limits.connection_closed(identity)
+            self._refuse(RefusalReason.UPSTREAM, str(error))
+            return
+        await target.connect_and_join(client, number, replace(identity, node_id=target.node_id))
+
+    def _target(self, client: socket.socket) -> Listener:
+        """Return the listener whose broker a client wants, by the name for which it asked (SNI)."""
+        if self.nodes is None or not isinstance(client, TlsSocket):
+            return self
+        return self.nodes.named(client.asked_name) or self
+
+    async def connect_and_join(self, client: socket.socket, number: int, identity: ClientIdentity) -> None:
+        """Connect an admitted client to the broker; its socket is owned here."""
+        try:
+            if self._watch.away and self._socket is None:
+                # Nodes with names share a port that stays open. A client that was reset at once
+                # would come back at once.
+                await asyncio.sleep(_AWAY_HOLD_S)
             broker = await self._connect(identity)
         except BaseException as error:
             close_with_reset(client)
@@ -391,7 +426,7 @@ class Listener:
             return
         reason = "no answer in time" if isinstance(error, TimeoutError) else describe_error(error)
         self._refuse(RefusalReason.UPSTREAM, f"{self.settings.upstream}: {reason}")
-        if self._socket is not None:
+        if not self._has_ended:
             self._watch.failed(reason)
 
     def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
@@ -403,7 +438,7 @@ class Listener:
         from_clients, from_broker = self._traffic_of_closed
         self._traffic_of_closed = (from_clients + up, from_broker + down)
         self._metrics.connection_closed(self.settings.name, reason)
-        if reason in _ENDED_BY_BROKER and self._socket is not None:
+        if reason in _ENDED_BY_BROKER and not self._has_ended:
             self._watch.check()
         if reason is CloseReason.INTERNAL_ERROR:
             _log.error("internal error, connection closed", exc_info=error, **connection_fields(identity))

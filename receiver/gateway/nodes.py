@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MakeNodeListener", "Nodes"]
 
-#: Makes the listener of a node at an address, on a socket that it owns.
-MakeNodeListener = Callable[[int, HostPort, socket.socket], "Listener"]
+#: Makes the listener of a node at an address, on a socket that it owns. Without one, the rewriting
+#: listener gives it the clients that ask for its name.
+MakeNodeListener = Callable[[int, HostPort, socket.socket | None], "Listener"]
 
 _log = structlog.get_logger("receiver.gateway")
 
@@ -37,7 +38,8 @@ class Nodes:
 
     Args:
         settings: The listener's settings.
-        sockets: The sockets of the node ports, bound, by node id; owned here.
+        sockets: The sockets of the node ports, bound, by node id; owned here. Empty if nodes have
+            names.
         make_listener: Makes a node's listener.
         on_new: Called with a node's id and address when a response has named it, to tell the other
             relay processes.
@@ -59,7 +61,9 @@ class Nodes:
         self._listeners: dict[int, Listener] = {}
         self._retired: list[Listener] = []
         self._traffic_of_gone = (0, 0)
+        self._rewrite = settings.rewrite
         self._is_open = False
+        self._has_ended = False
 
     @property
     def addresses(self) -> Mapping[int, HostPort]:
@@ -77,6 +81,11 @@ class Nodes:
         return [*self._listeners.values(), *self._retired]
 
     @property
+    def connections_by_name(self) -> int:
+        """How many connections to nodes came by the rewriting listener's own port."""
+        return 0 if self._sockets else sum(listener.connections for listener in self.all_listeners)
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """Bytes read since the start, from clients and from the nodes."""
         for listener in [one for one in self._retired if one.empty]:
@@ -86,6 +95,25 @@ class Nodes:
         for listener in self.all_listeners:
             total = _sum(total, listener.traffic)
         return total
+
+    def named(self, name: str) -> Listener | None:
+        """Return the listener of the node for whose name a client asks; None: it bootstraps.
+
+        Args:
+            name: The name, in lower case.
+
+        Raises:
+            LookupError: The node is not known.
+        """
+        if self._rewrite is None or not self._rewrite.names_nodes:
+            return None
+        node_id = self._rewrite.node_of(name)
+        if node_id is None:
+            return None
+        listener = self._listeners.get(node_id)
+        if listener is None:
+            raise LookupError(f"{name}: the cluster has not named node {node_id}")
+        return listener
 
     def replace(self, broker: BrokerAddress) -> tuple[str, int]:
         """Return the address to write for a broker that a response names, and learn the broker."""
@@ -115,7 +143,7 @@ class Nodes:
 
     def stop_accepting(self) -> None:
         """Close this process's descriptors of the sockets."""
-        self._is_open = False
+        self._has_ended = True
         for listener in self._listeners.values():
             listener.stop_accepting()
         for listening in self._sockets.values():
@@ -132,10 +160,11 @@ class Nodes:
 
     def _serve(self, node_id: int, address: HostPort) -> None:
         """Accept the clients of a node that is new, or that has moved."""
-        if node_id not in self._sockets:  # this relay accepts no clients any more
+        if self._has_ended:
             return
         before = self._listeners.get(node_id)
-        listener = self._make_listener(node_id, address, self._sockets[node_id].dup())
+        listening = self._sockets.get(node_id)
+        listener = self._make_listener(node_id, address, None if listening is None else listening.dup())
         self._listeners[node_id] = listener
         if before is not None:
             self._retire(before)

@@ -249,7 +249,7 @@ class _Relay:
         if settings.rewrite is None:
             return make(settings, sockets[settings.name], address)
 
-        def make_node(node_id: int, at: HostPort, listening: socket.socket) -> Listener:
+        def make_node(node_id: int, at: HostPort, listening: socket.socket | None) -> Listener:
             of_node = _of_node(settings, receiver, node_id, at)
             to_node = UpstreamAddress(of_node, turns, tls=address.tls)
             return make(of_node, listening, to_node, node_id=node_id, replace_address=nodes.replace)
@@ -271,7 +271,7 @@ class _Relay:
         receiver: ReceiverSettings,
         admission: Admission,
         settings: ListenerSettings,
-        listening: socket.socket,
+        listening: socket.socket | None,
         address: UpstreamAddress,
         *,
         node_id: int | None = None,
@@ -284,6 +284,7 @@ class _Relay:
             (address.endpoint.host, address.endpoint.port),
             settings.bind.port,
             is_one=nodes is None,
+            named_by_cluster=node_id is not None,
         )
 
         def make_session(identity: ClientIdentity, upstream: Upstream) -> Session:
@@ -356,7 +357,7 @@ def _of_node(
     broker = listener.broker or receiver.broker
     return listener.model_copy(
         update={
-            "bind": listener.node_binds[node_id],
+            "bind": listener.node_binds.get(node_id, listener.bind),
             "upstream": HostPorts((at,)),
             "broker": broker.model_copy(update={"id": node_id}),
         }

@@ -25,6 +25,8 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
+from receiver.tls import ServerConnection
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -116,6 +118,11 @@ class TlsSocket(socket.socket):
     def has_unread(self) -> bool:
         """Whether a read would return something for which epoll gives no event."""
         return self._more or self._ended or self._error is not None or self._tls.pending() > 0
+
+    @property
+    def asked_name(self) -> str:
+        """The host name that the client asked for (SNI), in lower case; empty: none."""
+        return self._tls.asked_name if isinstance(self._tls, ServerConnection) else ""
 
     def certificate(self) -> bytes | None:
         """Return the peer's certificate in DER; None if it has shown none."""

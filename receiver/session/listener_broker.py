@@ -53,6 +53,8 @@ class ListenerBroker:
         upstream: Host and port of the broker's own listener.
         port: The port of the sidecar's listener.
         is_one: Whether all connections reach one broker. Clients that only bootstrap may reach any.
+        named_by_cluster: Whether the node id and the upstream are those of a Metadata response, and
+            not the configuration's.
 
     Attributes:
         known: What is known now.
@@ -64,6 +66,7 @@ class ListenerBroker:
     __slots__ = (
         "_configured",
         "_is_one",
+        "_named_by_cluster",
         "_port",
         "_upstream",
         "cluster",
@@ -73,9 +76,16 @@ class ListenerBroker:
     )
 
     def __init__(
-        self, configured: Broker, upstream: tuple[str, int], port: int, *, is_one: bool = True
+        self,
+        configured: Broker,
+        upstream: tuple[str, int],
+        port: int,
+        *,
+        is_one: bool = True,
+        named_by_cluster: bool = False,
     ) -> None:
         self._is_one = is_one
+        self._named_by_cluster = named_by_cluster
         self._configured = configured
         self._upstream = upstream
         self._port = port
@@ -89,6 +99,11 @@ class ListenerBroker:
         """How the broker differs from the configuration; None if nothing is known of that."""
         configured, known = self._configured, self.known
         if known.proven and configured.id not in {None, known.broker.id}:
+            if self._named_by_cluster:
+                return (
+                    f"the cluster says that {self._upstream[0]}:{self._upstream[1]} is node {configured.id}, "
+                    f"but node {known.broker.id} answers there; check that the name leads to one broker"
+                )
             return (
                 f"broker.id is {configured.id}, but the broker's node id is {known.broker.id}; set broker.id "
                 f"to {known.broker.id} or auto, or correct the upstream"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -165,12 +165,21 @@ class ProxyProtocolSettings(Settings):
     )
 
 
+#: Stands for the node id in a host name.
+_NODE_ID: Final = "{node_id}"
+
+#: Digits of the greatest node id.
+_MAX_NODE_DIGITS: Final = 10
+
+
 class RewriteSettings(Settings):
     """The addresses that clients get in place of the brokers' (``addresses: rewrite``)."""
 
     host: str = Field(
-        pattern=r"^[A-Za-z0-9.:_-]{1,253}$",
-        description="Host at which clients reach the sidecar; without a port.",
+        pattern=r"^[A-Za-z0-9.:_{}-]{1,253}$",
+        description="Host at which clients reach the sidecar, without a port; or, with TLS, a name for each "
+        "node, such as `b{node_id}.gateway.example`. Then the name for which a client asks (SNI) chooses "
+        "the node, and all share the port of `bind`.",
     )
     port: int | None = Field(
         default=None,
@@ -178,22 +187,51 @@ class RewriteSettings(Settings):
         le=65_535,
         description="Port at which clients reach this listener; null: the port of `bind`.",
     )
-    first_port: int = Field(
+    first_port: int | None = Field(
+        default=None,
         ge=1,
         le=65_535,
-        description="Port of node 0, at `host` and on the host of `bind`. Node 2 has this port plus 2.",
+        description="Port of node 0, at `host` and on the host of `bind`. Node 2 has this port plus 2. "
+        "Required, unless `host` has `{node_id}`.",
     )
     nodes: int = Field(
         default=32,
         ge=1,
         le=128,
-        description="Number of node ports. It must exceed the greatest node id. Clients do not reach a "
-        "broker with a greater id.",
+        description="Number of node ports or names. It must exceed the greatest node id. Clients do not "
+        "reach a broker with a greater id.",
     )
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether each node has a name, and not a port."""
+        return _NODE_ID in self.host
+
+    def node_of(self, name: str) -> int | None:
+        """Return the node id in a name for which a client asks; None: it is no node's name."""
+        before, _, after = self.host.lower().partition(_NODE_ID)
+        number = name.removeprefix(before).removesuffix(after)
+        is_one = name == f"{before}{number}{after}" and number.isascii() and number.isdigit()
+        return int(number) if is_one and len(number) <= _MAX_NODE_DIGITS else None
+
+    @model_validator(mode="after")
+    def _nodes_can_be_told_apart(self) -> Self:
+        if self.host.count(_NODE_ID) > 1 or set("{}") & set(self.host.replace(_NODE_ID, "")):
+            raise ValueError(
+                f'host "{self.host}": the only field is {{node_id}}, once, as in b{{node_id}}.gateway.example'
+            )
+        if self.names_nodes and self.first_port is not None:
+            raise ValueError("host has {node_id}, so nodes are told apart by name: leave out first_port")
+        if not self.names_nodes and self.first_port is None:
+            raise ValueError(
+                "first_port is required: the port of node 0; or give each node a name, as in "
+                "host: b{node_id}.gateway.example"
+            )
+        return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
-        if self.first_port + self.nodes > 65_536:
+        if self.first_port is not None and self.first_port + self.nodes > 65_536:
             raise ValueError(
                 f"first_port {self.first_port} and nodes {self.nodes} need ports up to "
                 f"{self.first_port + self.nodes - 1}: lower one of them, so that it is 65535 or less"
@@ -288,26 +326,34 @@ class ListenerSettings(Settings):
     )
 
     @property
+    def node_ids(self) -> range:
+        """The ids that nodes may have; empty if addresses are kept."""
+        return range(0 if self.rewrite is None else self.rewrite.nodes)
+
+    @property
     def node_binds(self) -> dict[int, HostPort]:
         """The addresses to bind for nodes, by node id; empty if addresses are kept."""
-        if self.rewrite is None:
+        if self.rewrite is None or self.rewrite.first_port is None:
             return {}
         first_port = self.rewrite.first_port
         return {
-            node_id: HostPort(host=self.bind.host, port=first_port + node_id)
-            for node_id in range(self.rewrite.nodes)
+            node_id: HostPort(host=self.bind.host, port=first_port + node_id) for node_id in self.node_ids
         }
 
     @property
     def public_bootstrap(self) -> HostPort:
-        """The address at which clients of a rewriting listener bootstrap."""
+        """The address that clients of a rewriting listener get for a node that they can't reach."""
         assert self.rewrite is not None  # noqa: S101 - for callers that know it
-        return HostPort(host=self.rewrite.host, port=self.rewrite.port or self.bind.port)
+        host = self.rewrite.host.replace(_NODE_ID, "")
+        return HostPort(host=host, port=self.rewrite.port or self.bind.port)
 
     def public_address(self, node_id: int) -> HostPort | None:
         """Return the address that clients get for a node; None if there is none for it."""
-        if self.rewrite is None or not 0 <= node_id < self.rewrite.nodes:
+        if self.rewrite is None or node_id not in self.node_ids:
             return None
+        if self.rewrite.first_port is None:
+            host = self.rewrite.host.replace(_NODE_ID, str(node_id))
+            return HostPort(host=host, port=self.rewrite.port or self.bind.port)
         return HostPort(host=self.rewrite.host, port=self.rewrite.first_port + node_id)
 
     @property
@@ -335,7 +381,12 @@ class ListenerSettings(Settings):
                 "give each broker a listener, or set `addresses: rewrite`"
             )
         rewrite = self.rewrite
-        if rewrite and 0 <= self.bind.port - rewrite.first_port < rewrite.nodes:
+        if rewrite and rewrite.names_nodes and not self.speaks_tls:
+            raise ValueError(
+                f"rewrite.host has {{node_id}}, but security_protocol is {self.security_protocol}: only with "
+                "TLS clients say which name they want; set it to SSL or SASL_SSL, or give first_port"
+            )
+        if rewrite and rewrite.first_port and 0 <= self.bind.port - rewrite.first_port < rewrite.nodes:
             raise ValueError(
                 f"bind has the port of node {self.bind.port - rewrite.first_port}: change bind, or "
                 "rewrite.first_port"

@@ -768,7 +768,7 @@ class Supervisor:
         self._sockets = reload.sockets
         before, self._nodes = self._nodes, {}
         for listener in self._settings.listeners:
-            for node_id in listener.node_binds:
+            for node_id in listener.node_ids:
                 if (known := before.get((listener.name, node_id))) is not None:
                     self._nodes[listener.name, node_id] = known
         total = self._relay_total()

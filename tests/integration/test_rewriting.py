@@ -1,17 +1,24 @@
-"""Real clients work through a sidecar in front of a broker that advertises its own address."""
+"""Real clients work through a sidecar in front of a broker that advertises its own address.
+
+Nodes are told apart by their ports, or by the names that clients ask for (SNI).
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.integration.gateway.support import GatewaySidecar
 from tests.integration.test_clients import ports_of
 from tests.testbed.broker import KafkaBroker
+from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.security import Security
 from tests.testbed.sidecar import config_for
 
 pytestmark = pytest.mark.full
@@ -62,3 +69,56 @@ def test_clients_reach_the_broker_only_through_the_gateway(
         assert client.errors == []
         assert ports_of(client.pid, node_port), client.client_id
         assert not ports_of(client.pid, unchanged_broker.client_port), client.client_id
+
+
+@dataclass(frozen=True)
+class Names:
+    """A place where host names are known that this machine does not know."""
+
+    hosts: Path
+
+    def command(self, words: Sequence[str | Path]) -> list[str | Path]:
+        """The command that runs ``words`` with these names."""
+        script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, self.hosts, *words]
+
+
+def test_clients_reach_nodes_by_name(unchanged_broker: KafkaBroker, tmp_path: Path) -> None:
+    names = ("bootstrap.gateway.test", f"b{unchanged_broker.node_id}.gateway.test")
+    unchanged_broker.create_topic("named")
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{LOOPBACK} localhost {' '.join(names)}\n")
+    certificate = CertificateAuthority().issue(dns_names=["*.gateway.test"]).write(tmp_path)
+    port = free_port()
+    listener = {
+        "addresses": "rewrite",
+        "rewrite": {"host": "b{node_id}.gateway.test"},
+        "security_protocol": "SSL",
+        "tls": {"certificate": str(certificate.chain), "key": str(certificate.key)},
+    }
+    config = config_for(unchanged_broker, client_port=port, listeners={"CLIENT": listener})
+    config |= {"gateway": {"relays": 2}, "broker": {"id": "auto"}}
+    with GatewaySidecar(config) as sidecar, contextlib.ExitStack() as running:
+        fleet = [
+            running.enter_context(
+                kind(
+                    mode,
+                    bootstrap=f"bootstrap.gateway.test:{port}",
+                    topic="named",
+                    security=Security(ca=certificate.ca),
+                    host=Names(hosts),  # type: ignore[arg-type]
+                )
+            )
+            for mode in Mode
+            for kind in (JavaClient, LibrdkafkaClient, FranzClient)
+        ]
+        for client in fleet:
+            client.wait_for_records(10)
+            assert client.errors == []
+            assert ports_of(client.pid, port), client.client_id
+            assert not ports_of(client.pid, unchanged_broker.client_port), client.client_id
+        (shown,) = sidecar.http.get("/v1/listeners").json()["items"]
+        (node,) = shown["nodes"]
+        assert node["address"] == f"{names[1]}:{port}"
+        assert node["broker"]["id"] == unchanged_broker.node_id
+        assert node["broker"]["proven"]

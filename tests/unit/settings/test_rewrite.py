@@ -71,3 +71,39 @@ def test_addresses_that_can_not_work_are_refused(upstream: str) -> None:
     listener = {"name": "L", "bind": "127.0.0.1:29000", "upstream": upstream}
     with pytest.raises(ValidationError, match="upstream"):
         ReceiverSettings.model_validate({"listeners": [listener]})
+
+
+TLS = {"security_protocol": "SSL", "tls": {"certificate": "a.crt", "key": "a.key"}}
+
+
+def _by_name(host: str, **more: Any) -> ReceiverSettings:
+    listener = {"name": "L", "bind": "127.0.0.1:29000", "upstream": "kafka:9092", "addresses": "rewrite"}
+    return ReceiverSettings.model_validate({"listeners": [{**listener, "rewrite": {"host": host}, **more}]})
+
+
+def test_each_node_has_a_name() -> None:
+    (listener,) = _by_name("B{node_id}.gw.example", **TLS).listeners
+    assert listener.node_binds == {}
+    assert str(listener.public_address(12)) == "B12.gw.example:29000"
+    assert listener.public_address(32) is None
+    assert listener.rewrite is not None
+    names = {"b0.gw.example": 0, "b12.gw.example": 12, "b007.gw.example": 7}
+    for other in ("", "b.gw.example", "bx.gw.example", "b1.gw.example.", "xb1.gw.example", "b1.other", "b²"):
+        names[other] = None  # type: ignore[assignment]
+    names["b" + 5000 * "1" + ".gw.example"] = None  # type: ignore[assignment]
+    assert {name: listener.rewrite.node_of(name) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("host", "more", "problem"),
+    [
+        ("b{node_id}.gw", {}, "only with TLS clients say which name they want"),
+        ("gw", TLS, "first_port is required"),
+        ("b{node}.gw", TLS, "the only field is {node_id}, once"),
+        ("b{node_id}.{node_id}", TLS, "the only field is {node_id}, once"),
+        ("b{node_id}.gw", TLS | {"rewrite": {"host": "b{node_id}", "first_port": 1}}, "leave out first_port"),
+    ],
+)
+def test_names_that_can_not_work_are_refused(host: str, more: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        _by_name(host, **more)
