@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,16 +18,17 @@ from receiver.doctor.rest_api import Access
 from receiver.gateway.broker_login import BrokerLoginError
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
-from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
 from receiver.session.api_versions import TELEMETRY_KEYS
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerSettings
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings, UpstreamTlsSettings
 from receiver.telemetry.identity import Broker
 from receiver.tls import TlsFilesError
+from receiver.wire.k03_metadata import Cluster
 
 __all__ = [
     "Answer",
@@ -39,6 +40,9 @@ __all__ = [
     "listener_findings",
     "received_finding",
 ]
+
+#: Most nodes that a finding names.
+_SHOWN_NODES: Final = 10
 
 #: The PROXY protocol's header for a connection of the sender's own (version 2, section 2.2, LOCAL).
 _LOCAL_HEADER: Final = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00"
@@ -95,16 +99,18 @@ async def ask_listener(listener: ListenerSettings, address: HostPort, access: Ac
             verify_hostname=access.ca is not None,
             server_name=None if listener.advertised is None else listener.advertised.host,
         )
-    reached = listener.model_copy(update={"upstream": address, "upstream_tls": tls})
+    reached = listener.model_copy(update={"upstream": HostPorts((address,)), "upstream_tls": tls})
     return await _ask(listener, reached, _ListenerAddress)
 
 
 async def _ask(listener: ListenerSettings, reached: ListenerSettings, kind: type[UpstreamAddress]) -> Answer:
     configured = listener.broker or BrokerSettings()
+    first = next(iter(listener.upstream))
     broker = ListenerBroker(
         Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
-        (listener.upstream.host, listener.upstream.port),
+        (first.host, first.port),
         listener.bind.port,
+        is_one=listener.rewrite is None,
     )
     upstream = Upstream()
     upstream.learned_keys = frozenset((*upstream.learned_keys, *TELEMETRY_KEYS))
@@ -134,8 +140,8 @@ class _ListenerAddress(UpstreamAddress):
         proxies = () if settings.proxy_protocol is None else settings.proxy_protocol.from_
         self._proxies = [ipaddress.ip_network(one) for one in proxies]
 
-    async def _connect(self) -> socket.socket:
-        connected = await super()._connect()
+    async def _open(self, endpoint: Endpoint) -> socket.socket:
+        connected = await super()._open(endpoint)
         own = ipaddress.ip_address(connected.getsockname()[0])
         if any(own in network for network in self._proxies):
             connected.send(_LOCAL_HEADER)
@@ -167,6 +173,8 @@ def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Findi
     if answer.broker.problem is not None:
         seen, fix = _advice(answer.broker.problem)
         return failed(Area.BROKER, "identity", subject, seen, fix)
+    if listener.rewrite is not None and answer.broker.cluster is not None:
+        return _nodes(listener, subject, answer.broker.cluster)
     if known.proven:
         seen = f"is node {known.broker.id} of cluster {known.broker.cluster_id}"
         return ok(Area.BROKER, "identity", subject, seen)
@@ -186,6 +194,22 @@ def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Findi
         f"the broker does not prove its node id{likely}",
         "give the principal of this connection the right DescribeConfigs on the cluster",
     )
+
+
+def _nodes(listener: ListenerSettings, subject: str, cluster: Cluster) -> Finding:
+    ids = sorted(broker.node_id for broker in cluster.brokers)
+    hidden = [node_id for node_id in ids if node_id not in listener.node_ids]
+    seen = f"names {_listed(ids)} of cluster {cluster.id}"
+    if hidden:
+        fix = f"set rewrite.nodes of listener {listener.name} to more than {hidden[-1]}"
+        return failed(Area.BROKER, "identity", subject, f"{seen}; clients can't reach {_listed(hidden)}", fix)
+    return ok(Area.BROKER, "identity", subject, seen)
+
+
+def _listed(node_ids: Sequence[int]) -> str:
+    shown = ", ".join(str(node_id) for node_id in node_ids[:_SHOWN_NODES])
+    more = f" and {len(node_ids) - _SHOWN_NODES} more" if len(node_ids) > _SHOWN_NODES else ""
+    return f"{'node' if len(node_ids) == 1 else 'nodes'} {shown}{more}"
 
 
 def advertised_finding(
@@ -268,6 +292,8 @@ def listener_findings(
 
 def received_finding(listener: ListenerSettings, view: Mapping[str, Any]) -> Finding | None:
     """Return what the running receiver knows of a listener's broker (``/v1/listeners``)."""
+    if listener.rewrite is not None:
+        return _received_nodes(listener, view["nodes"])
     broker = view["broker"]
     if broker["proven"]:
         return ok(
@@ -285,6 +311,20 @@ def received_finding(listener: ListenerSettings, view: Mapping[str, Any]) -> Fin
         "the receiver has not proven its broker's node id",
         "wait a minute and examine again; then look at the receiver's log",
     )
+
+
+def _received_nodes(listener: ListenerSettings, nodes: Sequence[Mapping[str, Any]]) -> Finding:
+    subject = f"listener {listener.name}"
+    proven = [int(node["broker"]["id"]) for node in nodes if node["broker"]["proven"]]
+    others = [str(node["address"]) for node in nodes if not node["broker"]["proven"]]
+    if nodes and not others:
+        return ok(Area.LISTENER, "broker", subject, f"the receiver has proven {_listed(proven)}")
+    if others:
+        seen = f"the receiver has not proven the node behind {', '.join(others[:_SHOWN_NODES])}"
+        fix = "configure broker.login if the listener has SASL; if a broker is away, start it"
+        return warning(Area.LISTENER, "broker", subject, seen, fix)
+    fix = "connect a client, or configure broker.login"
+    return warning(Area.LISTENER, "broker", subject, "the receiver knows no node yet", fix)
 
 
 def known_by_receiver(view: Mapping[str, Any]) -> KnownBroker:

@@ -21,7 +21,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.tls import TlsContext, tls_problem
 
-__all__ = ["WANTS_CERTIFICATE", "UpstreamAddress", "describe_error"]
+__all__ = ["WANTS_CERTIFICATE", "Endpoint", "UpstreamAddress", "describe_error"]
 
 #: Seconds for which a resolved host name is used again.
 _LOOKUP_TTL_S: Final = 3.0
@@ -92,7 +92,7 @@ class UpstreamAddress:
         self._turns = turns
         self._timeout_s = settings.connect_timeout_ms / 1000
         self._server_name = None if settings.upstream_tls is None else settings.upstream_tls.server_name
-        self._endpoints = [_Endpoint(address) for address in settings.upstream]
+        self._endpoints = [Endpoint(address) for address in settings.upstream]
         self._at = 0
         self.tls = tls
         if tls is None and settings.upstream_tls is not None:
@@ -131,8 +131,8 @@ class UpstreamAddress:
                     raise
         raise AssertionError("there is at least one address")
 
-    async def _connect_to(self, endpoint: _Endpoint, peer: str) -> socket.socket:
-        plain = await endpoint.connect()
+    async def _connect_to(self, endpoint: Endpoint, peer: str) -> socket.socket:
+        plain = await self._open(endpoint)
         if self.tls is None:
             return plain
         server_name = self._server_name or endpoint.address.host
@@ -148,6 +148,10 @@ class UpstreamAddress:
             raise
         return broker
 
+    async def _open(self, endpoint: Endpoint) -> socket.socket:
+        """Connect to an address, without TLS."""
+        return await endpoint.connect()
+
     def connect_at_once(self) -> socket.socket | None:
         """Connect without waiting if the broker is on this machine and speaks no TLS.
 
@@ -157,7 +161,7 @@ class UpstreamAddress:
         return None if self.tls is not None else self._endpoints[self._at].connect_at_once()
 
 
-class _Endpoint:
+class Endpoint:
     """One address of a broker, with its resolved host."""
 
     def __init__(self, address: HostPort) -> None:
@@ -181,6 +185,11 @@ class _Endpoint:
         return broker
 
     async def connect(self) -> socket.socket:
+        """Connect to it; a name is resolved first.
+
+        Raises:
+            OSError: The name is not known, or no address of it accepts.
+        """
         error_number = 0
         for address in self._numeric or await self._resolve():
             broker, error_number = _start_connect(address)

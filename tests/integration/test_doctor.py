@@ -152,6 +152,32 @@ def test_a_broker_that_advertises_its_own_port(
 
 
 @pytest.mark.full
+def test_a_listener_that_rewrites_addresses(
+    plugin_broker: KafkaBroker, doctor: Callable[..., Report], tmp_path: Path
+) -> None:
+    node_id = plugin_broker.node_id
+    rewrite = {"host": LOOPBACK, "first_port": free_port() - node_id, "nodes": node_id + 1}
+    listener: dict[str, Any] = {"addresses": "rewrite", "rewrite": rewrite}
+    config = config_for(plugin_broker, client_port=free_port(), listeners={"CLIENT": listener})
+    config |= {"broker": {"id": "auto"}, "subscriptions": {"path": str(tmp_path / "subscriptions.db")}}
+    with Sidecar(config) as sidecar:
+
+        def is_proven() -> bool:
+            (shown,) = sidecar.http.get("/v1/listeners").json()["items"]
+            return [node["broker"]["proven"] for node in shown["nodes"]] == [True]
+
+        wait_until(is_proven, timeout_s=TIMEOUT_S, what="the proven node")
+        report = doctor(config)
+        assert (report.proven, wrong(report)) == (True, set())
+        assert the(report, "broker", "identity").seen.startswith(f"names node {node_id} of cluster")
+        assert the(report, "listener", "broker").seen == f"the receiver has proven node {node_id}"
+        listener["rewrite"] = {**rewrite, "nodes": node_id}
+        config = config_for(plugin_broker, client_port=free_port(), listeners={"CLIENT": listener})
+        hidden = doctor(config | {"broker": {"id": "auto"}}, BEFORE)
+        assert f"clients can't reach node {node_id}" in the(hidden, "broker", "identity").seen
+
+
+@pytest.mark.full
 def test_a_receiver_without_a_plugin(config: dict[str, Any], doctor: Callable[..., Report]) -> None:
     config["plugins"] = []
     with Sidecar(config):
