@@ -178,6 +178,7 @@ def test_nothing_is_left_of_a_listeners_connections() -> None:
         gate = Gate()
         with ScriptedBroker() as broker:
             async with opened(gate.listener(broker.port, max_connections=1)) as listener:
+                await eventually(lambda: listener.upstream_problem is None, "the probe of the broker")
 
                 async def serve_one_and_refuse_another() -> None:
                     async with connected(listener) as client:
