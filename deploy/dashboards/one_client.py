@@ -211,7 +211,7 @@ def _versions_and_addresses() -> Panel:
 def _every_metric() -> Panel:
     found = over_range(by=["metric"], sources=[Source(view="metric", condition=_CLIENT)])
     query = (
-        f"WITH found AS (\n{found}\n), kinds AS (\n"
+        f"WITH found AS (\n{found}\n), kinds AS MATERIALIZED (\n"
         "  SELECT DISTINCT s.client FROM telemetry.client LEFT JOIN telemetry.software s\n"
         "  USING (client_software_name)\n"
         f"  WHERE {_CLIENT}\n"
