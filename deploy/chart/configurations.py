@@ -13,16 +13,17 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from deploy.chart.rules import RULES, with_rule
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["configurations"]
+__all__ = ["BUILT_IN", "configurations"]
 
 #: The plugins of the images. The receiver checks the settings of others.
-_BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
+BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
 #: The types of the settings with a validator of their own.
 _PATTERNS: Final = {HostPort: "^.+:[0-9]{1,5}$", HostPorts: "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"}
 _FILE: Final = {
@@ -53,6 +54,8 @@ def configurations() -> dict[str, dict[str, Any]]:
     for key in ("bind", "upstream"):
         del listener["properties"][key]
     rollup = _shape(RollupSettings, "rollup", shapes)
+    assert RULES.keys() <= shapes.keys()  # noqa: S101
+    shapes = {name: with_rule(name, shape) for name, shape in shapes.items()}
     return shapes | {
         "receiverConfig": receiver,
         "listenerDefaults": listener,
@@ -66,7 +69,7 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     types = installed_types()
     every = _shape(HostSettings, "plugin", shapes)["properties"]
     branches = []
-    for name in _BUILT_IN:
+    for name in BUILT_IN:
         shape = _shape(types[name].load().Config, name, shapes)
         shape["properties"] |= {"type": {"const": name}} | every
         shapes[f"plugin.{name}"] = shape

@@ -31,6 +31,9 @@
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.secrets" (dict "field" "config" "key" "" "value" $config "fix" "give {file: PATH}, and mount its Secret by secretMounts") -}}
+{{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
+{{- include "kafka-client-telemetry.checks.config" . -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Remembers a port, and fails if another field has it: (dict "ports" {} "port" "8642" "field" "..."). */}}
@@ -90,6 +93,10 @@
 {{- if and (has $broker.idFrom (list "podLabel" "podAnnotation")) (not $broker.key) -}}
 {{- fail (printf "sidecar.broker.key: \"\": required with idFrom %s; give the key that has the broker's node id" $broker.idFrom) -}}
 {{- end -}}
+{{- range $index, $listener := .Values.config.listeners -}}
+{{- include "kafka-client-telemetry.checks.listener" (dict "field" (printf "config.listeners[%d]" $index) "own" (printf "config.listeners[%d]" $index) "listener" .) -}}
+{{- end -}}
+{{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.listeners" "entries" .Values.config.listeners "key" "name" "seen" dict) -}}
 {{- if not .Values.config.listeners -}}
 {{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream" -}}
 {{- end -}}
@@ -138,7 +145,9 @@
 {{- fail (printf "%s.id: %d: the id of %s too; give each broker's own node.id" $field (int $broker.id) .) -}}
 {{- end -}}
 {{- $_ := set $ids (int .id | toString) $field -}}
-{{- $name := (include "kafka-client-telemetry.gateway.listener" (dict "root" $ "broker" .) | fromYaml).name -}}
+{{- $listener := include "kafka-client-telemetry.gateway.listener" (dict "root" $ "broker" .) | fromYaml -}}
+{{- include "kafka-client-telemetry.checks.listener" (dict "field" (printf "%s.listener" $field) "own" $field "listener" $listener) -}}
+{{- $name := $listener.name -}}
 {{- with get $names $name -}}
 {{- fail (printf "%s.listener.name: %s: the name of the listener of %s too; leave it out, or give each its own" $field $name .) -}}
 {{- end -}}
