@@ -51,7 +51,7 @@ def configurations() -> dict[str, dict[str, Any]]:
     receiver["properties"]["rest"] = {"$ref": "receiver.RestSettings"}
     listener = copy.deepcopy(shapes["receiver.ListenerSettings"])
     listener["required"] = ["name"]
-    for key in ("bind", "upstream"):
+    for key in ("bind", "upstream", "addresses", "rewrite"):
         del listener["properties"][key]
     rollup = _shape(RollupSettings, "rollup", shapes)
     assert RULES.keys() <= shapes.keys()  # noqa: S101

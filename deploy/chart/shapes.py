@@ -27,6 +27,8 @@ def _object(properties: dict[str, Any], *required: str, further: bool = False) -
 
 #: Each shape by its name, as JSON schema.
 SHAPES: Final[dict[str, dict[str, Any]]] = {
+    "port": _PORT,
+    "optionalPort": _PORT | {"type": ["integer", "null"]},
     "labels": {"type": "object", "additionalProperties": _TEXT},
     "secretReference": _object({"name": _NAME}, "name"),
     "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel
 from deploy.chart.configurations import BUILT_IN
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
-from receiver.settings.hostport import HostPort
+from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
 
 Config = Mapping[str, Any]
@@ -34,6 +34,12 @@ def _listener(**keys: Any) -> Config:
 def _listeners(**keys: Any) -> Config:
     second = {"name": "SECOND", "bind": "0.0.0.0:19093", "upstream": "127.0.0.1:29093"}
     return {"listeners": [*_listener()["listeners"], {**second, **keys}]}
+
+
+def _rewriting(rewrite: Config | None = None, **keys: Any) -> Config:
+    given = {"host": "gateway.example", "first_port": 29100} if rewrite is None else rewrite
+    listener = {"addresses": "rewrite", "rewrite": given, "broker": {"id": "auto"}}
+    return _listener(**{**listener, **keys})
 
 
 def _rest(**keys: Any) -> Config:
@@ -64,7 +70,55 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
         )
     ]
     + [_listener(advertised="broker:99999"), _rest(bind="0.0.0.0:65536")],
-    "_has_port": [_listener(upstream="broker:0")],
+    "HostPorts": [
+        _rewriting(upstream=text)
+        for text in (
+            *("kafka-1:9092,", "a:1,a:1", "a:1, a:1", "a:1,b", "a:1,b:65536", ","),
+            ",".join(f"k:{port}" for port in range(1, 34)),
+        )
+    ],
+    "RewriteSettings._nodes_can_be_told_apart": [
+        _rewriting({"host": "gateway.example"}),
+        *(
+            _rewriting({"host": host, **more}, security_protocol="SSL", tls=TLS)
+            for host, more in (
+                ("b{node}.gw", {}),
+                ("b{node_id}.{node_id}", {}),
+                ("b{node_id}.gw", {"first_port": 29100}),
+                ("b{node_id.gw", {"first_port": 29100}),
+            )
+        ),
+    ],
+    "RewriteSettings._ports_exist": [
+        _rewriting({"host": "gw", "first_port": 65_505}),
+        _rewriting({"host": "gw", "first_port": 65_500, "nodes": 37}),
+    ],
+    "ListenerSettings._addresses_to_write": [
+        _listener(addresses="rewrite"),
+        _listener(rewrite={"host": "gw", "first_port": 29100}),
+        _rewriting(advertised="gw:29092"),
+        _listener(upstream="kafka-1:9092,kafka-2:9092"),
+        _rewriting({"host": "b{node_id}.gw"}),
+        _rewriting({"host": "gw", "first_port": 19_090}),
+    ],
+    "ReceiverSettings._can_rewrite": [
+        {**_rewriting(), "kip1313": {"translate_all": True}},
+        _rewriting(broker={"id": 1}),
+        _rewriting(broker={"id": 0}),
+        {
+            "listeners": [
+                {
+                    **_rewriting({"host": "gw", "first_port": 30_000 + 200 * number, "nodes": 125})[
+                        "listeners"
+                    ][0],
+                    "name": f"L{number}",
+                    "bind": f"0.0.0.0:{19_092 + number}",
+                }
+                for number in range(2)
+            ]
+        },
+    ],
+    "_have_ports": [_listener(upstream="broker:0")],
     "_network": [
         _listener(proxy_protocol={"from": [text]})
         for text in (
@@ -286,6 +340,24 @@ GOOD: Final[Config] = {
             },
         },
         {"name": "B", "bind": "0.0.0.0:19093", "upstream": "10.0.0.255:65535"},
+        {
+            "name": "PORTS",
+            "bind": "0.0.0.0:29092",
+            "upstream": "kafka-1:9092, [::1]:9092",
+            "addresses": "rewrite",
+            "broker": {"id": "auto"},
+            "rewrite": {"host": "gateway.example", "first_port": 29093, "nodes": 128},
+        },
+        {
+            "name": "NAMES",
+            "bind": "0.0.0.0:29443",
+            "upstream": "kafka-1:9092",
+            "addresses": "rewrite",
+            "broker": {"id": "auto"},
+            "rewrite": {"host": "b{node_id}.gateway.example"},
+            "security_protocol": "SASL_SSL",
+            "tls": TLS,
+        },
     ],
     "rest": {
         "bind": "0.0.0.0:8642",
@@ -349,8 +421,8 @@ def _owner(model: type[BaseModel], name: str) -> str:
 
 
 def _of_annotation(annotation: Any, models: list[type[BaseModel]]) -> Iterator[str]:
-    if annotation is HostPort:
-        yield "HostPort"
+    if annotation in (HostPort, HostPorts):
+        yield annotation.__name__
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         models.append(annotation)
     if get_origin(annotation) is Annotated:

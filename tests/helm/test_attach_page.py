@@ -199,6 +199,22 @@ def test_brokers_advertise_their_ports_of_the_gateway(helm: Helm, snippet: Snipp
         assert ("upstream_tls" in listener) == protocol.endswith("SSL")
 
 
+def test_a_gateway_that_rewrites_has_the_ports_that_it_names(helm: Helm) -> None:
+    ours, receiver = (
+        next(one for one in SNIPPETS if one.title == title)
+        for title in (f"{OURS}: addresses are rewritten", "receiver.yaml: a port for each node")
+    )
+    manifests = parse(helm.template(ours.values))
+    (configuration,) = configurations(manifests)
+    (listener,) = yaml.safe_load(configuration.text)["listeners"]
+    (shown,) = receiver.values["listeners"]
+    assert listener["rewrite"] == shown["rewrite"]
+    (service,) = (one for one in of_kind(manifests, "Service") if one["spec"].get("type") == "LoadBalancer")
+    ports = {port["port"] for port in service["spec"]["ports"]}
+    first, nodes = shown["rewrite"]["first_port"], shown["rewrite"]["nodes"]
+    assert ports == {29092, *range(first, first + nodes)}
+
+
 def test_a_machines_broker_and_sidecar_fit_together() -> None:
     broker, receiver = (one for one in SNIPPETS if one.section == "On machines")
     settings = dict(line.split("=", 1) for line in broker.text.splitlines())

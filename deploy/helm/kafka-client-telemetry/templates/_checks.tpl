@@ -96,6 +96,7 @@
 {{- range $index, $listener := .Values.config.listeners -}}
 {{- include "kafka-client-telemetry.checks.listener" (dict "field" (printf "config.listeners[%d]" $index) "own" (printf "config.listeners[%d]" $index) "listener" .) -}}
 {{- end -}}
+{{- include "kafka-client-telemetry.checks.listeners" (dict "root" . "field" "config.listeners" "listeners" .Values.config.listeners) -}}
 {{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.listeners" "entries" .Values.config.listeners "key" "name" "seen" dict) -}}
 {{- if not .Values.config.listeners -}}
 {{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream" -}}
@@ -123,8 +124,8 @@
 
 {{- define "kafka-client-telemetry.checks.gateway" -}}
 {{- if .Values.gateway.enabled -}}
-{{- if not .Values.gateway.brokers -}}
-{{- fail "gateway.brokers: []: a gateway needs the brokers that it stands before; give id, upstream and port of each" -}}
+{{- if not (or .Values.gateway.brokers .Values.gateway.rewrite.upstream) -}}
+{{- fail "gateway.brokers: []: a gateway needs the brokers that it stands before; give id, upstream and port of each, or gateway.rewrite" -}}
 {{- end -}}
 {{- range .Values.extraEnv -}}
 {{- if regexMatch "^KAFKA_TELEMETRY_(BROKER__ID|LISTENERS)" .name -}}
@@ -136,6 +137,25 @@
 {{- $names := dict -}}
 {{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
+{{- if .Values.gateway.rewrite.upstream -}}
+{{- if eq .Values.gateway.service.type "NodePort" -}}
+{{- fail "gateway.service.type: NodePort: clients get the ports of gateway.rewrite, which a node does not have; take ClusterIP or LoadBalancer" -}}
+{{- end -}}
+{{- if not .Values.gateway.rewrite.host -}}
+{{- fail "gateway.rewrite.host: \"\": required; give the name at which clients reach the gateway's Service" -}}
+{{- end -}}
+{{- if not (or .Values.gateway.rewrite.firstPort (contains "{node_id}" .Values.gateway.rewrite.host)) -}}
+{{- fail "gateway.rewrite.firstPort: null: required; give the port of node 0, or a host with {node_id}" -}}
+{{- end -}}
+{{- $listener := include "kafka-client-telemetry.gateway.rewriteListener" . | fromYaml -}}
+{{- include "kafka-client-telemetry.checks.listener" (dict "field" "gateway.listener" "own" "gateway.rewrite" "listener" $listener) -}}
+{{- $_ := set $names $listener.name "gateway.rewrite" -}}
+{{- range include "kafka-client-telemetry.gateway.ports" . | fromYamlArray -}}
+{{- if not (hasPrefix "broker-" .name) -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "gateway.rewrite: %s" .name)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $index, $broker := .Values.gateway.brokers -}}
 {{- $field := printf "gateway.brokers[%d]" $index -}}
 {{- if and .nodePort (eq $.Values.gateway.service.type "ClusterIP") -}}
@@ -154,6 +174,7 @@
 {{- $_ := set $names $name $field -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "%s.port" $field)) -}}
 {{- end -}}
+{{- include "kafka-client-telemetry.checks.listeners" (dict "root" . "field" "gateway" "listeners" (include "kafka-client-telemetry.gateway.config" . | fromYaml).listeners) -}}
 {{- $least := add .Values.gateway.preStopSeconds (include "kafka-client-telemetry.drainSeconds" .) -}}
 {{- if lt (int (include "kafka-client-telemetry.gateway.graceSeconds" .)) (int $least) -}}
 {{- fail (printf "gateway.terminationGracePeriodSeconds: %d: less than preStopSeconds and config.drain.timeout_s; give %d at least" (int .Values.gateway.terminationGracePeriodSeconds) $least) -}}

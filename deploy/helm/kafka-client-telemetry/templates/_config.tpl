@@ -91,17 +91,30 @@
 {{- with .listener -}}
 {{- $protocol := .security_protocol | default "PLAINTEXT" -}}
 {{- $listener := . -}}
-{{- range $key, $of := dict "bind" $field "upstream" $own "advertised" $field -}}
+{{- range $key, $of := dict "bind" $field "advertised" $field -}}
 {{- with get $listener $key -}}
 {{- include "kafka-client-telemetry.checks.address" (dict "field" (printf "%s.%s" $of $key) "value" .) -}}
 {{- end -}}
 {{- end -}}
-{{- if regexMatch ":0+$" .upstream -}}
-{{- fail (printf "%s.upstream: %s: port 0; give the port of the broker's listener" $own .upstream) -}}
+{{- $upstreams := list -}}
+{{- range splitList "," .upstream -}}
+{{- $upstream := trim . -}}
+{{- include "kafka-client-telemetry.checks.address" (dict "field" (printf "%s.upstream" $own) "value" $upstream) -}}
+{{- if regexMatch ":0+$" $upstream -}}
+{{- fail (printf "%s.upstream: %s: port 0; give the port of the broker's listener" $own $upstream) -}}
 {{- end -}}
-{{- if eq .bind .upstream -}}
-{{- fail (printf "%s.upstream: %s: the listener's own address; give that of the broker's listener" $own .upstream) -}}
+{{- if eq $listener.bind $upstream -}}
+{{- fail (printf "%s.upstream: %s: the listener's own address; give that of the broker's listener" $own $upstream) -}}
 {{- end -}}
+{{- if has $upstream $upstreams -}}
+{{- fail (printf "%s.upstream: %s: given twice; leave one out" $own $upstream) -}}
+{{- end -}}
+{{- $upstreams = append $upstreams $upstream -}}
+{{- end -}}
+{{- if gt (len $upstreams) 32 -}}
+{{- fail (printf "%s.upstream: %d addresses; give 32 at most" $own (len $upstreams)) -}}
+{{- end -}}
+{{- include "kafka-client-telemetry.checks.rewrite" (dict "field" $field "own" $own "listener" . "upstreams" $upstreams) -}}
 {{- if and (hasSuffix "SSL" $protocol) (not .tls) -}}
 {{- fail (printf "%s.security_protocol: %s: needs tls; give its certificate and key" $field $protocol) -}}
 {{- end -}}
@@ -184,5 +197,70 @@
 {{- $size := 1 -}}
 {{- range until (sub $bits $kept | int) }}{{ $size = mul $size 2 }}{{ end -}}
 {{- if mod $group $size }}{{ fail $fail }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* How a listener rewrites addresses: (dict "field" "..." "own" "..." "listener" {...} "upstreams" [...]). */}}
+{{- define "kafka-client-telemetry.checks.rewrite" -}}
+{{- $field := .own -}}
+{{- $count := len .upstreams -}}
+{{- with .listener -}}
+{{- $rewrites := eq (.addresses | default "keep") "rewrite" -}}
+{{- if ne $rewrites (not (empty .rewrite)) -}}
+{{- fail (printf "%s.addresses: %s: addresses: rewrite and rewrite belong together; give both, or neither" $field (.addresses | default "keep")) -}}
+{{- end -}}
+{{- if and (not $rewrites) (gt $count 1) -}}
+{{- fail (printf "%s.upstream: %s: clients of a listener reach one broker; give each broker a listener, or set addresses: rewrite" $field .upstream) -}}
+{{- end -}}
+{{- if $rewrites -}}
+{{- if .advertised -}}
+{{- fail (printf "%s.advertised: %s: clients get rewrite.host; leave it out" $field .advertised) -}}
+{{- end -}}
+{{- $host := .rewrite.host -}}
+{{- $first := .rewrite.first_port | default 0 | int -}}
+{{- $nodes := .rewrite.nodes | default 32 | int -}}
+{{- $bind := regexFind "[0-9]+$" .bind | int -}}
+{{- $names := contains "{node_id}" $host -}}
+{{- if or (regexMatch "[{}]" (replace "{node_id}" "" $host)) (gt (regexFindAll "\\{" $host -1 | len) 1) -}}
+{{- fail (printf "%s.rewrite.host: %s: the only field is {node_id}, once; give for example b{node_id}.gateway.example" $field $host) -}}
+{{- end -}}
+{{- if eq $names (gt $first 0) -}}
+{{- fail (printf "%s.rewrite.first_port: %d: nodes have ports or names; give first_port, or a host with {node_id}" $field $first) -}}
+{{- end -}}
+{{- if and $names (not (hasSuffix "SSL" (.security_protocol | default "PLAINTEXT"))) -}}
+{{- fail (printf "%s.rewrite.host: %s: only with TLS clients say which name they want; set security_protocol to SSL or SASL_SSL, or give first_port" $field $host) -}}
+{{- end -}}
+{{- if and $first (gt (add $first $nodes) 65536) -}}
+{{- fail (printf "%s.rewrite.nodes: %d: ports up to %d; give fewer nodes, or a lower first_port" $field $nodes (add $first $nodes -1)) -}}
+{{- end -}}
+{{- if and $first (ge $bind $first) (lt $bind (add $first $nodes | int)) -}}
+{{- fail (printf "%s.bind: %d: the port of node %d; change bind or rewrite.first_port" $field $bind (sub $bind $first)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What listeners must fulfil together: (dict "root" $ "field" "config.listeners" "listeners" [...]). */}}
+{{- define "kafka-client-telemetry.checks.listeners" -}}
+{{- $ports := len .listeners -}}
+{{- range .listeners -}}
+{{- with .rewrite -}}
+{{- if .first_port }}{{ $ports = add $ports (.nodes | default 32) }}{{ end -}}
+{{- end -}}
+{{- if .rewrite -}}
+{{- if ($.root.Values.config.kip1313 | default dict).translate_all -}}
+{{- fail (printf "config.kip1313.translate_all: true: not together with addresses: rewrite of listener %s; turn one of them off" .name) -}}
+{{- end -}}
+{{- $id := hasKey (.broker | default dict) "id" | ternary (.broker | default dict).id (($.root.Values.config.broker | default dict).id | default "auto") -}}
+{{- if ne (toString $id) "auto" -}}
+{{- fail (printf "%s: broker.id is %v, but listener %s has a broker for each node; give it broker: {id: auto}" $.field $id .name) -}}
+{{- end -}}
+{{- if and (eq $.field "config.listeners") (ne $.root.Values.sidecar.broker.idFrom "config") (not (hasKey (.broker | default dict) "id")) -}}
+{{- fail (printf "config.listeners: listener %s has a broker for each node; give it broker: {id: auto}, or set sidecar.broker.idFrom to config" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (int $ports) 250 -}}
+{{- fail (printf "%s: %d ports with those of nodes, and 250 are possible; lower rewrite.nodes" .field (int $ports)) -}}
 {{- end -}}
 {{- end -}}

@@ -103,7 +103,7 @@ envFrom:
 {{- end }}
 ports:
   {{- range .ports }}
-  - {name: {{ .name }}, containerPort: {{ .port }}, protocol: TCP}
+  - {name: {{ .name }}, containerPort: {{ int .port }}, protocol: TCP}
   {{- end }}
   - {name: rest, containerPort: {{ include "kafka-client-telemetry.restPort" .root }}, protocol: TCP}
   {{- with include "kafka-client-telemetry.prometheusPort" .root }}
