@@ -92,6 +92,7 @@ def test_the_package_has_only_the_files_that_an_installation_needs(helm: Helm, t
     folders = {
         str(file.relative_to(CHART))
         for folder in ("templates", "dashboards", "alerts")
-        for file in (CHART / folder).iterdir()
+        for file in (CHART / folder).rglob("*")
+        if file.is_file()
     }
     assert packed == folders | {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", ".helmignore"}

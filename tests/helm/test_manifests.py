@@ -72,6 +72,7 @@ def test_no_right_reaches_beyond_the_namespace(rendered: Rendered) -> None:
 
 def test_pods_are_within_the_restricted_standard(rendered: Rendered) -> None:
     pods = {name: template["spec"] for name, template in pod_templates(rendered.manifests).items()}
+    pods |= {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered.manifests, "Pod")}
     pods |= dict(_spark_pods(rendered.manifests))
     assert {name: found for name, pod in pods.items() if (found := violations(pod))} == {}
 

@@ -86,10 +86,25 @@
 
 {{/* The container but for its name and kind: (dict "root" $ "ports" [...] "readiness" "/readyz" "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
 {{- define "kafka-client-telemetry.receiverContainer" -}}
+{{ include "kafka-client-telemetry.receiverProgram" (merge (dict "args" (list "serve" "--config" "/etc/kafka-telemetry/config.yaml")) .) }}
+ports:
+  {{- range .ports }}
+  - {name: {{ .name }}, containerPort: {{ int .port }}, protocol: TCP}
+  {{- end }}
+  - {name: rest, containerPort: {{ include "kafka-client-telemetry.restPort" .root }}, protocol: TCP}
+  {{- with include "kafka-client-telemetry.prometheusPort" .root }}
+  - {name: prometheus, containerPort: {{ . }}, protocol: TCP}
+  {{- end }}
+{{ include "kafka-client-telemetry.probes" (dict "root" .root "readiness" .readiness) | trim }}
+{{- end -}}
+
+{{/* What a container runs, with its files: (dict "root" $ "args" [...] "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
+{{- define "kafka-client-telemetry.receiverProgram" -}}
 {{- $values := .root.Values -}}
 image: {{ include "kafka-client-telemetry.image" (dict "root" .root "image" $values.image) }}
 imagePullPolicy: {{ $values.image.pullPolicy }}
-args: [serve, --config, /etc/kafka-telemetry/config.yaml]
+args:
+  {{- toYaml .args | nindent 2 }}
 workingDir: /var/lib/kafka-telemetry
 {{- $url := list (dict "name" "KAFKA_TELEMETRY_URL" "value" (include "kafka-client-telemetry.restUrl" .root)) }}
 {{- if eq (index $url 0).value "http://127.0.0.1:8642" }}{{ $url = list }}{{ end }}
@@ -101,15 +116,6 @@ env:
 envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-ports:
-  {{- range .ports }}
-  - {name: {{ .name }}, containerPort: {{ int .port }}, protocol: TCP}
-  {{- end }}
-  - {name: rest, containerPort: {{ include "kafka-client-telemetry.restPort" .root }}, protocol: TCP}
-  {{- with include "kafka-client-telemetry.prometheusPort" .root }}
-  - {name: prometheus, containerPort: {{ . }}, protocol: TCP}
-  {{- end }}
-{{ include "kafka-client-telemetry.probes" (dict "root" .root "readiness" .readiness) | trim }}
 resources:
   {{- toYaml $values.resources | nindent 2 }}
 securityContext:

@@ -12,7 +12,8 @@ from deploy.chart.values import parse
 from deploy.chart.written import CHART, files
 
 VALUES = parse((CHART / "values.yaml").read_text("utf-8"))
-TEMPLATES = {path.name: path.read_text("utf-8") for path in (CHART / "templates").iterdir()}
+_FOLDER = CHART / "templates"
+TEMPLATES = {str(path.relative_to(_FOLDER)): path.read_text("utf-8") for path in _FOLDER.rglob("*.*")}
 SUITES = [yaml.safe_load(path.read_text("utf-8")) for path in (CHART / "tests").glob("*_test.yaml")]
 
 
