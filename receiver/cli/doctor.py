@@ -12,6 +12,7 @@ import typer
 
 from receiver.cli.output import plain, print_json
 from receiver.cli.session import TOKEN_VARIABLE, read_token
+from receiver.settings.hostport import HostPort
 
 if TYPE_CHECKING:
     from receiver.doctor import Finding, Report
@@ -106,6 +107,11 @@ def doctor(
 
     if (client_certificate is None) != (client_key is None):
         raise typer.BadParameter("give both --client-certificate and --client-key", param_hint="--client-key")
+    if host is not None:
+        try:
+            host = HostPort.parse(f"{host}:1").host
+        except ValueError as error:
+            raise typer.BadParameter(f"{host}: {error}", param_hint="--host") from None
     access = Access(
         host=host, token=read_token(token_file), ca=ca_file, certificate=client_certificate, key=client_key
     )

@@ -6,6 +6,7 @@ configuration says so, and asks nothing that changes the broker or the receiver.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +19,7 @@ from receiver.doctor.rest_api import Access
 from receiver.gateway.broker_login import BrokerLoginError
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
+from receiver.gateway.tls_socket import TlsSocket
 from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
 from receiver.session.api_versions import TELEMETRY_KEYS
 from receiver.session.bypass import bypass_problem
@@ -39,6 +41,7 @@ __all__ = [
     "known_by_receiver",
     "listener_findings",
     "received_finding",
+    "shown_certificate",
 ]
 
 #: Most nodes that a finding names.
@@ -130,6 +133,20 @@ async def _ask(listener: ListenerSettings, reached: ListenerSettings, kind: type
     except BrokerLoginError as error:
         login_problem = str(error)
     return Answer(broker=broker, ranges=upstream.ranges, problem=problem, login_problem=login_problem)
+
+
+async def shown_certificate(listener: ListenerSettings) -> bytes | None:
+    """Return the certificate that the broker shows (DER), if it can be trusted; None: none."""
+    if listener.upstream_tls is None:
+        return None
+    try:
+        async with asyncio.timeout(PROBE_S):
+            connected = await UpstreamAddress(listener, HandshakeTurns()).connect()
+    except (OSError, TimeoutError, TlsFilesError):
+        return None
+    shown = connected.certificate() if isinstance(connected, TlsSocket) else None
+    connected.close()
+    return shown
 
 
 class _ListenerAddress(UpstreamAddress):
@@ -253,7 +270,12 @@ def advertised_finding(
 
 
 def listener_findings(
-    listener: ListenerSettings, answer: Answer, *, plugins: Collection[str], broker_answers: bool
+    listener: ListenerSettings,
+    answer: Answer,
+    *,
+    plugins: Collection[str],
+    broker_answers: bool,
+    shows_certificate: bool,
 ) -> list[Finding]:
     """Return what clients get from the running listener.
 
@@ -262,14 +284,17 @@ def listener_findings(
         answer: Its answer.
         plugins: The names of the running receiver's plugins.
         broker_answers: Whether the broker behind it answered when it was asked directly.
+        shows_certificate: Whether a client certificate was shown to it.
     """
     subject = f"listener {listener.name}"
     if answer.problem is not None:
         seen, _ = _advice(answer.problem)
         if not broker_answers:
             fix = "first make the broker answer"
-        elif listener.tls is not None and listener.tls.client_auth == "required":
-            fix = "if clients need a certificate, give --client-certificate and --client-key"
+        elif listener.tls is not None and listener.tls.client_auth == "required" and not shows_certificate:
+            seen = "clients need a certificate, and none was shown"
+            fix = "give --client-certificate and --client-key"
+            return [unknown(Area.LISTENER, "answers", subject, seen, fix)]
         elif listener.tls is not None:
             fix = "compare listeners[].tls.certificate with what the listener shows (openssl s_client)"
         else:

@@ -13,13 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509 import (
     Certificate,
     DNSName,
     ExtensionNotFound,
     IPAddress,
     SubjectAlternativeName,
+    load_der_x509_certificate,
     load_pem_x509_certificates,
 )
 
@@ -28,7 +29,7 @@ from receiver.settings.listeners import ListenerSettings, ServerTlsSettings, Tls
 from receiver.settings.model import ReceiverSettings
 from receiver.tls import TlsFilesError, client_context, server_context
 
-__all__ = ["check_tls_files", "covers", "issuer_problem"]
+__all__ = ["check_tls_files", "covers", "now_utc", "presented_finding"]
 
 #: Days before a certificate's end from which on it is reported.
 _RENEW_DAYS: Final = 30
@@ -93,7 +94,7 @@ def _chain(setting: str, file: Path, host: str | None, ca: Path | None, now: dat
         return
     leaf = chain[0]
     yield _dates(setting, chain, now)
-    problem = issuer_problem(chain, _certificates(ca) if ca is not None else None)
+    problem = _issuer_problem(chain, _certificates(ca) if ca is not None else None)
     if problem is not None:
         fix = "put the certificate first, and each certificate's issuer behind it"
         yield failed(Area.TLS, "chain", setting, problem, fix)
@@ -132,14 +133,24 @@ def _dates(setting: str, chain: Sequence[Certificate], now: datetime) -> Finding
         seen = f"it is valid from {starts:%Y-%m-%d %H:%M} UTC on only"
         return failed(Area.TLS, "dates", setting, seen, "check this machine's clock, or renew it")
     if ends <= now:
-        return failed(Area.TLS, "dates", setting, f"it expired on {text}", "renew it; the file is read again")
+        return failed(
+            Area.TLS, "dates", setting, f"it expired on {text}", "renew it; changed files are read again"
+        )
     if days < _RENEW_DAYS:
         seen = f"it expires in {days} days, on {text}"
-        return warning(Area.TLS, "dates", setting, seen, "renew it; the file is read again")
+        return warning(Area.TLS, "dates", setting, seen, "renew it; changed files are read again")
     return ok(Area.TLS, "dates", setting, f"valid until {text}")
 
 
-def issuer_problem(chain: Sequence[Certificate], authorities: Sequence[Certificate] | None) -> str | None:
+def presented_finding(subject: str, certificate: bytes, now: datetime) -> Finding | None:
+    """Return the finding on the dates of a certificate that a peer showed (DER)."""
+    try:
+        return _dates(subject, [load_der_x509_certificate(certificate)], now)
+    except ValueError:
+        return None  # TLS accepted it all the same
+
+
+def _issuer_problem(chain: Sequence[Certificate], authorities: Sequence[Certificate] | None) -> str | None:
     """Return where a chain breaks; None if each certificate is issued by the next.
 
     Args:
@@ -159,7 +170,7 @@ def issuer_problem(chain: Sequence[Certificate], authorities: Sequence[Certifica
 def _issued(certificate: Certificate, issuer: Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 

@@ -13,6 +13,7 @@ from receiver.doctor.limits import PROBE_S, all_of
 from receiver.host.discovery import HostedPlugin, load_plugins
 from receiver.host.redaction import Redaction
 from receiver.plugin import ExportError
+from receiver.settings.errors import SettingsError
 
 __all__ = ["check_destinations", "delivery_findings"]
 
@@ -28,7 +29,11 @@ async def check_destinations(plugins: Sequence[HostedPlugin]) -> list[Finding]:
     entries = [
         {key: value for key, value in one.config.items() if key not in _ISOLATION_KEYS} for one in plugins
     ]
-    here = load_plugins(entries)
+    try:
+        here = load_plugins(entries)
+    except SettingsError as error:  # a file of a secret has changed since the configuration was read
+        fix = "correct it, and examine again"
+        return [failed(Area.PLUGIN, "destination", "plugins", str(error), fix)]
     checks = [_check(one.name, loaded) for one, loaded in zip(plugins, here, strict=True)]
     spools = [finding for one in plugins if (finding := _spool(one)) is not None]
     return [*await all_of(checks), *spools]
@@ -116,6 +121,10 @@ def _delivery(plugin: Mapping[str, Any]) -> Finding:
         seen = f"{plugin['consecutive_failures']} failed exports in a row, {waiting} pushes wait"
         seen += f": {plugin['last_error']}" if plugin["last_error"] else ""
         fix = "repair the destination; the receiver tries again by itself"
+        return failed(Area.PLUGIN, "delivery", subject, seen, fix)
+    if plugin["state"] != "running":
+        fix = "look at the receiver's log; docs/delivery.md describes a plugin's states"
+        seen = f"its state is {plugin['state']}, {waiting} pushes wait"
         return failed(Area.PLUGIN, "delivery", subject, seen, fix)
     dropped = {reason: count for reason, count in plugin["dropped"].items() if count}
     if dropped:

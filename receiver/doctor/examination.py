@@ -7,7 +7,8 @@ seconds, however many listeners and plugins there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +23,9 @@ from receiver.doctor.brokers import (
     known_by_receiver,
     listener_findings,
     received_finding,
+    shown_certificate,
 )
-from receiver.doctor.certificates import check_tls_files, now_utc
+from receiver.doctor.certificates import check_tls_files, now_utc, presented_finding
 from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
 from receiver.doctor.configuration import check_file
 from receiver.doctor.destinations import check_destinations, delivery_findings
@@ -91,6 +93,7 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
         findings += [*seen, *destinations]
         for listener, answer in zip(settings.listeners, answers, strict=True):
             findings += broker_findings(listener, answer)
+        findings += await _broker_certificates(settings.listeners, answers)
         if running:
             findings += await _of_receiver(api, checked, answers, options)
         else:
@@ -107,9 +110,31 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
     return Report(findings)
 
 
+async def _broker_certificates(
+    listeners: Sequence[ListenerSettings], answers: Sequence[Answer]
+) -> list[Finding]:
+    """Return until when the brokers' certificates are valid."""
+    answering = [one for one, answer in zip(listeners, answers, strict=True) if answer.problem is None]
+    shown = await all_of([shown_certificate(one) for one in answering])
+    findings = [
+        presented_finding(f"broker of listener {listener.name} at {listener.upstream}", one, now_utc())
+        for listener, one in zip(answering, shown, strict=True)
+        if one is not None
+    ]
+    return [one for one in findings if one is not None]
+
+
 async def _is_running(api: RestApi, options: Options) -> tuple[bool | None, list[Finding]]:
     """Tell whether the receiver runs; None: nothing listens at its REST address."""
     subject = f"REST API at {api.address}"
+    if not api.address.port:
+        if options.before_start:
+            return None, []
+        seen, fix = (
+            "the system chooses its port, which the configuration does not tell",
+            "give rest.bind a port",
+        )
+        return None, [unknown(Area.RECEIVER, "runs", subject, seen, fix)]
     try:
         version = await api.version()
     except NotRunningError as error:
@@ -131,12 +156,16 @@ async def _is_running(api: RestApi, options: Options) -> tuple[bool | None, list
 async def _of_receiver(
     api: RestApi, checked: Checked, answers: list[Answer], options: Options
 ) -> list[Finding]:
+    subject = f"REST API at {api.address}"
     try:
         async with asyncio.timeout(_RECEIVER_S):
             return await _ask_receiver(api, checked, answers, options)
     except TimeoutError:
         seen, fix = f"not all was answered within {_RECEIVER_S:g} s", "look at the receiver's log and CPU"
-        return [unknown(Area.RECEIVER, "answers", f"REST API at {api.address}", seen, fix)]
+        return [unknown(Area.RECEIVER, "answers", subject, seen, fix)]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        seen = f"its documents are not those of this version: {type(error).__name__}: {error}"
+        return [unknown(Area.RECEIVER, "answers", subject, seen, "use the receiver's own version of doctor")]
 
 
 async def _ask_receiver(
@@ -162,8 +191,8 @@ async def _ask_receiver(
         fleet = await _fleet(api)
     except AccessError as error:
         findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
-    except (RestError, KeyError, TypeError) as error:
-        fix = "check that the receiver has the version of this command"
+    except RestError as error:
+        fix = "look at the receiver's log"
         findings.append(unknown(Area.RECEIVER, "answers", subject, f"can't be asked: {error}", fix))
     if views:
         bound = {name: str(one.get("bind")) for name, one in views.items()}
@@ -191,6 +220,7 @@ async def _of_listeners(
                 through,
                 plugins=plugins or [one.name for one in checked.plugins],
                 broker_answers=direct.problem is None,
+                shows_certificate=access.certificate is not None,
             )
         ]
         known, view = direct.known, views.get(listener.name)
@@ -199,16 +229,26 @@ async def _of_listeners(
             known = known if known.advertised is not None else known_by_receiver(view)
         there = None
         if through.offers_telemetry and known.advertised is not None:
-            there = await ask_listener(listener, HostPort.parse(known.advertised), access)
+            # A broker may advertise what no client can use.
+            with suppress(ValueError):
+                there = await ask_listener(listener, HostPort.parse(known.advertised), access)
         found.append(advertised_finding(listener, known, direct=direct, there=there))
         return [one for one in found if one is not None]
 
-    asked = [
-        ask(listener, answer)
-        for listener, answer in zip(checked.settings.listeners, answers, strict=True)
-        if listener.bind.port
+    pairs = list(zip(checked.settings.listeners, answers, strict=True))
+    found = await all_of([ask(*pair) for pair in pairs if pair[0].bind.port])
+    unreached = [
+        unknown(
+            Area.LISTENER,
+            "answers",
+            f"listener {listener.name}",
+            "the system chose its port, which the configuration does not tell",
+            "give bind a port",
+        )
+        for listener, _ in pairs
+        if not listener.bind.port
     ]
-    return [finding for found in await all_of(asked) for finding in found]
+    return [*(finding for one in found for finding in one), *unreached]
 
 
 async def _fleet(api: RestApi) -> Fleet:

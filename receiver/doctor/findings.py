@@ -16,7 +16,7 @@ __all__ = ["SCHEMA_VERSION", "Area", "Finding", "Report", "State", "failed", "ok
 #: Version of the JSON document. It rises when a field or a value is removed or changes its meaning.
 SCHEMA_VERSION: Final = 1
 
-#: Longest ``seen`` and ``do`` in characters. A peer may choose a part of them.
+#: Longest text in characters. A peer may choose a part of it.
 _MAX_CHARS: Final = 600
 
 
@@ -68,7 +68,7 @@ class Finding:
     def __post_init__(self) -> None:
         if self.state is not State.OK and not self.do:
             raise ValueError(f"a finding says what to do: {self.area}.{self.check}")
-        for name in ("seen", "do"):
+        for name in ("subject", "seen", "do"):
             text = " ".join(getattr(self, name).split())
             if len(text) > _MAX_CHARS:
                 text = f"{text[: _MAX_CHARS - 3]}..."

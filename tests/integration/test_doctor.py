@@ -261,6 +261,17 @@ def test_tls_to_clients_and_to_the_broker(
             shown = {"certificate": str(other_files.chain), "key": str(other_files.key)}
             replaced = doctor({**config, "listeners": [{**listener, "tls": shown}]})
             assert wrong(replaced) == {("listener", "answers")}
+        asked = {**listener["tls"], "client_ca": str(files.ca), "client_auth": "required"}
+        config["listeners"] = [{**listener, "tls": asked, "proxy_protocol": {"from": ["127.0.0.0/8"]}}]
+        with Sidecar(config):
+            unshown = the(doctor(config), "listener", "answers")
+            assert (unshown.state, "--client-certificate" in unshown.do) == (State.UNKNOWN, True)
+            client = authority.issue(common_name="doctor", client=True).write(tmp_path, "client")
+            access = Access(certificate=client.chain, key=client.key)
+            proven = doctor(config, Options(access=access))
+            assert wrong(proven) == set()
+            subjects = {one.subject for one in found(proven, "tls", "dates")}
+            assert f"broker of listener SECURE at {listener['upstream']}" in subjects
         untrusted = {**listener, "upstream_tls": {"ca": str(other_files.ca)}}
         report = doctor({**config, "listeners": [untrusted]}, BEFORE)
         assert wrong(report) == {("broker", "answers")}

@@ -92,6 +92,7 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def view(**fields: Any) -> dict[str, Any]:
     return {
         "name": "otlp",
+        "state": "running",
         "queue": {"pushes": 1},
         "spool": {"pushes": 2, "problem": None},
         "in_flight": 3,
@@ -112,6 +113,7 @@ def test_what_the_running_receiver_says() -> None:
             State.FAILED,
             "3 failed exports in a row, 6 pushes wait: refused",
         ),
+        ({"state": "hangs"}, State.FAILED, "its state is hangs, 6 pushes wait"),
         ({"dropped": {"queue_full": 4}}, State.WARNING, "4 queue_full"),
         ({"spool": None}, State.OK, "4 wait"),
     ):

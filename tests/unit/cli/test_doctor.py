@@ -1,0 +1,61 @@
+"""doctor: its options, its text and its exit status. tests/integration has real setups."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.ports import free_port
+from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "receiver.yaml"
+    written.write_text(f"""
+listeners: [{{name: A, bind: "127.0.0.1:{free_port()}", upstream: "127.0.0.1:{free_port()}"}}]
+rest: {{bind: "127.0.0.1:{free_port()}"}}
+subscriptions: {{path: {tmp_path}/subscriptions.db}}
+plugins: [{{type: console, delivery: memory}}]
+""")
+    return written
+
+
+def test_findings_are_grouped_and_say_what_to_do(run: Run, file: Path) -> None:
+    result = run("doctor", "--config", str(file), "--before-start")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [one for one in lines if not one.startswith(" ")] == [
+        "configuration:",
+        "ports:",
+        "broker:",
+        "plugin:",
+        "not proven: 4 ok, 1 failed",
+    ]
+    (number,) = (number for number, one in enumerate(lines) if one.startswith("  failed "))
+    assert "broker of listener A" in lines[number]
+    assert lines[number + 1] == "           do: start the broker, or correct listeners[].upstream"
+
+
+def test_json_is_one_document(run: Run, file: Path) -> None:
+    result = run("doctor", "--config", str(file), "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["proven"], document["counts"]["failed"]) == (1, False, 2)
+
+
+def test_wrong_options(run: Run, file: Path) -> None:
+    for arguments, words in (
+        (("--host", "two words"), "not a host name"),
+        (("--client-certificate", str(file)), "both --client-certificate and --client-key"),
+        (("--ca-file", str(file.parent / "none")), "does not exist"),
+    ):
+        result = run("doctor", "--config", str(file), *arguments)
+        assert (result.exit_code, words in " ".join(result.stderr.split())) == (2, True), result.stderr
+    assert run("doctor", "--config", str(file), "--ca-file", str(file)).exit_code == 1
+
+
+def test_a_client_can_not_control_the_terminal(run: Run, file: Path) -> None:
+    result = run("doctor", "--config", str(file), "--client", "\x1b[31m", "--before-start")
+    assert "\x1b" not in result.stdout
