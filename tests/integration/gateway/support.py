@@ -116,7 +116,11 @@ class GatewaySidecar(Sidecar):
 
     def processes(self) -> dict[str, int]:
         """The ids of its child processes by name: ``kct-core``, ``kct-relay-1`` and so on."""
-        return {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in with_descendants(self.pid)[1:]}
+        found = {}
+        for pid in with_descendants(self.pid)[1:]:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                found[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
+        return found
 
 
 def config(upstream_port: int, **more: Any) -> dict[str, Any]:

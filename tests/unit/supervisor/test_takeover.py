@@ -271,7 +271,7 @@ def test_a_second_receiver_with_the_same_control_socket_is_refused(tmp_path: Pat
 
 def speak(path: Path) -> ControlChannel:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    end.connect(str(path))
+    until(lambda: end.connect_ex(str(path)) == 0, "the control socket to listen")
     return ControlChannel(end)
 
 

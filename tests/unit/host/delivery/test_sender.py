@@ -376,7 +376,7 @@ def test_a_plugin_that_crashed_and_does_not_start_again_is_restarting() -> None:
     host.offer(push())
     wait_for(lambda: plugin.started > 2)
     assert host.statistics()[0].state is PluginState.RESTARTING
-    assert host.stop(0.5)
+    assert host.stop(3)
     (statistics,) = host.statistics()
     assert statistics.dropped[DropReason.SHUTDOWN] == 1
 
