@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -141,12 +142,11 @@ async def shown_certificate(listener: ListenerSettings) -> bytes | None:
         return None
     try:
         async with asyncio.timeout(PROBE_S):
-            connected = await UpstreamAddress(listener, HandshakeTurns()).connect()
+            broker = await UpstreamAddress(listener, HandshakeTurns()).connect()
     except (OSError, TimeoutError, TlsFilesError):
         return None
-    shown = connected.certificate() if isinstance(connected, TlsSocket) else None
-    connected.close()
-    return shown
+    with broker:
+        return broker.certificate() if isinstance(broker, TlsSocket) else None
 
 
 class _ListenerAddress(UpstreamAddress):
@@ -247,8 +247,8 @@ def advertised_finding(
     correct = "correct the broker's advertised.listeners, and restart the broker"
     bypass = bypass_problem(listener, known)
     if bypass is not None:
-        seen, _, fix = bypass.partition(": set ")
-        return failed(Area.BROKER, "advertised", subject, seen, f"set {fix}" if fix else correct)
+        seen, fix = _advice(bypass)
+        return failed(Area.BROKER, "advertised", subject, seen, fix or correct)
     expected = listener.advertised is not None or advertised.endswith(f":{listener.bind.port}")
     if there is not None and there.problem is None and not direct.offers_telemetry:
         if there.offers_telemetry:
@@ -364,5 +364,5 @@ def known_by_receiver(view: Mapping[str, Any]) -> KnownBroker:
 
 def _advice(problem: str) -> tuple[str, str]:
     """Split a problem into what was seen and what to do, which may be empty."""
-    seen, _, fix = problem.partition("; ")
-    return seen, fix
+    seen, *fix = re.split(r"; |: (?=set )", problem, maxsplit=1)
+    return seen, "".join(fix)

@@ -272,6 +272,8 @@ def test_tls_to_clients_and_to_the_broker(
             assert wrong(proven) == set()
             subjects = {one.subject for one in found(proven, "tls", "dates")}
             assert f"broker of listener SECURE at {listener['upstream']}" in subjects
+        plain = doctor({**config, "listeners": [{**listener, "upstream_tls": None}]}, BEFORE)
+        assert "set listeners[].upstream_tls" in the(plain, "broker", "answers").do
         untrusted = {**listener, "upstream_tls": {"ca": str(other_files.ca)}}
         report = doctor({**config, "listeners": [untrusted]}, BEFORE)
         assert wrong(report) == {("broker", "answers")}
