@@ -42,9 +42,10 @@ __all__ = ["Options", "examine"]
 #: Seconds for everything that is asked of the running receiver.
 _RECEIVER_S: Final = 30.0
 
-#: Pages of 1,000 clients, connections and subscriptions that are read.
-_PAGES: Final = 10
-_PAGE: Final = 1000
+#: Pages of clients, connections and subscriptions that are read, and items of a page. A client may
+#: be asked for many prefixes, and a page must not become long.
+_PAGES: Final = 40
+_PAGE: Final = 250
 
 _NO_ACCESS: Final = (
     "give --token-file, or name a token's file in rest.tokens, or give --client-certificate and --client-key"

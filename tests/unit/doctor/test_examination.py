@@ -59,3 +59,21 @@ def test_a_rest_port_that_the_system_chooses(tmp_path: Path) -> None:
     assert states(run(tmp_path / "receiver.yaml", text))["receiver", "runs"] is State.UNKNOWN
     before = states(run(tmp_path / "receiver.yaml", text, Options(before_start=True)))
     assert ("receiver", "runs") not in before
+
+
+def test_a_list_without_an_end_is_bounded(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(path: str) -> Answer:
+        asked.append(path.partition("?")[0])
+        if path == "/livez":
+            return LIVE
+        following = b'"more"' if path.startswith(("/v1/clients", "/v1/connections")) else b"null"
+        return 200, "application/json", b'{"items": [], "next": ' + following + b"}"
+
+    with served(answer, []) as settings:
+        text = config(str(settings.bind), tmp_path)
+        report = run(tmp_path / "receiver.yaml", text, Options(client="orders-1"))
+    assert asked.count("/v1/clients") == asked.count("/v1/connections") == 40
+    (known,) = (one for one in report.findings if one.check == "known")
+    assert (known.state, known.seen) == (State.FAILED, "it is not among the first clients")
