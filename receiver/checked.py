@@ -166,7 +166,9 @@ def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
 
 def _ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[SettingsError]:
     """Yield plugins that listen where something else does; the settings compare their own."""
-    taken = [(f"listeners[{index}]", one.bind) for index, one in enumerate(settings.listeners)]
+    taken = [
+        (f"listeners[{index}]", bind) for index, one in enumerate(settings.listeners) for bind in one.binds
+    ]
     taken.append(("rest", settings.rest.bind))
     for index, plugin in enumerate(plugins):
         bind = plugin.config.get("bind")

@@ -341,6 +341,11 @@ class ListenerSettings(Settings):
         }
 
     @property
+    def binds(self) -> tuple[HostPort, ...]:
+        """All addresses to bind: the listener's own and those for nodes."""
+        return (self.bind, *self.node_binds.values())
+
+    @property
     def public_bootstrap(self) -> HostPort:
         """The address that clients of a rewriting listener get for a node that they can't reach."""
         assert self.rewrite is not None  # noqa: S101 - for callers that know it

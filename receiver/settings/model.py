@@ -247,9 +247,12 @@ class ReceiverSettings(Settings):
                     raise ValueError(
                         f"listeners[{index}].name: {listener.name} is the name of listeners[{other}] too"
                     )
-                if _collide(listener.bind, earlier.bind):
+                if taken := _taken(listener, earlier):
                     raise ValueError(
-                        f"listeners[{index}].bind: listeners[{other}] listens on {earlier.bind} already"
+                        f"listeners[{index}].bind: listeners[{other}] listens on {taken} already"
+                        if taken == earlier.bind and taken.port == listener.bind.port
+                        else f"listeners[{index}]: listeners[{other}] listens on {taken} already, with the "
+                        "ports of nodes: change bind or rewrite.first_port"
                     )
             if listener.bind in listener.upstream:
                 raise ValueError(
@@ -287,9 +290,23 @@ class ReceiverSettings(Settings):
     @classmethod
     def _rest_apart(cls, rest: RestSettings, info: ValidationInfo) -> RestSettings:
         for index, listener in enumerate(info.data.get("listeners", ())):
-            if _collide(rest.bind, listener.bind):
-                raise ValueError(f"rest.bind: listeners[{index}] listens on {listener.bind} already")
+            for bind in listener.binds:
+                if _collide(rest.bind, bind):
+                    raise ValueError(f"rest.bind: listeners[{index}] listens on {bind} already")
         return rest
+
+
+def _taken(listener: ListenerSettings, earlier: ListenerSettings) -> HostPort | None:
+    """Return an address of an earlier listener that another one would bind too."""
+    theirs = {bind.port: bind for bind in earlier.binds}
+    return next(
+        (
+            theirs[one.port]
+            for one in listener.binds
+            if one.port in theirs and _collide(one, theirs[one.port])
+        ),
+        None,
+    )
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:

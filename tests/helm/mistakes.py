@@ -154,9 +154,18 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
         _listeners(name="CLIENT"),
         _listeners(bind="0.0.0.0:19092"),
         _listeners(bind="127.0.0.1:19092"),
+        _listeners(
+            bind="127.0.0.1:19100",
+            addresses="rewrite",
+            rewrite={"host": "gw", "first_port": 19090, "nodes": 5},
+            broker={"id": "auto"},
+        ),
         _listener(bind="127.0.0.1:19092", upstream="127.0.0.1:19092"),
     ],
-    "ReceiverSettings._rest_apart": [_listener(bind="0.0.0.0:8642")],
+    "ReceiverSettings._rest_apart": [
+        _listener(bind="0.0.0.0:8642"),
+        _rewriting({"host": "gw", "first_port": 8640}),
+    ],
     "TokenSettings._digest_alone": [_rest(tokens=[{"name": "ops", "role": "editor", "sha256": "AB" * 32}])],
     "TokenSettings._one_source": [
         _rest(tokens=[{"name": "ops", "role": "editor"}]),

@@ -37,6 +37,11 @@ def test_each_node_has_a_port() -> None:
         ({"rewrite": {"first_port": 65_500}}, "need ports up to 65599: lower one of them"),
         ({"rewrite": {"first_port": 28_990}}, "bind has the port of node 10"),
         ({"rewrite": {"host": "gw:1/"}}, "listeners.0.rewrite.host"),
+        ({"rest": {"bind": "127.0.0.1:30042"}}, r"listeners\[0\] listens on 127.0.0.1:30042 already"),
+        (
+            {"count": 2, "rewrite": {"first_port": 30_000}},
+            r"listeners\[1\]: listeners\[0\] listens on 127.0.0.1:30000 already, with the ports of nodes",
+        ),
         ({"count": 3}, "need 303 ports, and at most 250 are possible"),
         ({"kip1313": {"translate_all": True}}, "turn one of them off"),
         ({"broker": {"id": 1}}, "has a broker for each node: set broker.id to auto"),

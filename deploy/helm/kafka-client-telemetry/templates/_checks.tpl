@@ -19,6 +19,14 @@
 {{- range $index, $listener := .Values.sidecar.enabled | ternary $config.listeners list -}}
 {{- $port := include "kafka-client-telemetry.port" $listener.bind -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" $port "field" (printf "config.listeners[%d].bind" $index)) -}}
+{{- with $listener.rewrite -}}
+{{- if .first_port -}}
+{{- $first := int .first_port -}}
+{{- range $node := until (.nodes | default 32 | int) -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (add $first $node | toString) "field" (printf "config.listeners[%d].rewrite: node %d" $index $node)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.restPort" .) "field" "config.rest.bind") -}}
 {{- range $index, $plugin := $config.plugins -}}
