@@ -1,10 +1,12 @@
-"""Runs a real Apache Kafka broker as one KRaft node on loopback."""
+"""Runs real Apache Kafka brokers on loopback: one KRaft node, or several that form a cluster."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import shutil
 import signal
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +34,6 @@ _STOP_WITHIN_S = 30.0
 
 _SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
     {
-        "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
         # Without a key there are no delegation tokens.
@@ -106,6 +107,7 @@ class KafkaBroker(Server):
         cluster_id: The cluster's id, in Kafka's text form.
         node_id: The broker's id.
         jvm_flags: :data:`jvm.QUICK_START`, or :data:`jvm.WARM` for measuring.
+        controller: The broker whose controller it follows; None: it has one of its own.
         image: Where the formatted data folder and the class data archive are; None: as set up.
 
     Attributes:
@@ -127,6 +129,7 @@ class KafkaBroker(Server):
         cluster_id: str = CLUSTER_ID,
         node_id: int = NODE_ID,
         jvm_flags: Sequence[str] = jvm.QUICK_START,
+        controller: KafkaBroker | None = None,
         image: Path | None = None,
     ) -> None:
         super().__init__("broker")
@@ -140,6 +143,7 @@ class KafkaBroker(Server):
         )
         self.client_port = self.port("CLIENT")
         self.internal_port = free_port()
+        self._controller = controller or self
         self._controller_port = free_port()
         self._certificate = certificate
         self._telemetry_plugin = telemetry_plugin
@@ -292,6 +296,9 @@ class KafkaBroker(Server):
         data = folder / "data"
         shutil.copytree(self._image / "data", data)
         identity = {"version": "1", "cluster.id": self.cluster_id, "node.id": str(self.node_id)}
+        if self._controller is not self:
+            shutil.rmtree(data / "__cluster_metadata-0")
+            identity["directory.id"] = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         formatted = data / "meta.properties"
         for line in formatted.read_text().splitlines():
             with contextlib.suppress(ValueError):
@@ -301,16 +308,21 @@ class KafkaBroker(Server):
         _write_properties(folder / "server.properties", self._properties(data))
 
     def _properties(self, data: Path) -> dict[str, str]:
-        own = {"INTERNAL": self.internal_port, "CONTROLLER": self._controller_port}
-        protocols = {listener.name: listener.security_protocol for listener in self.listeners}
+        own = {"INTERNAL": self.internal_port}
+        if self._controller is self:
+            own["CONTROLLER"] = self._controller_port
+        voter = self._controller
+        protocols = {"INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        protocols |= {listener.name: listener.security_protocol for listener in self.listeners}
         advertised = [
             f"{listener.name}://{listener.advertised_host}:{listener.advertised_port}"
             for listener in self.listeners
         ]
         properties = {
             **_SERVER_PROPERTIES,
+            "process.roles": "broker,controller" if self._controller is self else "broker",
             "node.id": str(self.node_id),
-            "controller.quorum.voters": f"{self.node_id}@{LOOPBACK}:{self._controller_port}",
+            "controller.quorum.voters": f"{voter.node_id}@{LOOPBACK}:{voter._controller_port}",
             "log.dirs": str(data),
             "metric.reporters": _TELEMETRY_PLUGIN if self._telemetry_plugin else "",
             "testbed.telemetry.log": "true",
@@ -320,7 +332,11 @@ class KafkaBroker(Server):
             "advertised.listeners": ",".join([*advertised, f"INTERNAL://{LOOPBACK}:{self.internal_port}"]),
             "listener.security.protocol.map": ",".join(
                 f"{name}:{protocol}"
-                for name, protocol in {**protocols, **dict.fromkeys(own, "PLAINTEXT")}.items()
+                for name, protocol in {
+                    **protocols,
+                    "INTERNAL": "PLAINTEXT",
+                    "CONTROLLER": "PLAINTEXT",
+                }.items()
             ),
         }
         for listener in self.listeners:
