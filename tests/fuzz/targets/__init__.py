@@ -2,6 +2,7 @@
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
+    addresses,
     channel,
     codecs,
     cumulative,
@@ -23,6 +24,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         wire.TARGET,
         session.TARGET,
+        addresses.TARGET,
         codecs.TARGET,
         otlp.TARGET,
         steps.TARGET,
