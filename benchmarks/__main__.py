@@ -30,6 +30,7 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "idle": idle.run,
     "pass-through": partial(passthrough.run, tls=False),
     "two-relays": passthrough.run_several,
+    "rewrite": passthrough.run_rewrite,
     "tls": partial(passthrough.run, tls=True),
 }
 _ERRORS = (BenchmarkError, ConnectionError, NotSetUpError, StartError, httpx.HTTPError)

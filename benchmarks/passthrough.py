@@ -11,6 +11,7 @@ the CPU, so two runs of the same relay differ by 5 to 10 %.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import statistics
@@ -22,7 +23,7 @@ from typing import TypeVar
 from benchmarks.figures import Figure, Report, table
 from benchmarks.load_generator import Timing, fake_broker, time_requests
 from benchmarks.processes import BenchmarkError, on_cores
-from benchmarks.relays import Relay, in_front_of
+from benchmarks.relays import Relay, haproxy, in_front_of, sidecar
 from tests.testbed.certificates import CertificateAuthority
 
 _KIB = 1024
@@ -50,6 +51,8 @@ class _Shape:
     cpu_goal: float | None = None
     #: The least throughput, likewise.
     throughput_goal: float | None = _THROUGHPUT_GOAL
+    #: Fetch requests and responses, in place of Produce requests and any responses.
+    fetch: bool = False
 
 
 _SHAPES = (
@@ -75,6 +78,24 @@ _SEVERAL_SHAPES = tuple(
     replace(shape, name=f"{shape.name}, 16 connections", connections=16, cpu_goal=None)
     for shape in _SHAPES
     if shape.connections == 1 and not shape.jitter
+)
+
+#: The shapes through a sidecar that replaces the addresses of brokers, which reads Fetch responses.
+_REWRITE_SHAPES = tuple(
+    _Shape(
+        name=f"{name} fetches, one at a time",
+        frame_bytes=100,
+        response_bytes=size,
+        requests=requests,
+        cpu_goal=goal,
+        throughput_goal=None,
+        fetch=True,
+    )
+    for name, size, requests, goal in (
+        ("1 kB", _KIB, 4_000, 1.6),
+        ("64 kB", 64 * _KIB, 2_000, 1.3),
+        ("1 MB", _MIB, 400, 1.3),
+    )
 )
 
 #: By relay, one timing for each round.
@@ -159,6 +180,42 @@ def run_several(folder: Path, *, quick: bool) -> Report:
     )
 
 
+def run_rewrite(folder: Path, *, quick: bool) -> Report:
+    """Compare a sidecar that replaces addresses with HAProxy, and with one that keeps them."""
+    everywhere = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as running:
+        upstream, broker = running.enter_context(fake_broker(folder))
+        relays = [running.enter_context(haproxy(upstream, folder))]
+        for rewrites in (False, True):
+            own = folder / f"rewrites-{rewrites}".lower()
+            own.mkdir()
+            relays.append(running.enter_context(sidecar(upstream, own, rewrites=rewrites)))
+        processes = [broker, *(relay.process for relay in relays if relay.process)]
+        with on_cores({max(everywhere)}, processes):
+            timings = _measure(relays, _REWRITE_SHAPES, "one core", 3 if quick else 7)
+    figures = []
+    for shape in _REWRITE_SHAPES:
+        of = timings[shape.name]
+        kept = _ratio(of["sidecar"], of["haproxy"], _cpu_us)
+        figures.append(
+            Figure(
+                name=f"CPU / HAProxy's, addresses rewritten, {shape.name}",
+                value=_ratio(of["rewriting"], of["haproxy"], _cpu_us),
+                at_most=shape.cpu_goal,
+                note=f"one core; addresses kept {kept:.2f}",
+            )
+        )
+    return Report(
+        title="Pass-through with addresses rewritten",
+        text=_describe(timings),
+        raw={
+            shape: {relay: [asdict(timing) for timing in of] for relay, of in by_relay.items()}
+            for shape, by_relay in timings.items()
+        },
+        figures=figures,
+    )
+
+
 def _measure(
     relays: Sequence[Relay], shapes: Sequence[_Shape], placement: str, rounds: int
 ) -> Mapping[str, _ByRelay]:
@@ -188,6 +245,7 @@ def _time(shape: _Shape, relay: Relay) -> Timing:
         "requests": shape.requests,
         "warmup": shape.requests // 5,
         "jitter": str(shape.jitter).lower(),
+        "fetch": str(shape.fetch).lower(),
         "ca": relay.ca or "",
     }
     return time_requests(relay.target, cpu_of=relay.process.pids() if relay.process else [], **flags)
@@ -253,12 +311,12 @@ def _describe(timings: Mapping[str, _ByRelay]) -> str:
             relayed = (
                 f"{statistics.median(cpu):.1f}",
                 f"{min(cpu):.1f}-{max(cpu):.1f}",
-                f"{_ratio(of, by_relay['haproxy'], _cpu_us):.2f}" if name == "sidecar" else "",
+                "" if name in {"direct", "haproxy"} else f"{_ratio(of, by_relay['haproxy'], _cpu_us):.2f}",
                 f"{statistics.median(map(_cpu_seconds_by_gb, of)):.2f}",
             )
             rows.append(
                 (
-                    shape if name == "direct" else "",
+                    shape if name == next(iter(by_relay)) else "",
                     name,
                     f"{statistics.median(map(_requests_by_second, of)):,.0f}",
                     *(("",) * 4 if name == "direct" else relayed),

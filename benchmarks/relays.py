@@ -84,18 +84,24 @@ def sidecar(
     tls: CertificateFiles | None = None,
     processes: int | None = 1,
     program: Path | None = None,
+    rewrites: bool = False,
 ) -> Iterator[Relay]:
     """Run the sidecar in front of a broker (host:port), without limits by source address.
 
     ``processes`` is the number of its relays; the core is another process. None leaves the
     settings ``gateway`` out, which versions before the split into processes don't know.
-    ``program`` is the ``kafka-telemetry`` of another version.
+    ``program`` is the ``kafka-telemetry`` of another version. With ``rewrites`` it replaces the
+    addresses of brokers, and is called so.
     """
     listen, rest = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
     listener: dict[str, Any] = {"name": "CLIENT", "bind": listen, "upstream": upstream}
     if tls:
         files = {"certificate": str(tls.chain), "key": str(tls.key)}
         listener |= {"security_protocol": "SSL", "tls": files}
+    if rewrites:
+        # The fake broker is node 1.
+        rewrite = {"host": LOOPBACK, "first_port": free_port() - 1, "nodes": 2}
+        listener |= {"addresses": "rewrite", "rewrite": rewrite}
     gateway = {} if processes is None else {"gateway": {"relays": processes}}
     configuration = {
         **gateway,
@@ -104,7 +110,8 @@ def sidecar(
         "plugins": plugins or [],
     }
     with serve({**configuration, "limits": _UNLIMITED}, folder, program=program) as process:
-        yield Relay(name="sidecar", target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
+        name = "rewriting" if rewrites else "sidecar"
+        yield Relay(name=name, target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
 
 
 @contextlib.contextmanager

@@ -66,6 +66,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	connections := flags.Int("connections", 1, "connections, each with a thread of its own")
 	requests := flags.Int("requests", 10000, "requests to time, over all connections")
 	warmup := flags.Int("warmup", 1000, "requests before those, over all connections")
+	fetch := flags.Bool("fetch", false, "send Fetch requests, and get Fetch responses, in place of Produce requests")
 	jitter := flags.Bool("jitter", false, "let sizes vary by 10 % each way, from a fixed seed")
 	cpu := flags.String("cpu-of", "", "process ids, comma separated, whose CPU time over the timed requests is reported")
 	ca := flags.String("ca", "", "PEM file with the CA of the target's certificate, for TLS 1.3; empty: no TLS")
@@ -80,7 +81,7 @@ func client(flags *flag.FlagSet, arguments []string) error {
 	debug.SetGCPercent(-1) // everything is allocated before the clock starts
 	all := make([]*timed, *connections)
 	for i := range all {
-		if all[i], err = connect(*target, *frame, *answer, *inFlight, *jitter, *requests / *connections); err != nil {
+		if all[i], err = connect(*target, *frame, *answer, *inFlight, *jitter, *fetch, *requests / *connections); err != nil {
 			return fmt.Errorf("--target %s: %w", *target, err)
 		}
 	}
@@ -128,7 +129,7 @@ func percentiles(times []time.Duration) latencies {
 	return latencies{P50: at(0.5), P99: at(0.99), Max: at(1)}
 }
 
-func connect(target string, frame, answer, inFlight int, jitter bool, requests int) (*timed, error) {
+func connect(target string, frame, answer, inFlight int, jitter, fetch bool, requests int) (*timed, error) {
 	c := &timed{inFlight: inFlight, answer: answer, frames: scanner{want: 4}, buffer: make([]byte, readBuffer),
 		sentAt: make([]time.Time, inFlight), latencies: make([]time.Duration, 0, requests)}
 	sizes := []int{frame}
@@ -139,8 +140,12 @@ func connect(target string, frame, answer, inFlight int, jitter bool, requests i
 			sizes[i] = frame + int((random.Float64()*2-1)*jitterShare*float64(frame))
 		}
 	}
+	request := produceRequest
+	if fetch {
+		request = fetchRequest
+	}
 	for _, size := range sizes {
-		template, err := produceRequest(size, answer)
+		template, err := request(size, answer)
 		if err != nil {
 			return nil, err
 		}

@@ -124,6 +124,47 @@ func produceRequest(size, answer int) ([]byte, error) {
 	return nil, fmt.Errorf("--frame-bytes %d is too small for a Produce request; use %d or more", size, len(start)+len(end)+1)
 }
 
+// fetchRequest returns a request with the header of Fetch v16, exactly size bytes long with its four length bytes. Its
+// body is filler, because only a real broker would read it.
+func fetchRequest(size, answer int) ([]byte, error) {
+	frame := requestHeader(1, fetchVersion, 0, fmt.Sprintf("%s%0*d", answerPrefix, answerDigits, answer))
+	if size < len(frame) {
+		return nil, fmt.Errorf("--frame-bytes %d is too small for a Fetch request; use %d or more", size, len(frame))
+	}
+	return sealed(append(frame, make([]byte, size-len(frame))...)), nil
+}
+
+// fetchVersion is the first whose responses name leaders that have moved (KIP-951).
+const fetchVersion = 16
+
+// fetchAnswer returns a Fetch v16 response of size bytes, with its four length bytes, in three parts: what comes before
+// the records of its one partition, the size of the records, and what comes after them. No leader has moved.
+func fetchAnswer(size int, correlation uint32) (before []byte, records int, after []byte, err error) {
+	before = binary.BigEndian.AppendUint32(make([]byte, 0, 128), uint32(size-4))
+	before = binary.BigEndian.AppendUint32(before, correlation)
+	before = append(before, make([]byte, 1+4+2+4)...) // tagged fields; throttle time, error code, session id
+	before = append(before, 2)                        // one topic
+	before = append(before, make([]byte, 16)...)      // its id
+	before = append(before, 2)                        // one partition
+	before = append(before, make([]byte, 4+2+8+8+8)...)
+	before = append(before, 0, 0xff, 0xff, 0xff, 0xff) // no aborted transactions, no preferred replica
+	after = []byte{0, 0, 0}                            // tagged fields of the partition, the topic and the response
+	for width := 1; width <= 4; width++ {
+		records = size - len(before) - width - len(after)
+		if records < 0 {
+			continue
+		}
+		if length := binary.AppendUvarint(nil, uint64(records+1)); len(length) <= width {
+			for len(length) < width { // a varint allows the same number in a wider form
+				length[len(length)-1] |= 0x80
+				length = append(length, 0)
+			}
+			return append(before, length...), records, after, nil
+		}
+	}
+	return nil, 0, nil, fmt.Errorf("a Fetch response of %d bytes was asked for; %d or more can be had", size, len(before)+1+len(after))
+}
+
 // correlationAt is the offset of the correlation id in a whole request frame.
 const correlationAt = 8
 

@@ -60,3 +60,15 @@ func TestScannerRefusesLengthsThatNoFrameHas(t *testing.T) {
 		}
 	}
 }
+
+func TestFetchAnswerHasExactlyTheSizeAskedFor(t *testing.T) {
+	for _, size := range []int{100, 127 + 80, 1024, 16_500, 65_536, 1 << 20} {
+		before, records, after, err := fetchAnswer(size, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(before) + records + len(after); got != size {
+			t.Errorf("%d bytes, not %d", got, size)
+		}
+	}
+}

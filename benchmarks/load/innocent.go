@@ -49,7 +49,7 @@ func innocent(flags *flag.FlagSet, arguments []string) error {
 		return fmt.Errorf("--payload: %w", err)
 	}
 	debug.SetGCPercent(-1)
-	asking, err := connect(*target, 128, 100, 1, false, 1<<14)
+	asking, err := connect(*target, 128, 100, 1, false, false, 1<<14)
 	if err != nil {
 		return fmt.Errorf("--target %s: %w", *target, err)
 	}

@@ -168,6 +168,9 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	if size < 8 || size-8 > len(b.filler) {
 		return fmt.Errorf("an answer of %d bytes was asked for; 8 to %d can be had", size, len(b.filler)+8)
 	}
+	if key == 1 && version == fetchVersion {
+		return b.fetched(p, size, correlation)
+	}
 	p.gathered = binary.BigEndian.AppendUint32(p.gathered, uint32(size-4))
 	p.gathered = binary.BigEndian.AppendUint32(p.gathered, correlation)
 	if size < gatherBelow {
@@ -176,6 +179,23 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	}
 	p.seal()
 	p.out = append(p.out, b.filler[:size-8])
+	return nil
+}
+
+// fetched answers a Fetch request.
+func (b *broker) fetched(p *peer, size int, correlation uint32) error {
+	before, records, after, err := fetchAnswer(size, correlation)
+	if err != nil {
+		return err
+	}
+	p.gathered = append(p.gathered, before...)
+	if size < gatherBelow {
+		p.gathered = append(p.gathered, b.filler[:records]...)
+	} else {
+		p.seal()
+		p.out = append(p.out, b.filler[:records])
+	}
+	p.gathered = append(p.gathered, after...)
 	return nil
 }
 
