@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from receiver.session.messages import with_correlation_id
-from receiver.wire import api_keys, k00_produce, node_endpoints
+from receiver.wire import api_keys, k00_produce, k01_fetch, node_endpoints
 from receiver.wire.addressed_framing import LongResponse, names_brokers
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
@@ -25,12 +25,15 @@ __all__ = ["MAX_KEPT_BYTES", "Addresses", "needs_look"]
 
 #: The longest Produce, Fetch, ShareFetch and ShareAcknowledge response that is kept as a whole. A
 #: longer one passes as it comes, and its end keeps its size.
-MAX_KEPT_BYTES: Final = 65_536
+MAX_KEPT_BYTES: Final = 16_384
 
 #: The end of a response without tagged fields.
 _NO_TAGGED_FIELDS: Final = b"\0"
 
 _CORRELATION_ID = Struct(">i")
+
+#: A response header v1 without tagged fields.
+_HEADER_BYTES: Final = _CORRELATION_ID.size + 1
 
 
 def needs_look(header: RequestHeader, reader: Reader) -> bool:
@@ -74,6 +77,8 @@ class Addresses:
             WireError: The response is malformed, up to its last address.
         """
         if (api_key, version) in NAMED_AT_END:
+            if api_key == api_keys.FETCH and self._is_plain_fetch(response):
+                return frame(_CORRELATION_ID.pack(correlation_id), response[_CORRELATION_ID.size :])
             at = self._end_of_fields(api_key, version, response)
             end = response[at:]
             if end != _NO_TAGGED_FIELDS:
@@ -91,6 +96,11 @@ class Addresses:
             node_endpoints.replace_addresses, api_key=api_key, replace=self._replace, same_size=True
         )
         return LongResponse(correlation_id, node_endpoints.fields_before(api_key, version), replace_end)
+
+    @staticmethod
+    def _is_plain_fetch(response: bytes) -> bool:
+        no_tags = response[_CORRELATION_ID.size : _HEADER_BYTES] == _NO_TAGGED_FIELDS
+        return no_tags and k01_fetch.has_no_endpoints(response, _HEADER_BYTES)
 
     @staticmethod
     def _end_of_fields(api_key: int, version: int, response: bytes) -> int:

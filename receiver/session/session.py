@@ -638,14 +638,16 @@ class Session:
     # -- responses -----------------------------------------------------------------------------
 
     def _replace_response(self, response: bytes, length: int) -> bytes:
-        self._worked = True
         if length > len(response):
             raise WireError(
                 expected=f"a response of at most {len(response)} bytes",
                 offset=0,
                 found=f"{length} bytes",
             )
-        return self._take_pending().make_answer(response)
+        pending = self._take_pending()
+        # A Fetch or Produce response costs about as much as one that passes. It is not charged for.
+        self._worked |= pending.long_response is None
+        return pending.make_answer(response)
 
     def _pass_unread(self) -> int:
         return self._take_pending().unread_correlation_id

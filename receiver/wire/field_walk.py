@@ -139,21 +139,22 @@ class FieldWalk:
                     raise self._error("a varint of 32 bits", "a longer one", position - begin)
                 self._value = self._shift = 0
             field += 1
-            if kind == DATA:
-                if value:
-                    skip = self._checked(value - 1, position - begin)
-            elif kind == _SIZED:
-                skip = self._checked(value, position - begin)
-            elif kind != _TAG:
-                item: Fields = _TAGGED_FIELD
-                if kind != TAGGED_FIELDS:
-                    assert isinstance(kind, Array)  # noqa: S101 - tells the type
-                    item = kind.item
-                    value -= 1
+            if isinstance(kind, Array):
+                item = kind.item
+                value -= 1
                 if value > 0:
                     self._checked(value, position - begin)  # an item has a byte or more
                     self._outer.append((fields, field, self._items))
                     fields, field, self._items = item, 0, value
+            elif kind == DATA:
+                if value:
+                    skip = self._checked(value - 1, position - begin)
+            elif kind == _SIZED:
+                skip = self._checked(value, position - begin)
+            elif kind == TAGGED_FIELDS and value:
+                self._checked(value, position - begin)
+                self._outer.append((fields, field, self._items))
+                fields, field, self._items = _TAGGED_FIELD, 0, value
         self._fields, self._field, self._skip = fields, field, skip
         self.offset += position - begin
         return position

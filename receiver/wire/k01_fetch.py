@@ -12,10 +12,16 @@ from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Fields
 
-__all__ = ["SUPPORTED_VERSIONS", "fields_before_endpoints"]
+__all__ = ["SUPPORTED_VERSIONS", "fields_before_endpoints", "has_no_endpoints"]
 
 #: The versions with addresses that are replaced.
 SUPPORTED_VERSIONS: Final = range(16, 19)
+
+# Bytes before and between the fields that vary in length.
+_TOPICS_AT: Final = 4 + 2 + 4
+_TOPIC_ID_BYTES: Final = 16
+_ABORTED_AT: Final = 4 + 2 + 8 + 8 + 8
+_PREFERRED_REPLICA_BYTES: Final = 4
 
 _PARTITIONS: Final = Array(
     (
@@ -36,3 +42,50 @@ def fields_before_endpoints(version: int) -> Fields:
     """Return the fields of a response body before its tagged fields."""
     check_version(api_keys.FETCH, version, SUPPORTED_VERSIONS)
     return _FIELDS
+
+
+def has_no_endpoints(body: bytes, at: int) -> bool:
+    """Return whether a response surely names no leader that has moved.
+
+    This is a quick look at the usual form: at most 126 topics and partitions of each, no aborted
+    transactions, and no tagged fields. Of another form, and of a malformed one, nothing is said.
+
+    Args:
+        body: Holds the body of a response of a supported version, up to its end.
+        at: Where the body begins.
+    """
+    try:
+        at += _TOPICS_AT
+        topics = body[at]
+        at += 1
+        for _ in range(topics - 1):
+            at += _TOPIC_ID_BYTES
+            partitions = body[at]
+            at += 1
+            for _ in range(partitions - 1):
+                at += _ABORTED_AT
+                if body[at] > 1:
+                    return False
+                at += 1 + _PREFERRED_REPLICA_BYTES
+                length = body[at]
+                at += 1
+                if length >= 0x80:
+                    more = body[at]
+                    at += 1
+                    length = length & 0x7F | (more & 0x7F) << 7
+                    if more >= 0x80:
+                        more = body[at]
+                        at += 1
+                        if more >= 0x80:
+                            return False
+                        length |= more << 14
+                at += max(length - 1, 0)
+                if body[at]:
+                    return False
+                at += 1
+            if partitions >= 0x80 or body[at]:
+                return False
+            at += 1
+        return topics < 0x80 and at == len(body) - 1 and not body[at]
+    except IndexError:
+        return False

@@ -7,7 +7,7 @@ was rewritten must name nothing but the gateway, and read again it must not chan
 from __future__ import annotations
 
 from receiver.session.addresses import Addresses
-from receiver.wire import node_endpoints
+from receiver.wire import api_keys, k01_fetch, node_endpoints
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import FieldWalk
@@ -62,6 +62,9 @@ def _run(data: bytes) -> None:
         require(len(answer) <= 4 * len(body) + 64, "an answer much longer than the response")
         again = Addresses(_is_the_gateway).answer(*kind, 7, answer[LENGTH_BYTES:])
         require(again == answer, "rewritten again it differs")
+        if kind[0] == api_keys.FETCH and k01_fetch.has_no_endpoints(body, 0):
+            walk = FieldWalk(node_endpoints.fields_before(*kind), len(body))
+            require(body[walk.feed(body) :] == b"\0" and walk.done, "a quick look missed the end")
         if kind in NAMED_AT_END:
             _in_pieces(kind, body, piece)
     except WireError as error:

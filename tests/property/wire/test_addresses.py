@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.wire import api_keys, node_endpoints
+from receiver.wire import api_keys, k01_fetch, node_endpoints
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Field, Fields, FieldWalk
@@ -118,6 +118,51 @@ def test_an_end_of_the_same_size_has_the_new_addresses_or_none(
     if len(host) <= min((len(old_host) for _, old_host, *_ in endpoints), default=0) - 2:
         assert len(addresses) == len(endpoints)
         assert tags.items() >= dict(others).items()
+
+
+@given(
+    topics=st.lists(st.lists(st.tuples(st.binary(max_size=300), st.booleans()), max_size=3), max_size=3),
+    endpoints=_endpoints,
+    change=st.none() | st.tuples(st.integers(0, 400), st.integers(0, 255)),
+)
+def test_a_quick_look_at_a_fetch_response_is_right(
+    topics: list[list[tuple[bytes, bool]]],
+    endpoints: list[tuple[int, str, int, str | None]],
+    change: tuple[int, int] | None,
+) -> None:
+    writer = Writer()
+    writer.raw(bytes(10))
+    writer.compact_array_length(len(topics))
+    for partitions in topics:
+        writer.raw(bytes(16))
+        writer.compact_array_length(len(partitions))
+        for records, has_aborted in partitions:
+            writer.raw(bytes(30))
+            writer.compact_array_length(1 if has_aborted else 0)
+            writer.raw(bytes(17 if has_aborted else 0))
+            writer.raw(bytes(4))
+            writer.compact_bytes_field(records)
+            writer.tagged_fields(())
+        writer.tagged_fields(())
+    inner = Writer()
+    inner.compact_array_length(len(endpoints))
+    for node_id, host, port, rack in endpoints:
+        inner.int32(node_id)
+        inner.compact_string(host)
+        inner.int32(port)
+        inner.compact_nullable_string(rack)
+        inner.tagged_fields(())
+    writer.tagged_fields(((0, inner.take()),) if endpoints else ())
+    body = bytearray(writer.take())
+    usual = not endpoints and not any(aborted for partitions in topics for _, aborted in partitions)
+    if change is None:
+        assert k01_fetch.has_no_endpoints(bytes(body), 0) == usual
+        return
+    body[change[0] % len(body)] = change[1]
+    if k01_fetch.has_no_endpoints(bytes(body), 0):
+        walk = FieldWalk(k01_fetch.fields_before_endpoints(16), len(body))
+        assert body[walk.feed(bytes(body)) :] == b"\0"
+        assert walk.done
 
 
 @given(at=st.sampled_from(sorted(NAMED_INSIDE)), body=st.binary(max_size=300))
