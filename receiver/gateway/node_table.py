@@ -27,17 +27,21 @@ class NodeTable:
         listener: The listener's settings, which say where clients reach the nodes.
         on_change: Called with a node's id and address when a response names another address, before
             the response goes on to the client.
-
-    Attributes:
-        refused: How often a node was named that has no port, or whose address is no address.
+        on_hidden: Called with a broker that has no port or name, or whose address is no address.
     """
 
-    def __init__(self, listener: ListenerSettings, *, on_change: Callable[[int, HostPort], None]) -> None:
+    def __init__(
+        self,
+        listener: ListenerSettings,
+        *,
+        on_change: Callable[[int, HostPort], None],
+        on_hidden: Callable[[BrokerAddress], None],
+    ) -> None:
         self._listener = listener
         self._on_change = on_change
         self._nodes: dict[int, HostPort] = {}
         self._missing: dict[int, int] = {}
-        self.refused = 0
+        self._on_hidden = on_hidden
 
     @property
     def addresses(self) -> Mapping[int, HostPort]:
@@ -52,7 +56,7 @@ class NodeTable:
         """
         public, address = self._listener.public_address(broker.node_id), _address(broker)
         if public is None or address is None:
-            self.refused += 1
+            self._on_hidden(broker)
             bootstrap = self._listener.public_bootstrap
             return bootstrap.host, bootstrap.port
         if self._nodes.get(broker.node_id) != address:

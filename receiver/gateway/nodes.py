@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from receiver.gateway.node_table import NodeTable
+from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.broker_addresses import BrokerAddress
@@ -57,11 +58,12 @@ class Nodes:
         self._sockets = dict(sockets)
         self._make_listener = make_listener
         self._on_new = on_new
-        self._table = NodeTable(settings, on_change=self._named)
+        self._table = NodeTable(settings, on_change=self._named, on_hidden=self._hidden)
         self._listeners: dict[int, Listener] = {}
         self._retired: list[Listener] = []
         self._traffic_of_gone = (0, 0)
         self._rewrite = settings.rewrite
+        self._warnings = RateLimitedLog("receiver.gateway", fields={"listener": settings.name})
         self._is_open = False
         self._has_ended = False
 
@@ -157,6 +159,15 @@ class Nodes:
     def _named(self, node_id: int, address: HostPort) -> None:
         self._serve(node_id, address)
         self._on_new(node_id, address)
+
+    def _hidden(self, broker: BrokerAddress) -> None:
+        self._warnings.warning(
+            "clients can't reach a broker",
+            kind="hidden",
+            node=broker.node_id,
+            address=f"{broker.host}:{broker.port}",
+            problem="its address is not valid, or its node id is not less than rewrite.nodes; raise that",
+        )
 
     def _serve(self, node_id: int, address: HostPort) -> None:
         """Accept the clients of a node that is new, or that has moved."""

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gateway.support import GatewaySidecar
+from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar, taking_over
 from tests.integration.test_clients import ports_of
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
 from tests.testbed.security import Security
 from tests.testbed.sidecar import config_for
 
@@ -122,3 +123,40 @@ def test_clients_reach_nodes_by_name(unchanged_broker: KafkaBroker, tmp_path: Pa
         assert node["address"] == f"{names[1]}:{port}"
         assert node["broker"]["id"] == unchanged_broker.node_id
         assert node["broker"]["proven"]
+
+
+def test_node_ports_outlive_a_reload_and_a_take_over(unchanged_broker: KafkaBroker) -> None:
+    unchanged_broker.create_topic("reloaded")
+    node_id, node_port = unchanged_broker.node_id, free_port()
+    rewrite = {"host": LOOPBACK, "first_port": node_port - node_id, "nodes": node_id + 1}
+    listener = {"addresses": "rewrite", "rewrite": rewrite}
+    config = config_for(unchanged_broker, client_port=free_port(), listeners={"CLIENT": listener})
+    config |= {
+        "gateway": {"relays": 2, "control": "./control"},
+        "broker": {"id": "auto"},
+        "drain": {"timeout_s": 2},
+    }
+    with GatewaySidecar(config) as sidecar, contextlib.ExitStack() as running:
+        fleet = [
+            running.enter_context(kind(mode, bootstrap=sidecar.bootstrap(), topic="reloaded"))
+            for mode in Mode
+            for kind in (JavaClient, LibrdkafkaClient)
+        ]
+
+        def all_go_on() -> None:
+            for client, records in [(client, client.records + 20) for client in fleet]:
+                client.wait_for_records(records)
+
+        all_go_on()
+        config["listeners"][0]["max_connections"] = 500
+        sidecar.reload()
+        sidecar.wait_for_log("configuration reloaded")
+        all_go_on()
+        # A client that connects now reaches the node by the new listener.
+        running.enter_context(FranzClient(Mode.CONSUMER, bootstrap=sidecar.bootstrap(), topic="reloaded"))
+        with taking_over(sidecar) as new:
+            sidecar.wait_for_log("a new version has taken over")
+            wait_until(lambda: not sidecar.running, timeout_s=TIMEOUT_S, what="the end of the old version")
+            all_go_on()
+            assert new.running
+            assert [client.errors for client in fleet if client.language == "java"] == [[], []]

@@ -26,8 +26,17 @@ def changes() -> list[tuple[int, HostPort]]:
 
 
 @pytest.fixture
-def table(changes: list[tuple[int, HostPort]]) -> NodeTable:
-    return NodeTable(LISTENER, on_change=lambda node_id, address: changes.append((node_id, address)))
+def hidden() -> list[BrokerAddress]:
+    return []
+
+
+@pytest.fixture
+def table(changes: list[tuple[int, HostPort]], hidden: list[BrokerAddress]) -> NodeTable:
+    return NodeTable(
+        LISTENER,
+        on_change=lambda node_id, address: changes.append((node_id, address)),
+        on_hidden=hidden.append,
+    )
 
 
 def test_a_node_has_a_port(table: NodeTable, changes: list[tuple[int, HostPort]]) -> None:
@@ -56,10 +65,12 @@ def test_a_node_moves(table: NodeTable, changes: list[tuple[int, HostPort]]) -> 
         BrokerAddress(1, "b-1", -1),
     ],
 )
-def test_a_node_without_a_port_or_address_is_hidden(table: NodeTable, broker: BrokerAddress) -> None:
+def test_a_node_without_a_port_or_address_is_hidden(
+    table: NodeTable, hidden: list[BrokerAddress], broker: BrokerAddress
+) -> None:
     assert table.name(broker) == ("gw.example", 29092)
     assert table.addresses == {}
-    assert table.refused == 1
+    assert hidden == [broker]
 
 
 def test_another_process_learned_a_node(table: NodeTable, changes: list[tuple[int, HostPort]]) -> None:
