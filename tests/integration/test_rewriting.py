@@ -159,4 +159,6 @@ def test_node_ports_outlive_a_reload_and_a_take_over(unchanged_broker: KafkaBrok
             wait_until(lambda: not sidecar.running, timeout_s=TIMEOUT_S, what="the end of the old version")
             all_go_on()
             assert new.running
+            for client in fleet:
+                client.stop()
             assert [client.errors for client in fleet if client.language == "java"] == [[], []]
