@@ -125,7 +125,7 @@ def serve(
     file = folder / "receiver.yaml"
     store = {"store": "sqlite", "path": str(folder / "subscriptions.db")}
     # JSON is YAML.
-    file.write_text(json.dumps({"broker": {"id": 1}, "subscriptions": store, **configuration}, indent=1))
+    file.write_text(json.dumps({"broker": {"id": "auto"}, "subscriptions": store, **configuration}, indent=1))
     command = [str(program), "serve", "--config", str(file)]
     with running("sidecar", command, folder=folder, ready=configuration["listeners"][0]["bind"]) as process:
         yield process

@@ -59,6 +59,7 @@ _LIMITS: Final = {
     CloseReason.REQUEST_TIMEOUT: "limits.request_timeout_ms",
 }
 _DRAIN_CHECK_S: Final = 0.05
+_LISTEN_AGAIN_S: Final = 5.0
 
 #: Seconds for which a client of a node that is away is held before the next try, where the port
 #: can't be closed.
@@ -241,7 +242,14 @@ class Listener:
     def _open_port(self) -> None:
         if self._socket is None or self._port_is_open:
             return
-        self._socket.listen(BACKLOG)  # another relay may have closed the port; else it changes nothing
+        try:
+            self._socket.listen(BACKLOG)  # another relay may have closed the port; else it changes nothing
+        except OSError as error:  # another program has the port of a node that was not open yet
+            self._warnings.warning(
+                "can't listen", kind="listen", listener=self.name, problem=describe_error(error)
+            )
+            asyncio.get_running_loop().call_later(_LISTEN_AGAIN_S, self._open_port)
+            return
         self._port_is_open = True
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 

@@ -44,6 +44,7 @@ class Nodes:
         make_listener: Makes a node's listener.
         on_new: Called with a node's id and address when a response has named it, to tell the other
             relay processes.
+        on_hidden: Called when a broker was named that clients can't reach.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Nodes:
         *,
         make_listener: MakeNodeListener,
         on_new: Callable[[int, HostPort], None],
+        on_hidden: Callable[[], None],
     ) -> None:
         self._name = settings.name
         self._sockets = dict(sockets)
         self._make_listener = make_listener
         self._on_new = on_new
+        self._on_hidden = on_hidden
         self._table = NodeTable(settings, on_change=self._named, on_hidden=self._hidden)
         self._listeners: dict[int, Listener] = {}
         self._retired: list[Listener] = []
@@ -161,6 +164,7 @@ class Nodes:
         self._on_new(node_id, address)
 
     def _hidden(self, broker: BrokerAddress) -> None:
+        self._on_hidden()
         self._warnings.warning(
             "clients can't reach a broker",
             kind="hidden",

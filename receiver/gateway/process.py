@@ -259,6 +259,7 @@ class _Relay:
             {one: sockets[port_name(settings.name, one)] for one in settings.node_binds},
             make_listener=make_node,
             on_new=partial(self._tell_node, settings.name),
+            on_hidden=partial(self._metrics.node_hidden, settings.name),
         )
         for before in self._gateway.listeners:  # its clients know these nodes
             if before.settings.name == settings.name and before.nodes is not None:

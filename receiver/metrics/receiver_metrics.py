@@ -157,6 +157,11 @@ class ReceiverMetrics:
         self.limits_exceeded = self._counter(
             "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
         )
+        self.hidden_nodes = self._counter(
+            "hidden_nodes",
+            "Times that a response named a broker without a port, which clients can't reach.",
+            "listener",
+        )
         self.authenticated = self._counter(
             "authenticated", "Completed logins of clients.", "listener", "mechanism", "outcome"
         )

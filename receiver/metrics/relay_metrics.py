@@ -80,6 +80,10 @@ class RelayMetrics:
         """Count a connection, request or push over a limit."""
         self._count("limit_exceeded", exceeded.limit, exceeded.scope)
 
+    def node_hidden(self, listener: str) -> None:
+        """Count a broker that a response named and that has no port of its own."""
+        self._count("node_hidden", listener)
+
     def core_unavailable(self) -> None:
         """Count a telemetry request that was throttled because the core did not answer."""
         self._count("core_unavailable")
@@ -118,6 +122,7 @@ def replay(metrics: ReceiverMetrics, events: Iterable[MetricEvent]) -> None:
         "authentication": metrics.authenticated,
         "limit_exceeded": metrics.limits_exceeded,
         "forwarded": metrics.listener_bytes,
+        "node_hidden": metrics.hidden_nodes,
     }
     plain = {"core_unavailable": metrics.core_unavailable, "deferred": metrics.deferred_calls}
     for name, labels, value in events:

@@ -530,6 +530,8 @@ class Supervisor:
             self._sockets = ListeningSockets(self._settings, predecessor.sockets)
             # A socket that nobody accepts from would let clients wait for ever.
             self._sockets.close_others()
+            # The ports of nodes are open, and clients at them should not wait for a response.
+            self._nodes = {(one["listener"], one["node"]): one for one in predecessor.nodes}
             predecessor.release_core()
         except BaseException:
             predecessor.close()
@@ -637,6 +639,7 @@ class Supervisor:
                     fds=[listening.fileno() for _, _, listening in sockets],
                     names=[(name, str(bind)) for name, bind, _ in sockets],
                     drain_s=self._settings.drain.timeout_s,
+                    nodes=list(self._nodes.values()),
                 )
             case "release_core":
                 _log.info("a new version takes over, the core stops")

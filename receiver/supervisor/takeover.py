@@ -7,7 +7,8 @@ restarts of HAProxy and Envoy.
 message                 from          meaning
 ======================  ============  ==========================================================
 ``take_over``           new           it wants to take over
-``sockets``             old           names, addresses and descriptors of the listening sockets
+``sockets``             old           names, addresses and descriptors of the listening sockets; the
+                                      addresses of the nodes behind rewriting listeners
 ``refused``             old           why it cannot be taken over now
 ``release_core``        new           its configuration is good: the old core should end
 ``released``            old           the old core has ended; the ids and slots of the old relays
@@ -29,7 +30,7 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from receiver.settings.hostport import HostPort
 from receiver.supervisor.channel import ChannelError, ControlChannel, Message
@@ -134,6 +135,7 @@ class Predecessor:
     Attributes:
         channel: The channel to its supervisor.
         sockets: Its listening sockets by name, with their addresses.
+        nodes: What its relays know of the nodes behind rewriting listeners.
         relays: The slots of its relays by id, once its core is released.
     """
 
@@ -160,6 +162,7 @@ class Predecessor:
             name: (HostPort.parse(bind), socket.socket(fileno=fd))
             for (name, bind), fd in zip(answer.fields["names"], answer.fds, strict=True)
         }
+        self.nodes: list[dict[str, Any]] = answer.fields.get("nodes", [])
         self._drain_s = float(answer.fields["drain_s"])
         self.relays: dict[str, int] = {}
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar, taking_over
+from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar, Raw, api_versions, taking_over
 from tests.integration.test_clients import ports_of
-from tests.testbed.broker import KafkaBroker
+from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
-from tests.testbed.security import Security
+from tests.testbed.security import Login, Security
 from tests.testbed.sidecar import config_for
 
 pytestmark = pytest.mark.full
@@ -162,3 +162,47 @@ def test_node_ports_outlive_a_reload_and_a_take_over(unchanged_broker: KafkaBrok
             for client in fleet:
                 client.stop()
             assert [client.errors for client in fleet if client.language == "java"] == [[], []]
+
+
+def test_a_reload_and_a_new_version_keep_the_ports_of_nodes() -> None:
+    # Behind a listener with SASL the sidecar can't ask for nodes. It knows only those that a
+    # response to a client has named, and no client comes after the first one.
+    port = free_port()
+    security = Security(login=Login(mechanism="PLAIN", user="alice", password=SASL_USERS["alice"]))
+    with KafkaBroker(listeners=[Listener(name="SASL", security_protocol="SASL_PLAINTEXT")]) as broker:
+        broker.create_topic(TOPIC)
+        rewrite = {"host": LOOPBACK, "first_port": port - broker.node_id, "nodes": broker.node_id + 1}
+        config = config_for(broker, client_port=free_port())
+        config["listeners"] = [
+            {
+                "name": "SASL",
+                "bind": f"{LOOPBACK}:{free_port()}",
+                "upstream": f"{LOOPBACK}:{broker.port('SASL')}",
+                "security_protocol": "SASL_PLAINTEXT",
+                "addresses": "rewrite",
+                "rewrite": rewrite,
+            }
+        ]
+        config |= {"gateway": {"relays": 2, "control": "./control"}, "broker": {"id": "auto"}}
+        config["drain"] = {"timeout_s": 60}
+        with GatewaySidecar(config) as sidecar:
+            bootstrap = sidecar.bootstrap("SASL")
+            with LibrdkafkaClient(
+                Mode.PRODUCER, bootstrap=bootstrap, topic=TOPIC, security=security
+            ) as client:
+                client.wait_for_records(5)
+            answers_at(port)
+            config["listeners"][0]["max_connections"] = 77
+            sidecar.reload()
+            sidecar.wait_for_log("configuration reloaded")
+            answers_at(port)
+            with taking_over(sidecar):
+                sidecar.wait_for_log("a new version has taken over")
+                answers_at(port)
+
+
+def answers_at(port: int) -> None:
+    """Check that a broker answers clients at a node's port, in each relay."""
+    for _ in range(8):
+        with Raw(port) as raw:
+            assert raw.exchange(api_versions(3))[4:6] == b"\0\0"
