@@ -21,7 +21,7 @@ from receiver.wire.headers import RequestHeader, decode_response_header, respons
 from receiver.wire.named_addresses import NAMED_AT_END, replace_addresses
 from receiver.wire.primitives import Reader
 
-__all__ = ["MAX_KEPT_BYTES", "Addresses", "needs_look"]
+__all__ = ["MAX_KEPT_BYTES", "Addresses", "is_plain", "needs_look"]
 
 #: The longest Produce, Fetch, ShareFetch and ShareAcknowledge response that is kept as a whole. A
 #: longer one passes as it comes, and its end keeps its size.
@@ -52,6 +52,24 @@ def needs_look(header: RequestHeader, reader: Reader) -> bool:
     return header.api_key != api_keys.PRODUCE or k00_produce.decode_acks(reader) != 0
 
 
+def is_plain(api_key: int, data: bytes | memoryview, begin: int, end: int) -> bool:
+    """Return whether a quick look shows that a response names no broker.
+
+    Args:
+        api_key: The request's API key, of a version whose response may have addresses at its end.
+        data: Holds the response.
+        begin: Where the response begins, without its length.
+        end: Where it ends.
+    """
+    body = begin + _HEADER_BYTES
+    return (
+        api_key == api_keys.FETCH
+        and body < end
+        and not data[body - 1]  # no tagged fields in the response header
+        and k01_fetch.has_no_endpoints(data, body, end)
+    )
+
+
 class Addresses:
     """Makes the answers of one listener's connections, with the gateway's addresses.
 
@@ -77,7 +95,7 @@ class Addresses:
             WireError: The response is malformed, up to its last address.
         """
         if (api_key, version) in NAMED_AT_END:
-            if api_key == api_keys.FETCH and self._is_plain_fetch(response):
+            if is_plain(api_key, response, 0, len(response)):
                 return frame(_CORRELATION_ID.pack(correlation_id), response[_CORRELATION_ID.size :])
             at = self._end_of_fields(api_key, version, response)
             end = response[at:]
@@ -96,11 +114,6 @@ class Addresses:
             node_endpoints.replace_addresses, api_key=api_key, replace=self._replace, same_size=True
         )
         return LongResponse(correlation_id, node_endpoints.fields_before(api_key, version), replace_end)
-
-    @staticmethod
-    def _is_plain_fetch(response: bytes) -> bool:
-        no_tags = response[_CORRELATION_ID.size : _HEADER_BYTES] == _NO_TAGGED_FIELDS
-        return no_tags and k01_fetch.has_no_endpoints(response, _HEADER_BYTES)
 
     @staticmethod
     def _end_of_fields(api_key: int, version: int, response: bytes) -> int:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from receiver.wire.addressed_framing import LongResponse
-
-__all__ = ["MakeAnswer", "PendingRequest", "PendingRequests"]
+__all__ = ["MakeAnswer", "NamingRequest", "PendingRequest", "PendingRequests"]
 
 #: Makes the frame for the client from the broker's response, which comes without its length.
 MakeAnswer: TypeAlias = Callable[[bytes], bytes]
@@ -30,7 +28,6 @@ class PendingRequest:
         make_answer: Makes the answer for the client.
         max_read_bytes: A longer response is passed on unread; None for no limit.
         unread_correlation_id: The correlation id that such a response gets: the client's own.
-        long_response: Makes the way to rewrite such a response; None if it passes unread.
     """
 
     correlation_id: int
@@ -38,7 +35,25 @@ class PendingRequest:
     make_answer: MakeAnswer
     max_read_bytes: int | None = None
     unread_correlation_id: int = 0
-    long_response: Callable[[], LongResponse] | None = None
+
+
+class NamingRequest(NamedTuple):
+    """A request whose response names brokers.
+
+    A connection on which addresses are replaced makes one for each fetch. So it is a tuple, and
+    what its response needs is prepared when the response comes.
+
+    Attributes:
+        correlation_id: The correlation id that the broker's response will have.
+        api_key: The request's API key.
+        version: The request's API version.
+        client_correlation_id: The correlation id for the client.
+    """
+
+    correlation_id: int
+    api_key: int
+    version: int
+    client_correlation_id: int
 
 
 class PendingRequests:
@@ -54,7 +69,8 @@ class PendingRequests:
     __slots__ = ("_queue", "_random_bits", "held_bytes")
 
     def __init__(self, random_bits: Callable[[int], int]) -> None:
-        self._queue: deque[PendingRequest] | None = None  # None when empty, because most connections are idle
+        # None when empty, because most connections are idle.
+        self._queue: deque[PendingRequest | NamingRequest] | None = None
         self._random_bits = random_bits
         self.held_bytes = 0
 
@@ -62,7 +78,7 @@ class PendingRequests:
         return len(self._queue) if self._queue else 0
 
     @property
-    def first(self) -> PendingRequest | None:
+    def first(self) -> PendingRequest | NamingRequest | None:
         """The request whose response comes next; None if none is pending."""
         return self._queue[0] if self._queue else None
 
@@ -73,24 +89,30 @@ class PendingRequests:
         *,
         max_read_bytes: int | None = None,
         unread_correlation_id: int = 0,
-        long_response: Callable[[], LongResponse] | None = None,
     ) -> int:
         """Append a request and return the correlation id that the broker gets.
 
         The arguments are the attributes of :class:`PendingRequest`.
         """
         correlation_id = -1 - self._random_bits(31)
-        if self._queue is None:
-            self._queue = deque()
-        self._queue.append(
-            PendingRequest(
-                correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id, long_response
-            )
+        self._append(
+            PendingRequest(correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id)
         )
         self.held_bytes += held_bytes
         return correlation_id
 
-    def take(self) -> PendingRequest:
+    def add_naming(self, api_key: int, version: int, client_correlation_id: int) -> int:
+        """Append a request whose response names brokers; see :meth:`add`."""
+        correlation_id = -1 - self._random_bits(31)
+        self._append(NamingRequest(correlation_id, api_key, version, client_correlation_id))
+        return correlation_id
+
+    def _append(self, request: PendingRequest | NamingRequest) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(request)
+
+    def take(self) -> PendingRequest | NamingRequest:
         """Remove and return the first request, whose response has arrived.
 
         Raises:
@@ -101,5 +123,6 @@ class PendingRequests:
         pending = self._queue.popleft()
         if not self._queue:
             self._queue = None
-        self.held_bytes -= pending.held_bytes
+        if isinstance(pending, PendingRequest):
+            self.held_bytes -= pending.held_bytes
         return pending

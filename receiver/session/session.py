@@ -54,11 +54,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from struct import Struct
 from typing import Final
 
-from receiver.session.addresses import MAX_KEPT_BYTES, Addresses, needs_look
+from receiver.session.addresses import MAX_KEPT_BYTES, Addresses, is_plain, needs_look
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
@@ -87,7 +86,7 @@ from receiver.session.messages import (
     with_throttle_time,
     without_tagged_fields,
 )
-from receiver.session.pending import MakeAnswer, PendingRequest, PendingRequests
+from receiver.session.pending import MakeAnswer, NamingRequest, PendingRequest, PendingRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
 from receiver.wire import api_keys, k03_metadata
@@ -255,7 +254,7 @@ class Session:
             self.requests = AddressedRequests(
                 self._replace_request,
                 replace_head=self._replace_head,
-                track=self._track,
+                track=self._track_in_place,
                 header_version=self._headers.version,
                 watched=watched,
                 max_frame_bytes=max_frame_bytes,
@@ -263,6 +262,7 @@ class Session:
             )
             self.responses = AddressedResponses(
                 self._replace_response,
+                take_plain=self._take_plain,
                 long_response=self._take_long,
                 max_frame_bytes=_GREATEST_INT32,
                 max_watched_bytes=_MAX_ADDRESSED_BYTES,
@@ -535,8 +535,15 @@ class Session:
 
     def _await_next(self) -> None:
         first, responses = self._pending.first, self.responses
-        responses.awaited = None if first is None else first.correlation_id
-        responses.max_replaced_bytes = (first and first.max_read_bytes) or _GREATEST_INT32
+        if first is None:
+            responses.awaited = None
+            return
+        responses.awaited = first.correlation_id
+        if isinstance(first, PendingRequest):
+            most = first.max_read_bytes
+        else:
+            most = MAX_KEPT_BYTES if (first.api_key, first.version) in NAMED_AT_END else None
+        responses.max_replaced_bytes = most or _GREATEST_INT32
 
     def _check_outstanding(self) -> None:
         most = _MAX_OUTSTANDING if self._addresses is None else _MAX_OUTSTANDING_ADDRESSED
@@ -563,6 +570,7 @@ class Session:
             return self._refuse(header), False
         if self._addresses is not None:
             if needs_look(header, body):
+                self._check_outstanding()
                 correlation_id = self._track(header.api_key, header.api_version, header.correlation_id)
                 head = with_correlation_id(correlation_id, head)
             return frame_start(head, length - len(head)), True
@@ -602,27 +610,39 @@ class Session:
 
     def _track(self, api_key: int, version: int, correlation_id: int) -> int:
         """Expect a response that names brokers; return the correlation id for the broker."""
-        self._check_outstanding()
-        addresses = self._addresses
-        if addresses is None:
-            raise AssertionError("addresses are kept")
-        at_end = (api_key, version) in NAMED_AT_END
-        forwarded = self._pending.add(
-            partial(addresses.answer, api_key, version, correlation_id),
-            0,
-            max_read_bytes=MAX_KEPT_BYTES if at_end else None,
-            long_response=partial(addresses.long_response, api_key, version, correlation_id)
-            if at_end
-            else None,
-        )
-        self._await_next()
+        forwarded = self._pending.add_naming(api_key, version, correlation_id)
+        if self.responses.awaited is None:
+            self._await_next()
         return forwarded
+
+    def _track_in_place(self, api_key: int, version: int, correlation_id: int) -> int | None:
+        # The relay hears of a full queue only if it has to rewrite bytes.
+        return None if self.congested else self._track(api_key, version, correlation_id)
+
+    def _take_plain(self, chunk: memoryview, begin: int, end: int) -> int | None:
+        """Take the pending request of a response that names no broker; see the framing."""
+        first = self._pending.first
+        if (
+            not isinstance(first, NamingRequest)
+            or (first.api_key, first.version) not in NAMED_AT_END
+            or self.congested  # the relay must hear of it, to read from the client again
+            or not is_plain(first.api_key, chunk, begin, end)
+        ):
+            return None
+        self._take_pending()
+        return first.client_correlation_id
 
     def _take_long(self) -> LongResponse | int:
         pending = self._take_pending()
-        if pending.long_response is None:
+        if isinstance(pending, PendingRequest):
             return pending.unread_correlation_id
-        return pending.long_response()
+        return self._replacing.long_response(pending.api_key, pending.version, pending.client_correlation_id)
+
+    @property
+    def _replacing(self) -> Addresses:
+        if self._addresses is None:
+            raise AssertionError("addresses are kept")
+        return self._addresses
 
     @staticmethod
     def _check_offered(header: RequestHeader) -> None:
@@ -645,14 +665,21 @@ class Session:
                 found=f"{length} bytes",
             )
         pending = self._take_pending()
+        if isinstance(pending, PendingRequest):
+            self._worked = True
+            return pending.make_answer(response)
+        _, api_key, version, correlation_id = pending
         # A Fetch or Produce response costs about as much as one that passes. It is not charged for.
-        self._worked |= pending.long_response is None
-        return pending.make_answer(response)
+        self._worked |= (api_key, version) not in NAMED_AT_END
+        return self._replacing.answer(api_key, version, correlation_id, response)
 
     def _pass_unread(self) -> int:
-        return self._take_pending().unread_correlation_id
+        pending = self._take_pending()
+        if not isinstance(pending, PendingRequest):
+            raise AssertionError("addresses are kept")
+        return pending.unread_correlation_id
 
-    def _take_pending(self) -> PendingRequest:
+    def _take_pending(self) -> PendingRequest | NamingRequest:
         pending = self._pending.take()
         self._await_next()
         if self._opaque and not self._pending:

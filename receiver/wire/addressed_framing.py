@@ -28,7 +28,14 @@ _MAX_END_BYTES: Final = 1_048_576
 _HEAD = Struct(">iI")
 _HEAD_AND_ID = Struct(">iIi")
 _RESPONSE_HEAD = Struct(">ii")
-_unpack_head = _HEAD.unpack_from
+_CORRELATION_ID = Struct(">i")
+_unpack_head_and_id = _HEAD_AND_ID.unpack_from
+_unpack_response_head = _RESPONSE_HEAD.unpack_from
+_write_correlation_id = _CORRELATION_ID.pack_into
+
+#: Offset of the correlation id in the frame of a request, and in that of a response.
+_REQUEST_ID_AT: Final = 8
+_RESPONSE_ID_AT: Final = 4
 _KEY_AND_VERSION = Struct(">hh")
 
 
@@ -51,6 +58,9 @@ _PASSING: Final = (
     - _TRACKED
 )
 _NOTHING: Final[frozenset[int]] = frozenset()
+
+#: Requests that get their correlation id in place. Only a Produce request may have no response.
+_TRACKED_IN_PLACE: Final = _TRACKED - _PRODUCE
 
 
 def names_brokers(api_key: int, version: int) -> bool:
@@ -80,11 +90,13 @@ class AddressedRequests(RequestRewriter):
 
     Args:
         track: Called with API key, version and correlation id of a request whose response names
-            brokers. Returns the correlation id that the broker gets.
+            brokers. Returns the correlation id that the broker gets, which is then written into the
+            chunk, so chunks must be writable. None if the request has to be given to
+            ``replace_head``.
         arguments: Those of the base class.
     """
 
-    __slots__ = ("_passes_unread", "_reads_all", "_track", "_unwatched")
+    __slots__ = ("_passes_unread", "_track", "_tracked", "_unwatched")
 
     _HEAD_BYTES = _HEAD.size
 
@@ -92,7 +104,7 @@ class AddressedRequests(RequestRewriter):
         self,
         replace: Callable[[bytes, int], bytes],
         *,
-        track: Callable[[int, int, int], int],
+        track: Callable[[int, int, int], int | None],
         watched: frozenset[int],
         **arguments: Any,
     ) -> None:
@@ -100,6 +112,7 @@ class AddressedRequests(RequestRewriter):
         self._track = track
         self._unwatched = frozenset(word for word in _PASSING if word >> 16 not in watched)
         self._passes_unread = self._unwatched
+        self._tracked = _TRACKED_IN_PLACE
 
     @property
     def reads_all_headers(self) -> bool:
@@ -109,19 +122,28 @@ class AddressedRequests(RequestRewriter):
     @reads_all_headers.setter
     def reads_all_headers(self, value: bool) -> None:
         self._passes_unread = _NOTHING if value else self._unwatched
+        self._tracked = _NOTHING if value else _TRACKED_IN_PLACE
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base class; compares API key, version and length of each frame."""
+        """See the base class; a request whose response names brokers gets its correlation id."""
         position = self._skip
         if position < 0:
             return 0
         end = len(chunk)
-        last = end - 8
-        passes, longest, frames = self._passes_unread, self._max_frame_bytes, self.frames
+        last = end - _HEAD_AND_ID.size
+        passes, tracked, longest = self._passes_unread, self._tracked, self._max_frame_bytes
+        frames = self.frames
         while position <= last:
-            length, word = _unpack_head(chunk, position)
-            if word not in passes or length > longest or length < 8:
+            length, word, correlation_id = _unpack_head_and_id(chunk, position)
+            if length > longest or length < 8:
                 break
+            if word not in passes:
+                if word not in tracked:
+                    break
+                forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
+                if forwarded is None:
+                    break
+                _write_correlation_id(chunk, position + _REQUEST_ID_AT, forwarded)
             position += length + 4
             frames += 1
         self.frames = frames
@@ -130,19 +152,6 @@ class AddressedRequests(RequestRewriter):
             return end
         self._skip = 0
         return position
-
-    def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
-        """See the base class; a tracked request at hand gets its correlation id at once."""
-        if self._held is None and not self.reads_all_headers and len(chunk) - position >= _HEAD_AND_ID.size:
-            length, word, correlation_id = _HEAD_AND_ID.unpack_from(chunk, position)
-            if word in _TRACKED and word not in _PRODUCE:
-                self._check_length(chunk, position)
-                forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
-                out.append(_HEAD_AND_ID.pack(length, word, forwarded))
-                self.frames += 1
-                self._skip = 4 + length - _HEAD_AND_ID.size
-                return position + _HEAD_AND_ID.size
-        return super()._hold(chunk, position, out)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         return self._pass_after_header(chunk, position, held, out)
@@ -181,22 +190,27 @@ class AddressedResponses(ResponseRewriter):
 
     Args:
         replace: See the base class.
+        take_plain: Called with a chunk and where an awaited response begins and ends in it, without
+            its length. Returns the correlation id with which the response passes, if nothing else
+            of it changes. It is written into the chunk, so chunks must be writable.
         long_response: Called at the beginning of an awaited response that is longer than
             :attr:`max_replaced_bytes`. Returns how to rewrite it, or only the correlation id with
             which it passes.
         arguments: Those of the base class.
     """
 
-    __slots__ = ("_end", "_left", "_long", "_long_response", "_walk")
+    __slots__ = ("_end", "_left", "_long", "_long_response", "_take_plain", "_walk")
 
     def __init__(
         self,
         replace: Callable[[bytes, int], bytes],
         *,
+        take_plain: Callable[[memoryview, int, int], int | None],
         long_response: Callable[[], LongResponse | int],
         **arguments: Any,
     ) -> None:
         super().__init__(replace, **arguments)
+        self._take_plain = take_plain
         self._long_response = long_response
         self._long: LongResponse | None = None
         self._walk: FieldWalk | None = None
@@ -209,12 +223,31 @@ class AddressedResponses(ResponseRewriter):
         return 0 if self._over else self._left or super().due
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base class; passes the data of a long response."""
+        """See the base class; passes the data of a long response, and plain responses."""
         if self._walk is None or self._over:
-            return super().passing(chunk)
+            return self._passing_plain(chunk)
         count = self._walk.skip(len(chunk))
         self._left -= count
         return count
+
+    def _passing_plain(self, chunk: memoryview) -> int:
+        passed = super().passing(chunk)
+        end = len(chunk)
+        while self._skip >= 0 and end - passed >= _RESPONSE_HEAD.size:
+            length, correlation_id = _unpack_response_head(chunk, passed)
+            after = passed + 4 + length
+            if correlation_id != self.awaited or after > end:
+                break
+            own = self._take_plain(chunk, passed + 4, after)
+            if own is None:
+                break
+            _write_correlation_id(chunk, passed + _RESPONSE_ID_AT, own)
+            self.frames += 1
+            if after == end:
+                return end
+            self._skip = after
+            passed = super().passing(chunk)
+        return passed
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
         walk, long = self._walk, self._long

@@ -44,15 +44,16 @@ def fields_before_endpoints(version: int) -> Fields:
     return _FIELDS
 
 
-def has_no_endpoints(body: bytes, at: int) -> bool:
+def has_no_endpoints(body: bytes | memoryview, at: int, end: int) -> bool:
     """Return whether a response surely names no leader that has moved.
 
     This is a quick look at the usual form: at most 126 topics and partitions of each, no aborted
     transactions, and no tagged fields. Of another form, and of a malformed one, nothing is said.
 
     Args:
-        body: Holds the body of a response of a supported version, up to its end.
+        body: Holds the body of a response of a supported version.
         at: Where the body begins.
+        end: Where it ends.
     """
     try:
         at += _TOPICS_AT
@@ -86,6 +87,6 @@ def has_no_endpoints(body: bytes, at: int) -> bool:
             if partitions >= 0x80 or body[at]:
                 return False
             at += 1
-        return topics < 0x80 and at == len(body) - 1 and not body[at]
+        return topics < 0x80 and at == end - 1 and not body[at]
     except IndexError:
         return False

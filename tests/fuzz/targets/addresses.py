@@ -62,7 +62,7 @@ def _run(data: bytes) -> None:
         require(len(answer) <= 4 * len(body) + 64, "an answer much longer than the response")
         again = Addresses(_is_the_gateway).answer(*kind, 7, answer[LENGTH_BYTES:])
         require(again == answer, "rewritten again it differs")
-        if kind[0] == api_keys.FETCH and k01_fetch.has_no_endpoints(body, 0):
+        if kind[0] == api_keys.FETCH and k01_fetch.has_no_endpoints(body, 0, len(body)):
             walk = FieldWalk(node_endpoints.fields_before(*kind), len(body))
             require(body[walk.feed(body) :] == b"\0" and walk.done, "a quick look missed the end")
         if kind in NAMED_AT_END:

@@ -156,10 +156,10 @@ def test_a_quick_look_at_a_fetch_response_is_right(
     body = bytearray(writer.take())
     usual = not endpoints and not any(aborted for partitions in topics for _, aborted in partitions)
     if change is None:
-        assert k01_fetch.has_no_endpoints(bytes(body), 0) == usual
+        assert k01_fetch.has_no_endpoints(bytes(body), 0, len(body)) == usual
         return
     body[change[0] % len(body)] = change[1]
-    if k01_fetch.has_no_endpoints(bytes(body), 0):
+    if k01_fetch.has_no_endpoints(bytes(body), 0, len(body)):
         walk = FieldWalk(k01_fetch.fields_before_endpoints(16), len(body))
         assert body[walk.feed(bytes(body)) :] == b"\0"
         assert walk.done

@@ -197,3 +197,67 @@ def test_a_request_that_is_not_offered_closes(wire: Wire, key_version: tuple[int
 def test_a_handshake_that_ends_inspection_closes(wire: Wire) -> None:
     with pytest.raises(BrokenStreamError, match="SaslHandshake version 1"):
         wire.send(sasl_handshake(0))
+
+
+def _plain_fetch(records: int) -> bytes:
+    """Write a Fetch response in which no leader has moved."""
+    with_endpoint = _fetch("", 0, records)
+    return with_endpoint[: with_endpoint.rindex(b"r") + 3] + b"\0" if records else b""
+
+
+def _pending_ids(wire: Wire) -> list[bytes]:
+    """Take the correlation ids under which the broker got the requests of the test."""
+    ids = [data[4:8] for data in split(bytes(wire.to_broker)) if data[4] & 0x80]
+    wire.to_broker.clear()
+    return ids
+
+
+@pytest.mark.parametrize("records", [SHORT, LONG, 200_000])
+def test_a_fetch_without_addresses_passes_with_the_clients_id(
+    wire: Wire, found: list[BrokerAddress], records: int
+) -> None:
+    _start(wire)
+    before = wire.session.responses.frames
+    wire.send(b"".join(_request(api_keys.FETCH, 17, bytes(60), number) for number in (5, 6)))
+    ids = _pending_ids(wire)
+    assert len(set(ids)) == 2
+    wire.receive(b"".join(frame(own, b"\0", _plain_fetch(records)) for own in ids))
+    assert wire.received() == [struct.pack(">i", own) + b"\0" + _plain_fetch(records) for own in (5, 6)]
+    assert not wire.awaits()
+    assert wire.session.responses.frames == before + 2
+    assert found == []
+
+
+def test_a_fetch_without_addresses_is_not_copied(wire: Wire) -> None:
+    _start(wire)
+    request = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60))))
+    assert wire.session.requests.feed(request) is request
+    response = memoryview(bytearray(frame(bytes(request[8:12]), b"\0", _plain_fetch(LONG))))
+    assert wire.session.responses.feed(response) is response
+    assert response[4:8] == struct.pack(">i", 5)
+
+
+def test_many_fetches_wait_and_then_the_client_is_read_again(wire: Wire) -> None:
+    """The limit is noticed where bytes are rewritten, because the relay hears only of those."""
+    _start(wire)
+    passed = 0
+    while not wire.congested():
+        chunk = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60), passed)))
+        passed += wire.session.requests.passing(chunk) == len(chunk)
+        wire.to_broker += chunk
+        assert passed <= 1000
+    assert passed == 512
+    chunk = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60), passed)))
+    assert wire.session.requests.passing(chunk) == 0
+    wire.to_broker += wire.session.requests.rewrite(chunk, 0)
+    ids = _pending_ids(wire)
+    assert len(ids) == passed + 1
+    for number, own in enumerate(ids):
+        response = memoryview(bytearray(frame(own, b"\0", _plain_fetch(SHORT))))
+        was_congested = wire.congested()
+        assert (wire.session.responses.passing(response) == 0) == was_congested
+        if was_congested:
+            response = memoryview(wire.session.responses.rewrite(response, 0))
+        assert response[4:8] == struct.pack(">i", number)
+    assert not wire.congested()
+    assert not wire.awaits()
