@@ -33,6 +33,8 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "rewrite": passthrough.run_rewrite,
     "tls": partial(passthrough.run, tls=True),
 }
+#: The parts that compare with another version.
+_PARTS_WITH_OTHER = {"pushes", "rewrite"}
 _ERRORS = (BenchmarkError, ConnectionError, NotSetUpError, StartError, httpx.HTTPError)
 
 
@@ -46,7 +48,7 @@ def _arguments() -> argparse.Namespace:
         "--other-version",
         type=Path,
         metavar="PROGRAM",
-        help="the kafka-telemetry of another version, to be measured in the same run (part pushes)",
+        help="the kafka-telemetry of another version, to be measured in the same run (parts pushes and rewrite)",
     )
     parser.add_argument("--check", action="store_true", help="exit with status 1 unless every goal is met")
     parser.add_argument(
@@ -66,7 +68,7 @@ def main() -> int:
         allow_files()
         for name in options.part or _PARTS:
             with tempfile.TemporaryDirectory(prefix=f"kafka-telemetry-bench-{name}-") as folder:
-                more = {"other_version": options.other_version} if name == "pushes" else {}
+                more = {"other_version": options.other_version} if name in _PARTS_WITH_OTHER else {}
                 report = _PARTS[name](Path(folder), quick=options.quick, **more)
             print(f"\n{report.title}\n{report.text}\n", flush=True)
             results.raw[name] = report.raw

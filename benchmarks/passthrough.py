@@ -18,7 +18,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from benchmarks.figures import Figure, Report, table
 from benchmarks.load_generator import Timing, fake_broker, time_requests
@@ -97,6 +97,11 @@ _REWRITE_SHAPES = tuple(
         ("1 MB", _MIB, 400, 1.3),
     )
 )
+
+_OTHER_VERSION: Final = "other version"
+
+#: The CPU time of two equal relays differs by as much.
+_SAME_CPU: Final = 1.1
 
 #: By relay, one timing for each round.
 _ByRelay = Mapping[str, Sequence[Timing]]
@@ -180,8 +185,11 @@ def run_several(folder: Path, *, quick: bool) -> Report:
     )
 
 
-def run_rewrite(folder: Path, *, quick: bool) -> Report:
-    """Compare a sidecar that replaces addresses with HAProxy, and with one that keeps them."""
+def run_rewrite(folder: Path, *, quick: bool, other_version: Path | None = None) -> Report:
+    """Compare a sidecar that replaces addresses with HAProxy, and with one that keeps them.
+
+    ``other_version`` is the ``kafka-telemetry`` of another version, which keeps addresses too.
+    """
     everywhere = os.sched_getaffinity(0)
     with contextlib.ExitStack() as running:
         upstream, broker = running.enter_context(fake_broker(folder))
@@ -190,6 +198,11 @@ def run_rewrite(folder: Path, *, quick: bool) -> Report:
             own = folder / f"rewrites-{rewrites}".lower()
             own.mkdir()
             relays.append(running.enter_context(sidecar(upstream, own, rewrites=rewrites)))
+        if other_version:
+            own = folder / "other-version"
+            own.mkdir()
+            other = running.enter_context(sidecar(upstream, own, program=other_version))
+            relays.append(replace(other, name=_OTHER_VERSION))
         processes = [broker, *(relay.process for relay in relays if relay.process)]
         with on_cores({max(everywhere)}, processes):
             timings = _measure(relays, _REWRITE_SHAPES, "one core", 3 if quick else 7)
@@ -205,6 +218,15 @@ def run_rewrite(folder: Path, *, quick: bool) -> Report:
                 note=f"one core; addresses kept {kept:.2f}",
             )
         )
+        if other_version:
+            figures.append(
+                Figure(
+                    name=f"CPU / another version's, addresses kept, {shape.name}",
+                    value=_ratio(of["sidecar"], of[_OTHER_VERSION], _cpu_us),
+                    at_most=_SAME_CPU,
+                    note="one core",
+                )
+            )
     return Report(
         title="Pass-through with addresses rewritten",
         text=_describe(timings),
