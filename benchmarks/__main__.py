@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
         "--other-version",
         type=Path,
         metavar="PROGRAM",
-        help="the kafka-telemetry of another version, to be measured in the same run (parts pushes and rewrite)",
+        help="the kafka-telemetry of another version, measured in the same run (parts pushes and rewrite)",
     )
     parser.add_argument("--check", action="store_true", help="exit with status 1 unless every goal is met")
     parser.add_argument(

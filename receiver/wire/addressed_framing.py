@@ -16,6 +16,7 @@ from typing import Any, Final
 from receiver.wire import api_keys, k00_produce
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import TAGGED_FIELDS, Fields, FieldWalk
+from receiver.wire.frame_rewriter import frame_in
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.header_versions import LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
@@ -154,6 +155,22 @@ class AddressedRequests(RequestRewriter):
         return position
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        """See the base class; does what :meth:`passing` does for a head that arrives in pieces."""
+        _, word = _HEAD.unpack_from(held)
+        if word in self._passes_unread:
+            return super()._pass(chunk, position, held, out)
+        if word in self._tracked:
+            missing = max(0, _HEAD_AND_ID.size - len(held))
+            held += chunk[position : position + missing]
+            if position + missing > len(chunk):
+                return len(chunk)
+            position += missing
+            length, _, correlation_id = _HEAD_AND_ID.unpack_from(held)
+            forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
+            if forwarded is not None:
+                _write_correlation_id(held, _REQUEST_ID_AT, forwarded)
+                return super()._pass(chunk, position, held, out)
+            self._header_bytes = self._check_header(frame_in(held), length)
         return self._pass_after_header(chunk, position, held, out)
 
     def _check_header(self, beginning: bytes, length: int) -> int:

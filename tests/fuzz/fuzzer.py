@@ -11,7 +11,8 @@ import resource
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from types import FrameType
@@ -136,14 +137,14 @@ class Fuzzer:
         target = self._target
         self._announce(data)
         memory = _peak_memory()
-        self._tick.inputs += 1
         started = time.perf_counter()
         try:
-            if traced:
-                if self._coverage.grows_by(target.run, data) and len(self._corpus) < _MAX_CORPUS:
-                    self._corpus.append(data)
-            else:
-                target.run(data)
+            with self._tick.watch():
+                grows = traced and self._coverage.grows_by(target.run, data)
+                if not traced:
+                    target.run(data)
+            if grows and len(self._corpus) < _MAX_CORPUS:
+                self._corpus.append(data)
         except TooSlowError:
             pass  # what it takes without interruption is measured below
         except Exception:  # that is what is looked for
@@ -158,11 +159,11 @@ class Fuzzer:
 
     def _measure_again(self, data: bytes, outcome: Outcome) -> None:
         """Measure CPU time again without tracing, because other work may slow the first run."""
-        self._tick.inputs += 1
         started = time.process_time()
         problem = ""
         try:
-            self._target.run(data)
+            with self._tick.watch():
+                self._target.run(data)
         except TooSlowError:
             problem = traceback.format_exc()
         took = time.process_time() - started
@@ -184,8 +185,9 @@ class _Tick:
     """
 
     def __init__(self) -> None:
-        self.inputs = 0
+        self._inputs = 0
         self._seen = 0
+        self._running = False  # an interruption between two inputs would end the fuzzer
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGPROF, self._on_tick)
@@ -194,11 +196,21 @@ class _Tick:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Raise :class:`TooSlowError` in the block if it goes on for too long."""
+        self._inputs += 1
+        self._running = True
+        try:
+            yield
+        finally:
+            self._running = False
+
     def _on_tick(self, _number: int, _frame: FrameType | None) -> None:
-        if self.inputs == self._seen:
+        if self._running and self._inputs == self._seen:
             self._seen = 0
             raise TooSlowError
-        self._seen = self.inputs
+        self._seen = self._inputs
 
 
 def _peak_memory() -> int:

@@ -25,6 +25,7 @@ from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
+from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
@@ -96,6 +97,10 @@ class _Played:
     facts: tuple[Any, ...]
 
 
+def _replace_address(broker: BrokerAddress) -> tuple[str, int]:
+    return "gateway.example", 29_100 + broker.node_id % 1000
+
+
 #: A core to copy, because compiling the settings is slow.
 _LIMITS = LimitsSettings()
 _CORE = telemetry_core(Limits(_LIMITS))
@@ -118,7 +123,8 @@ class _Conversation:
         ranges = {**RANGES, **_MORE_RANGES, API_VERSIONS: (0, (circumstances >> 2 & 7) % 6)}
         broker = proven_broker(CLUSTER_ID if circumstances & 64 else None)
         numbers = Random(circumstances)
-        upstream = Upstream(translates=circumstances >= 128)
+        translates, rewrites = (circumstances >> 6 == choice for choice in (2, 3))
+        upstream = Upstream(translates=translates, rewrites=rewrites)
         if circumstances & 32:
             upstream.learn(ranges)
         self._registry = ConnectionRegistry()
@@ -133,6 +139,7 @@ class _Conversation:
             max_push_bytes=MAX_PUSH_BYTES,
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
+            replace_address=_replace_address if rewrites else None,
         )
         self._known = accepted
         self._core = _fresh_core(Limits(_LIMITS))
@@ -393,7 +400,7 @@ def _seeds() -> list[bytes]:
             bytes([circumstances | 2, 1, 2]) + _log_in(mechanism) + turn + _log_in(b"PLAIN") + turn
             for mechanism in _SASL
         ]
-    for circumstances in (0x62, 0xF4, 0xF6):
+    for circumstances in (0x62, 0xB4, 0xB6, 0xF4, 0xF6):
         seeds += [
             bytes([circumstances, 0, 1]) + step(_CLIENT, request) + step(_BROKER_ANSWERS)
             for request in _REQUESTS
@@ -405,7 +412,8 @@ def _seeds() -> list[bytes]:
                 seeds.append(b"\x60\0\1" + step(_CLIENT, framed(frame.data)) + step(_BROKER_ANSWERS))
             else:
                 asked = request_frame(frame.key, frame.version, 1, bytes(24))
-                seeds.append(b"\x60\0\1" + step(_CLIENT, asked) + step(_BROKER_LIES, frame.data[4:]))
+                said = step(_CLIENT, asked) + step(_BROKER_LIES, frame.data[4:])
+                seeds += [head + said for head in (b"\x60\0\1", b"\xf4\0\1")]
     return [seed for seed in seeds if len(seed) <= _MAX_BYTES]
 
 
