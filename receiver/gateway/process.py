@@ -8,7 +8,6 @@ configurations, and drains it.
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import time
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from receiver.gateway.gateway import Gateway
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.listener import Listener
 from receiver.gateway.nodes import Nodes
+from receiver.gateway.random_numbers import random_numbers
 from receiver.gateway.relay import RelayServices
 from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.upstream_address import UpstreamAddress
@@ -77,7 +77,7 @@ class _Relay:
         self._link = setup.link
         self._relay_id = setup.relay_id
         self._clock = SystemClock()
-        self._random = random.SystemRandom()
+        self._random_number = random_numbers()
         self._limits = Limits(settings.limits, relays=setup.relays)
         self._memory = RequestMemory(settings.limits, setup.relays)
         self._metrics = RelayMetrics()
@@ -293,7 +293,7 @@ class _Relay:
                 identity=identity,
                 broker=broker,
                 upstream=upstream,
-                random_bits=self._random.getrandbits,
+                random_number=self._random_number,
                 max_frame_bytes=settings.max_frame_bytes,
                 max_push_bytes=receiver.telemetry.max_bytes,
                 principal_claim=settings.oauthbearer_principal_claim,

@@ -362,10 +362,13 @@ class Relay:
         # paused in the middle of a request, it reads the rest once the due responses are sent.
         # Otherwise, the relay does not read from a client that does not read its responses.
         waits = not self._session.due if self._draining else not self._down.flushed
-        self._up.paused = waits or self._muted is not None or self._session.congested
-        self._up.update()
-        # The answer to a call comes before everything that the broker says after it.
         session, down = self._session, self._down
+        congested = session.congested
+        self._up.paused = waits or self._muted is not None or congested
+        self._up.update()
+        # Responses that pass unchanged end it too.
+        down.supervised = congested or self._draining
+        # The answer to a call comes before everything that the broker says after it.
         down.limit = session.response_bytes_in_a_turn if session.may_call else None
         if down.paused != session.calling:
             down.paused = session.calling

@@ -61,13 +61,11 @@ def is_plain(api_key: int, data: bytes | memoryview, begin: int, end: int) -> bo
         begin: Where the response begins, without its length.
         end: Where it ends.
     """
+    if api_key != api_keys.FETCH:
+        return False
     body = begin + _HEADER_BYTES
-    return (
-        api_key == api_keys.FETCH
-        and body < end
-        and not data[body - 1]  # no tagged fields in the response header
-        and k01_fetch.has_no_endpoints(data, body, end)
-    )
+    # The byte before the body is the number of the response header's tagged fields.
+    return body < end and not data[body - 1] and k01_fetch.has_no_endpoints(data, body, end)
 
 
 class Addresses:
@@ -113,7 +111,12 @@ class Addresses:
         replace_end = partial(
             node_endpoints.replace_addresses, api_key=api_key, replace=self._replace, same_size=True
         )
-        return LongResponse(correlation_id, node_endpoints.fields_before(api_key, version), replace_end)
+        return LongResponse(
+            correlation_id=correlation_id,
+            fields=node_endpoints.fields_before(api_key, version),
+            plain_end=node_endpoints.PLAIN_ENDS[api_key],
+            replace_end=replace_end,
+        )
 
     @staticmethod
     def _end_of_fields(api_key: int, version: int, response: bytes) -> int:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 __all__ = ["MakeAnswer", "NamingRequest", "PendingRequest", "PendingRequests"]
 
 #: Makes the frame for the client from the broker's response, which comes without its length.
 MakeAnswer: TypeAlias = Callable[[bytes], bytes]
+
+_GREATEST_INT32: Final = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,14 @@ class PendingRequest:
         correlation_id: The correlation id that the broker's response will have.
         held_bytes: Memory that the request holds until then.
         make_answer: Makes the answer for the client.
-        max_read_bytes: A longer response is passed on unread; None for no limit.
+        max_read_bytes: A longer response is passed on unread.
         unread_correlation_id: The correlation id that such a response gets: the client's own.
     """
 
     correlation_id: int
     held_bytes: int
     make_answer: MakeAnswer
-    max_read_bytes: int | None = None
+    max_read_bytes: int = _GREATEST_INT32
     unread_correlation_id: int = 0
 
 
@@ -48,30 +50,32 @@ class NamingRequest(NamedTuple):
         api_key: The request's API key.
         version: The request's API version.
         client_correlation_id: The correlation id for the client.
+        max_read_bytes: A longer response is not kept as a whole.
     """
 
     correlation_id: int
     api_key: int
     version: int
     client_correlation_id: int
+    max_read_bytes: int
 
 
 class PendingRequests:
     """The pending requests of one connection, in the order of their responses.
 
     Args:
-        random_bits: Returns an integer of that many random bits.
+        random_number: Returns a random integer of 31 bits.
 
     Attributes:
         held_bytes: Memory that the pending requests hold.
     """
 
-    __slots__ = ("_queue", "_random_bits", "held_bytes")
+    __slots__ = ("_queue", "_random_number", "held_bytes")
 
-    def __init__(self, random_bits: Callable[[int], int]) -> None:
+    def __init__(self, random_number: Callable[[], int]) -> None:
         # None when empty, because most connections are idle.
         self._queue: deque[PendingRequest | NamingRequest] | None = None
-        self._random_bits = random_bits
+        self._random_number = random_number
         self.held_bytes = 0
 
     def __len__(self) -> int:
@@ -87,24 +91,26 @@ class PendingRequests:
         make_answer: MakeAnswer,
         held_bytes: int,
         *,
-        max_read_bytes: int | None = None,
+        max_read_bytes: int = _GREATEST_INT32,
         unread_correlation_id: int = 0,
     ) -> int:
         """Append a request and return the correlation id that the broker gets.
 
         The arguments are the attributes of :class:`PendingRequest`.
         """
-        correlation_id = -1 - self._random_bits(31)
+        correlation_id = -1 - self._random_number()
         self._append(
             PendingRequest(correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id)
         )
         self.held_bytes += held_bytes
         return correlation_id
 
-    def add_naming(self, api_key: int, version: int, client_correlation_id: int) -> int:
+    def add_naming(
+        self, api_key: int, version: int, client_correlation_id: int, max_read_bytes: int = _GREATEST_INT32
+    ) -> int:
         """Append a request whose response names brokers; see :meth:`add`."""
-        correlation_id = -1 - self._random_bits(31)
-        self._append(NamingRequest(correlation_id, api_key, version, client_correlation_id))
+        correlation_id = -1 - self._random_number()
+        self._append(NamingRequest(correlation_id, api_key, version, client_correlation_id, max_read_bytes))
         return correlation_id
 
     def _append(self, request: PendingRequest | NamingRequest) -> None:

@@ -101,7 +101,7 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 from receiver.wire.headers import RequestHeader
-from receiver.wire.named_addresses import NAMED_AT_END
+from receiver.wire.node_endpoints import VERSIONS as NAMED_AT_END
 from receiver.wire.primitives import Reader
 
 __all__ = ["HEADER_BYTES_IN_A_TURN", "WATCHED_KEYS", "Session", "SessionEnd"]
@@ -167,8 +167,7 @@ class Session:
         identity: Who the client is, as far as admission knows.
         broker: What is known of the broker; markers' responses complete it.
         upstream: The versions that the broker speaks, which the session keeps up to date.
-        random_bits: Returns an integer of that many random bits, like
-            ``random.SystemRandom.getrandbits``. A client must not be able to predict them.
+        random_number: Returns a random integer of 31 bits, which no client can predict.
         max_frame_bytes: Longest request that a client may announce.
         max_push_bytes: Most bytes of metrics in a push. A longer push is refused, and its end not
             kept.
@@ -218,7 +217,7 @@ class Session:
         identity: ClientIdentity,
         broker: ListenerBroker,
         upstream: Upstream,
-        random_bits: Callable[[int], int],
+        random_number: Callable[[], int],
         max_frame_bytes: int,
         max_push_bytes: int,
         principal_claim: str,
@@ -268,7 +267,7 @@ class Session:
                 max_watched_bytes=_MAX_ADDRESSED_BYTES,
             )
         self.requests.reads_all_headers = True  # until the first request has decided (KIP-1313)
-        self._pending = PendingRequests(random_bits)
+        self._pending = PendingRequests(random_number)
         self._max_push_bytes = max_push_bytes
         self._max_held_bytes = 2 * max_push_bytes
         self._login = Login(
@@ -357,7 +356,10 @@ class Session:
 
     @property
     def congested(self) -> bool:
-        """Whether too many requests are pending to read more from the client now."""
+        """Whether too many requests are pending to read more from the client now.
+
+        It can end with each chunk of responses.
+        """
         most = _MAX_PENDING if self._addresses is None else _MAX_PENDING_ADDRESSED
         return len(self._pending) >= most or self._pending.held_bytes > self._max_held_bytes
 
@@ -537,13 +539,8 @@ class Session:
         first, responses = self._pending.first, self.responses
         if first is None:
             responses.awaited = None
-            return
-        responses.awaited = first.correlation_id
-        if isinstance(first, PendingRequest):
-            most = first.max_read_bytes
         else:
-            most = MAX_KEPT_BYTES if (first.api_key, first.version) in NAMED_AT_END else None
-        responses.max_replaced_bytes = most or _GREATEST_INT32
+            responses.awaited, responses.max_replaced_bytes = first.correlation_id, first.max_read_bytes
 
     def _check_outstanding(self) -> None:
         most = _MAX_OUTSTANDING if self._addresses is None else _MAX_OUTSTANDING_ADDRESSED
@@ -610,7 +607,8 @@ class Session:
 
     def _track(self, api_key: int, version: int, correlation_id: int) -> int:
         """Expect a response that names brokers; return the correlation id for the broker."""
-        forwarded = self._pending.add_naming(api_key, version, correlation_id)
+        most = MAX_KEPT_BYTES if api_key in NAMED_AT_END else _GREATEST_INT32
+        forwarded = self._pending.add_naming(api_key, version, correlation_id, most)
         if self.responses.awaited is None:
             self._await_next()
         return forwarded
@@ -622,12 +620,7 @@ class Session:
     def _take_plain(self, chunk: memoryview, begin: int, end: int) -> int | None:
         """Take the pending request of a response that names no broker; see the framing."""
         first = self._pending.first
-        if (
-            not isinstance(first, NamingRequest)
-            or (first.api_key, first.version) not in NAMED_AT_END
-            or self.congested  # the relay must hear of it, to read from the client again
-            or not is_plain(first.api_key, chunk, begin, end)
-        ):
+        if not isinstance(first, NamingRequest) or not is_plain(first.api_key, chunk, begin, end):
             return None
         self._take_pending()
         return first.client_correlation_id
@@ -668,10 +661,11 @@ class Session:
         if isinstance(pending, PendingRequest):
             self._worked = True
             return pending.make_answer(response)
-        _, api_key, version, correlation_id = pending
         # A Fetch or Produce response costs about as much as one that passes. It is not charged for.
-        self._worked |= (api_key, version) not in NAMED_AT_END
-        return self._replacing.answer(api_key, version, correlation_id, response)
+        self._worked |= pending.api_key not in NAMED_AT_END
+        return self._replacing.answer(
+            pending.api_key, pending.version, pending.client_correlation_id, response
+        )
 
     def _pass_unread(self) -> int:
         pending = self._take_pending()

@@ -194,11 +194,13 @@ class LongResponse:
     Attributes:
         correlation_id: The correlation id for the client.
         fields: The fields of its body before its end.
+        plain_end: The end of a response that names no broker. It passes.
         replace_end: Returns the end for the client, in as many bytes.
     """
 
     correlation_id: int
     fields: Fields
+    plain_end: bytes
     replace_end: Callable[[bytes], bytes]
 
 
@@ -216,7 +218,7 @@ class AddressedResponses(ResponseRewriter):
         arguments: Those of the base class.
     """
 
-    __slots__ = ("_end", "_left", "_long", "_long_response", "_take_plain", "_walk")
+    __slots__ = ("_end", "_error", "_left", "_long", "_long_response", "_take_plain", "_walk")
 
     def __init__(
         self,
@@ -232,6 +234,7 @@ class AddressedResponses(ResponseRewriter):
         self._long: LongResponse | None = None
         self._walk: FieldWalk | None = None
         self._end = bytearray()
+        self._error: WireError | None = None  # of a long response
         self._left = 0  # bytes still to come of the long response
 
     @property
@@ -240,74 +243,111 @@ class AddressedResponses(ResponseRewriter):
         return 0 if self._over else self._left or super().due
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base class; passes the data of a long response, and plain responses."""
-        if self._walk is None or self._over:
-            return self._passing_plain(chunk)
-        count = self._walk.skip(len(chunk))
-        self._left -= count
-        return count
-
-    def _passing_plain(self, chunk: memoryview) -> int:
-        passed = super().passing(chunk)
+        """See the base class; passes responses that name no broker, with the client's ids."""
+        position = self._skip
+        if position < 0:
+            if self._walk is None or self._over:
+                return 0
+            position = self._passing_long(self._walk, chunk, 0)
+            if self._skip < 0:
+                return position
         end = len(chunk)
-        while self._skip >= 0 and end - passed >= _RESPONSE_HEAD.size:
-            length, correlation_id = _unpack_response_head(chunk, passed)
-            after = passed + 4 + length
-            if correlation_id != self.awaited or after > end:
+        last = end - _RESPONSE_HEAD.size
+        frames = self.frames
+        while position <= last:
+            length, correlation_id = _unpack_response_head(chunk, position)
+            if correlation_id == self.awaited:
+                after = position + 4 + length
+                own = self._take_plain(chunk, position + 4, after) if after <= end else None
+                if own is not None:
+                    _write_correlation_id(chunk, position + _RESPONSE_ID_AT, own)
+                elif length <= self.max_replaced_bytes:
+                    break
+                else:
+                    _write_correlation_id(chunk, position + _RESPONSE_ID_AT, self._begin_long(length))
+                    if self._walk is not None:
+                        position = self._passing_long(self._walk, chunk, position + _RESPONSE_HEAD.size)
+                        if self._skip < 0:
+                            self.frames = frames + 1
+                            return position
+                        frames += 1
+                        continue
+            elif length < 4:
                 break
-            own = self._take_plain(chunk, passed + 4, after)
-            if own is None:
-                break
-            _write_correlation_id(chunk, passed + _RESPONSE_ID_AT, own)
-            self.frames += 1
-            if after == end:
+            position += length + 4
+            frames += 1
+        self.frames = frames
+        if position >= end:
+            self._skip = position - end
+            return end
+        self._skip = 0
+        return position
+
+    def _begin_long(self, length: int) -> int:
+        """Take a response that is not kept; return the correlation id for the client."""
+        long = self._long_response()
+        if isinstance(long, int):
+            return long
+        self._long = long
+        self._left = length + 4 - _RESPONSE_HEAD.size
+        self._walk = FieldWalk((TAGGED_FIELDS, *long.fields), self._left)
+        self._skip = -1
+        return long.correlation_id
+
+    def _passing_long(self, walk: FieldWalk, chunk: memoryview, position: int) -> int:
+        """Pass the fields of a long response, and its end if that is plain.
+
+        Returns:
+            How far the chunk passes; :attr:`_skip` is 0 if that is the response's end.
+        """
+        begin, end = position, min(len(chunk), position + self._left)
+        try:
+            if not walk.done:
+                position = walk.feed(chunk[:end], position)
+        except WireError as error:
+            self._error = error  # `rewrite` raises it
+            return begin
+        self._left -= position - begin
+        long = self._long
+        if long is not None and walk.done and not self._end and self._left == end - position:
+            if chunk[position:end] == long.plain_end:
+                self._left = self._skip = 0
+                self._walk = self._long = None
                 return end
-            self._skip = after
-            passed = super().passing(chunk)
-        return passed
+        elif not self._left:
+            self._error = WireError(expected="the fields of a response", offset=walk.offset, found="its end")
+            return begin
+        return position
 
     def _hold(self, chunk: memoryview, position: int, out: list[memoryview | bytes]) -> int:
+        if self._error is not None:
+            raise self._error
         walk, long = self._walk, self._long
         if walk is None or long is None:
             return super()._hold(chunk, position, out)
         end = min(len(chunk), position + self._left)
-        begin = position
-        if not walk.done:
-            position = walk.feed(chunk[:end], position)
-            out.append(chunk[begin:position])
-        if walk.done:
-            self._end += chunk[position:end]
-            position = end
-        self._left -= position - begin
-        if walk.done and self._left + len(self._end) > _MAX_END_BYTES:
+        self._end += chunk[position:end]
+        self._left -= end - position
+        if self._left + len(self._end) > _MAX_END_BYTES:
             raise WireError(
                 expected=f"at most {_MAX_END_BYTES} bytes behind the partitions",
                 offset=walk.offset,
                 found=str(self._left + len(self._end)),
             )
         if not self._left:
-            if not walk.done:
-                raise WireError(expected="the fields of a response", offset=walk.offset, found="its end")
             out.append(long.replace_end(bytes(self._end)))
             self._end = bytearray()
             self._walk = self._long = None
             self._skip = 0
-        return position
+        return end
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         length, correlation_id = _RESPONSE_HEAD.unpack_from(held)
         if correlation_id != self.awaited:
             return super()._pass(chunk, position, held, out)
-        long = self._long_response()
+        out.append(_RESPONSE_HEAD.pack(length, self._begin_long(length)))
         self.frames += 1
         self._held = None
-        if isinstance(long, int):
-            out.append(_RESPONSE_HEAD.pack(length, long))
+        if self._walk is None:
             self._skip = 4 + length - len(held)
-            return position
-        out.append(_RESPONSE_HEAD.pack(length, long.correlation_id))
-        self._long = long
-        self._left = 4 + length - len(held)
-        self._walk = FieldWalk((TAGGED_FIELDS, *long.fields), self._left)
-        self._skip = -1
         return position

@@ -27,7 +27,7 @@ from receiver.wire.broker_addresses import ReplaceAddress, copy_brokers
 from receiver.wire.field_walk import Fields
 from receiver.wire.primitives import Reader, TaggedFields, Writer
 
-__all__ = ["VERSIONS", "fields_before", "replace_addresses"]
+__all__ = ["PLAIN_ENDS", "VERSIONS", "fields_before", "replace_addresses"]
 
 #: By API key: the versions whose responses end with addresses.
 VERSIONS: Final[Mapping[int, range]] = MappingProxyType(
@@ -55,6 +55,11 @@ _TAGGED: Final = frozenset({api_keys.PRODUCE, api_keys.FETCH})
 
 #: An empty compact array.
 _NO_ENDPOINTS: Final = b"\x01"
+
+#: By API key: the end of a response that names no leader and has no tagged fields.
+PLAIN_ENDS: Final[Mapping[int, bytes]] = MappingProxyType(
+    {key: b"\0" if key in _TAGGED else _NO_ENDPOINTS + b"\0" for key in VERSIONS}
+)
 
 _MAX_VARINT_BYTES: Final = 5
 

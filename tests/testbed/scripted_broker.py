@@ -11,6 +11,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
@@ -347,12 +348,15 @@ class ScriptedBroker:
             TimeoutError: A script goes on although its connection is closed.
         """
         self.refuse()
-        for peer in self.peers:
-            with contextlib.suppress(OSError):
-                peer.socket.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(_JOIN_WITHIN_S)
-            if thread.is_alive():
+        until = time.monotonic() + _JOIN_WITHIN_S
+        while any(thread.is_alive() for thread in self._threads):
+            # Again and again, because a connection may just be accepted, or wrapped for TLS.
+            for peer in self.peers:
+                with contextlib.suppress(OSError):
+                    peer.socket.shutdown(socket.SHUT_RDWR)
+            for thread in self._threads:
+                thread.join(0.05)
+            if time.monotonic() > until:
                 raise TimeoutError("a script of the broker outlives its connection")
         self._threads.clear()
 

@@ -11,6 +11,7 @@ import copy
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -134,7 +135,7 @@ class _Conversation:
             identity=accepted,
             broker=broker,
             upstream=upstream,
-            random_bits=numbers.getrandbits,
+            random_number=partial(numbers.getrandbits, 31),
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=MAX_PUSH_BYTES,
             principal_claim="sub",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -20,6 +19,7 @@ from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.listener import Listener
+from receiver.gateway.random_numbers import random_numbers
 from receiver.gateway.relay import CloseReason, Relay, RelayServices
 from receiver.gateway.request_memory import RequestMemory
 from receiver.gateway.upstream_address import UpstreamAddress
@@ -36,6 +36,7 @@ from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
+from receiver.wire.broker_addresses import ReplaceAddress
 from tests.testbed.ports import LOOPBACK, free_port, listening_on
 from tests.testbed.scripted_broker import RANGES
 from tests.unit.session.support import Clock, connection, proven_broker, telemetry_core
@@ -117,8 +118,10 @@ class Gate:
         max_push_bytes: int = 4096,
         limits: LimitsSettings | None = None,
         clock: Clock | None = None,
+        replace_address: ReplaceAddress | None = None,
     ) -> None:
         self.clock = clock or Clock()
+        self._replace_address = replace_address
         self.broker = proven_broker()
         self.limits = Limits(limits or LimitsSettings(), relays=1)
         self.memory = RequestMemory(limits or LimitsSettings())
@@ -204,11 +207,12 @@ class Gate:
             identity=identity,
             broker=self.broker,
             upstream=upstream,
-            random_bits=lambda bits: int.from_bytes(os.urandom(4), "big") % (1 << bits),
+            random_number=random_numbers(),
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=self._max_push_bytes,
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
+            replace_address=self._replace_address,
         )
 
     def listener(self, upstream_port: int, **settings: Any) -> Listener:

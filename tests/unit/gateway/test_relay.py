@@ -11,9 +11,10 @@ import pytest
 
 from receiver.gateway.direction import BUFFER_BYTES
 from receiver.gateway.relay import CloseReason
+from receiver.wire import api_keys
 from receiver.wire.framing import END_OF_REQUESTS
 from receiver.wire.uuid import Uuid
-from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame
+from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame, request_frame
 from tests.unit.gateway.support import (
     Gate,
     Relayed,
@@ -375,5 +376,25 @@ def test_a_request_that_is_cut_while_its_client_is_paused_is_completed_too() -> 
                 await receive_frame(wire.client)
             await send(wire.client, request[100:])
             assert await receive(wire.broker, len(request) - 100) == request[100:]
+
+    on_loop(main())
+
+
+def test_a_client_with_many_fetches_is_read_again_after_their_responses() -> None:
+    """Responses that pass unchanged end the pause too, although the relay need not rewrite them."""
+    fetches = [request_frame(api_keys.FETCH, 16, number, bytes(60)) for number in range(2000)]
+    # No topics, and no tagged fields.
+    nothing = bytes(1 + 10) + b"\x01\0"
+
+    async def main() -> None:
+        gate = Gate(replace_address=lambda broker: ("gateway.example", broker.node_id))
+        async with relayed(gate=gate) as wire:
+            sending = asyncio.create_task(send(wire.client, b"".join(fetches)))
+            ids = [(await receive_frame(wire.broker))[4:8] for _ in range(500)]
+            for number in range(len(fetches)):
+                own = ids[number] if number < len(ids) else (await receive_frame(wire.broker))[4:8]
+                await send(wire.broker, framed(own + nothing))
+                assert await receive_frame(wire.client) == struct.pack(">i", number) + nothing
+            await sending
 
     on_loop(main())

@@ -198,7 +198,7 @@ class Wire:
             identity=accepted,
             broker=self.broker,
             upstream=self.upstream,
-            random_bits=self._random_bits,
+            random_number=self._random_number,
             max_frame_bytes=MAX_FRAME_BYTES,
             max_push_bytes=max_push_bytes,
             principal_claim="sub",
@@ -210,11 +210,11 @@ class Wire:
         self._followers = 0
         self._number = 0
 
-    def _random_bits(self, bits: int) -> int:
+    def _random_number(self) -> int:
         if self.random:
             return self.random.pop(0)
         self._number += 1
-        return (self._number * 2_654_435_761) % (1 << bits)
+        return (self._number * 2_654_435_761) % (1 << 31)
 
     def send(self, data: bytes) -> None:
         """The client sends."""
