@@ -302,7 +302,8 @@ class AddressedResponses(ResponseRewriter):
         """
         begin, end = position, min(len(chunk), position + self._left)
         try:
-            if not walk.done:
+            position += walk.skip(end - position)
+            if position < end and not walk.done:
                 position = walk.feed(chunk[:end], position)
         except WireError as error:
             self._error = error  # `rewrite` raises it
