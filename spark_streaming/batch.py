@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from pyspark.sql import functions as f
 from spark_streaming.catalogue import plan
 from spark_streaming.contributions import reconcile, required_pairs, split_by_client
 from spark_streaming.lake import Lake
+from spark_streaming.metrics import RollupMetrics
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
@@ -86,6 +88,7 @@ class Batches:
         settings: The configuration.
         progress_at: Maps the newest time of receipt in a batch (ns) to how far pushes were read.
         id_key: The key of the store's series hashes.
+        metrics: Gets the stages and the results of batches.
         min_minute: Change no earlier minute, for a rebuild. Data points of the three hours before
             only tell which counts continue, and the last values of cumulative sums.
     """
@@ -98,8 +101,11 @@ class Batches:
         *,
         progress_at: Callable[[int], Progress],
         id_key: IdKey,
+        metrics: RollupMetrics,
         min_minute: int | None = None,
     ) -> None:
+        self._metrics = metrics
+        self._stages = metrics.stages()
         self._spark = spark
         self._store = store
         self._source = settings.source
@@ -176,7 +182,7 @@ class Batches:
             part = self._spark.createDataFrame(pa.table({"position": positions[:size]}))
             selected = pushes.join(f.broadcast(part), "position", "left_semi")
             try:
-                with self._store.batch(query_id, batch_id) as batch:
+                with self._stages, self._store.batch(query_id, batch_id) as batch:
                     if batch is not None:
                         self._process(
                             batch, selected, query_id, batch_id, time.monotonic(), isolated, trial=True
@@ -200,16 +206,33 @@ class Batches:
         isolated: Mapping[str, str],
     ) -> int | None:
         began = time.monotonic()
-        with self._store.batch(query_id, batch_id) as batch:
+        damaged_files: list[str] = []
+        with self._stages, self._begin(query_id, batch_id) as batch:
             if batch is None:
                 _log.info("batch was committed before", batch=batch_id)
+                self._metrics.batch_skipped()
                 return None
             statistics = self._process(batch, pushes, query_id, batch_id, began, isolated)
-            for file in sorted(batch.without_dead_letter(damaged)):
+            damaged_files = sorted(batch.without_dead_letter(damaged))
+            for file in damaged_files:
                 reason = damaged[file]
                 letter = [[self._source], [file], [reason], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
+            self._stages.enter("commit")
+        seconds = time.monotonic() - began
         newest = statistics.newest_received_at_ns
+        self._metrics.batch_committed(
+            pushes=statistics.pushes,
+            repeats=statistics.repeats,
+            points=statistics.points,
+            entries=statistics.entries,
+            rows=statistics.rows,
+            # The driver is the only writer.
+            loads=1 if statistics.rows else 0,
+            dead_letters=statistics.dead_letters + len(damaged_files),
+            newest_received_at_ns=newest,
+            seconds=seconds,
+        )
         _log.info(
             "batch",
             batch=batch_id,
@@ -218,10 +241,14 @@ class Batches:
             repeats=statistics.repeats,
             dead_letters=statistics.dead_letters,
             rows=statistics.rows,
-            seconds=round(time.monotonic() - began, 3),
+            seconds=round(seconds, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
         return statistics.pushes + statistics.repeats + len(isolated)
+
+    def _begin(self, query_id: str, batch_id: int) -> AbstractContextManager[Batch | None]:
+        self._stages.enter("begin")
+        return self._store.batch(query_id, batch_id)
 
     def _process(
         self,
@@ -234,6 +261,7 @@ class Batches:
         *,
         trial: bool = False,
     ) -> BatchStatistics:
+        self._stages.enter("decode")
         if isolated:
             letters = pa.table({"position": list(isolated), "reason": list(isolated.values())})
             if not trial:
@@ -241,6 +269,7 @@ class Batches:
             without = self._spark.createDataFrame(letters.select(["position"]))
             pushes = pushes.join(f.broadcast(without), "position", "left_anti")
         decoded = self._entries(pushes)
+        self._stages.enter("deduplicate")
         pushes_read, repeated = _repeats(decoded, batch)
         if repeated:
             decoded = decoded.filter(pc.invert(pc.is_in(decoded["position"], repeated)))
@@ -254,14 +283,17 @@ class Batches:
         if entries.num_rows:
             histograms = _total(decoded["histograms"])
             rows = self._merge(batch, pushes, entries, newest=newest, histograms=histograms)
+        self._stages.enter("write")
         if dead.num_rows:
             batch.dead_letters(self._dead_letters(pushes, dead))
         if self._lake is not None and not trial:
+            self._stages.enter("lake")
             self._lake.write(pushes, rows, query_id, batch_id)
         statistics = BatchStatistics(
             pushes=pushes_read - len(repeated),
             repeats=len(repeated),
             points=_total(_since(decoded, self._min_minute)["points"]),
+            entries=entries.num_rows,
             rows=rows.num_rows,
             dead_letters=dead.num_rows + len(isolated),
             newest_received_at_ns=newest,
@@ -307,7 +339,9 @@ class Batches:
         """Reconcile entries, merge the result into the totals, and return it."""
         histogram_rows, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
         if histograms:
+            self._stages.enter("histograms")
             histogram_rows, buckets = self._histograms(pushes, histograms)
+        self._stages.enter("series")
         entries, histogram_rows, buckets = replace_hashes(
             _with_client_keys(batch, entries),
             histogram_rows,
@@ -315,9 +349,11 @@ class Batches:
             lambda high, low: self._series_ids(batch, pushes, high, low),
         )
         entries = _cast(entries, ENTRY_ROWS)
+        self._stages.enter("look_up")
         clients = batch.clients(entries["client_key"].unique().to_pylist())
         stored = batch.contributions(self._kept(required_pairs(entries, clients)))
         progress = self._progress_at(newest)
+        self._stages.enter("reconcile")
         parts, states = [], []
         # PostgreSQL stores one part while the next is reconciled. Until all are stored, only the
         # writer thread may use the batch.
@@ -335,6 +371,7 @@ class Batches:
             parts.append(_since(_cast(histogram_rows, ROLLUP_ROWS), self._min_minute))
             rows = pa.concat_tables(parts)
             sums = batch.sums(rows)
+            self._stages.enter("write")
         for future in written:
             future.result()
         batch.merge(sums)

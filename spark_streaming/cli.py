@@ -26,6 +26,7 @@ from spark_streaming import dumps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_streaming.metrics import RollupMetrics
     from spark_streaming.postgres import Store
     from spark_streaming.settings import RollupSettings
 
@@ -110,6 +111,14 @@ _Lake = Annotated[
 _LakeFormat = Annotated[
     LakeFormat | None, typer.Option("--lake-format", help="File format of the lake; default parquet.")
 ]
+_MetricsBind = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-bind",
+        help="Serve the roll-up's own metrics to Prometheus, at /metrics on this address.",
+        metavar="HOST:PORT",
+    ),
+]
 
 
 def _time(text: str) -> datetime:
@@ -132,6 +141,7 @@ def run(
     checkpoint: _Checkpoint = None,
     lake: _Lake = None,
     lake_format: _LakeFormat = None,
+    metrics_bind: _MetricsBind = None,
     config: _Config = None,
     once: Annotated[
         bool, typer.Option("--once", help="Process everything the source holds, then exit.")
@@ -152,8 +162,13 @@ def run(
             raise _fail("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR", 2)
         if once:
             _check_source(settings)
-        with _stop() as stop, _store(settings) as store, _session(settings) as spark:
-            job = _module("job").Job(spark, store, settings, stop)
+        with (
+            _stop() as stop,
+            _metrics(settings) as metrics,
+            _store(settings) as store,
+            _session(settings) as spark,
+        ):
+            job = _module("job").Job(spark, store, settings, stop, metrics=metrics)
             if once:
                 job.run_once()
             else:
@@ -272,6 +287,7 @@ def _errors(*, spark: bool = False) -> Iterator[None]:
         expected = [_module("embedded").EmbeddedError, _module("postgres").StoreError]
         if spark:
             expected += [_module("session").SessionError, _module("job").JobError]
+            expected.append(_module("metrics").MetricsError)
     except ImportError as error:
         raise _fail(f"the roll-up is not installed ({error.name} is missing): {_EXTRA}") from None
     try:
@@ -297,6 +313,7 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
         "postgres": given.get("postgres") if postgres_file is None else {"file": str(postgres_file)},
         "checkpoint": given.get("checkpoint"),
         "lake": lake,
+        "metrics": {"bind": given.get("metrics_bind")},
     }
     settings: RollupSettings = _module("load").load(given.get("config"), overrides)
     _module("log").configure(settings.log.level, settings.log.format)
@@ -320,6 +337,20 @@ def _store(settings: RollupSettings) -> Iterator[Store]:
             typer.echo(f"PostgreSQL runs until this command ends: {url}", err=True)
         store = postgres.Store(url, retention=settings.retention, reader_role=settings.reader_role)
         yield stack.enter_context(contextlib.closing(store))
+
+
+@contextlib.contextmanager
+def _metrics(settings: RollupSettings) -> Iterator[RollupMetrics]:
+    """Yield the metrics, and serve them if the settings have an address."""
+    module = _module("metrics")
+    metrics: RollupMetrics = module.RollupMetrics()
+    with contextlib.ExitStack() as stack:
+        if (address := settings.metrics.address) is not None:
+            server = module.MetricsServer(*address, metrics, allowed_hosts=settings.metrics.allowed_hosts)
+            stack.enter_context(server)
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            typer.echo(f"metrics: http://{host}:{server.port}/metrics", err=True)
+        yield metrics
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from spark_streaming import sources
 from spark_streaming.batch import Batches, Progress
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import find
+from spark_streaming.metrics import RollupMetrics
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
 from spark_streaming.session import has_ended
@@ -39,6 +40,7 @@ _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
 _MAINTENANCE_S: Final = 60.0
 _POLL_S: Final = 0.1
+_LOOK_S: Final = 1.0
 _MIN_PAUSE_S: Final = 1.0
 _MAX_PAUSE_S: Final = 60.0
 _MAX_TRIES_ONCE: Final = 4
@@ -70,11 +72,19 @@ class Job:
         store: Destination of the totals.
         settings: The configuration.
         stop: Ends the run when set. A running batch is abandoned and repeated by the next run.
+        metrics: Gets what the job does. None: nobody reads them.
     """
 
     def __init__(
-        self, spark: SparkSession, store: Store, settings: RollupSettings, stop: threading.Event
+        self,
+        spark: SparkSession,
+        store: Store,
+        settings: RollupSettings,
+        stop: threading.Event,
+        *,
+        metrics: RollupMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or RollupMetrics()
         self._spark = spark
         self._store = store
         self._settings = settings
@@ -86,9 +96,9 @@ class Job:
         self._caught_up = False
         self._failure: BaseException | None = None
         self._committed = 0
-        # Records read by batch, until Spark reports its offsets. Spark's own count has one for each
-        # pass.
-        self._records_read: dict[int, int] = {}
+        # Records read by batch, until Spark reports its offsets and durations; None if nobody needs
+        # the number. Spark's own count has one for each pass.
+        self._records_read: dict[int, int | None] = {}
         # Read errors by file of the running batch, one for each try.
         self._read_errors: dict[str, list[str]] = {}
         self._empty_files = sources.EmptyFiles(settings)
@@ -132,6 +142,7 @@ class Job:
                     self._settings,
                     progress_at=self._progress_after,
                     id_key=self._store.id_key(),
+                    metrics=self._metrics,
                     min_minute=min_minute,
                 )
                 self._watch(self._begin(batches, checkpoint, since))
@@ -141,6 +152,7 @@ class Job:
             except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
                 if self._stop.is_set():
                     return
+                self._metrics.failed("batch", self._failure or error)
                 if self._failure is not None and _is_permanent(self._failure):
                     raise self._failure from None
                 if has_ended(self._spark):
@@ -193,8 +205,7 @@ class Job:
                 self._failure = error
                 raise
             self._committed += 1
-            if read is not None and self._settings.source == "kafka":
-                self._records_read[batch_id] = read
+            self._records_read[batch_id] = read if self._settings.source == "kafka" else None
             if damaged:
                 _log.warning("damaged files skipped", files=sorted(damaged))
             self._read_errors.clear()
@@ -223,18 +234,23 @@ class Job:
     def _watch(self, query: StreamingQuery) -> None:
         """Run maintenance until the query ends. Raise the query's error."""
         due = time.monotonic() + _MAINTENANCE_S
+        looked = time.monotonic()
+        if not self._once:
+            self._metrics.maintenance_expected()
         try:
             while query.isActive and not self._stop.wait(_POLL_S):
-                self._report_lost(query)
+                self._report_progress(query)
+                if not self._once and time.monotonic() >= looked + _LOOK_S:
+                    looked = time.monotonic()
+                    if _has_read_all(query):
+                        self._metrics.source_is_read()
                 if not self._once and time.monotonic() >= due:
                     due = time.monotonic() + _MAINTENANCE_S
-                    status = query.status
-                    waiting = status["isDataAvailable"] or status["isTriggerActive"]
-                    self._caught_up = query.lastProgress is not None and not waiting
+                    self._caught_up = _has_read_all(query)
                     self._try_maintenance()
         finally:
             query.stop()
-        self._report_lost(query)
+        self._report_progress(query)
         error = query.exception()
         if error is not None:
             raise error
@@ -243,6 +259,7 @@ class Job:
         try:
             self._maintain()
         except StoreUnavailableError as error:
+            self._metrics.failed("maintenance", error)
             _log.warning("maintenance failed, retrying", problem=_first_line(error), in_s=_MAINTENANCE_S)
 
     def _maintain(self) -> None:
@@ -265,6 +282,9 @@ class Job:
                 datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
             )
             maintenance.expire()
+            backlog = maintenance.backlog()
+        seconds = time.monotonic() - began
+        self._metrics.maintained(seconds=seconds, backlog=backlog)
         _log.info(
             "maintenance",
             carried_clients=len(reconciled.clients),
@@ -272,7 +292,7 @@ class Job:
             findings_opened=sum(found.opened.values()),
             findings_resolved=sum(found.resolved.values()),
             findings_left_out=sum(found.left_out.values()),
-            seconds=round(time.monotonic() - began, 3),
+            seconds=round(seconds, 3),
         )
 
     def _progress_after(self, newest_ns: int) -> Progress:
@@ -298,20 +318,36 @@ class Job:
             return Progress(closed=self._newest_ns // _MINUTE_NS, read_until_ns=newest_ns)
         return _before(newest_ns - grace_ns)
 
-    def _report_lost(self, query: StreamingQuery) -> None:
+    def _report_progress(self, query: StreamingQuery) -> None:
+        """Report what Spark says of committed batches, once for each."""
         if not self._records_read:
             return
-        for progress in query.recentProgress:
-            read = self._records_read.pop(progress["batchId"], None)
+        recent = query.recentProgress
+        for progress in recent:
+            if progress["batchId"] not in self._records_read:
+                continue
+            self._metrics.spark_finished(progress["durationMs"])
+            read = self._records_read.pop(progress["batchId"])
             if read is None:
                 continue
             lost = sum(_offsets(source) for source in progress["sources"]) - read
             if lost > 0:
+                self._metrics.offsets_missing(lost)
                 _log.warning(
                     "Kafka offsets without a record: expired before they were read, or transaction markers",
                     offsets=lost,
                     batch=progress["batchId"],
                 )
+        # Spark keeps a few reports only. What it no longer has will not come.
+        for batch_id in [one for one in self._records_read if recent and one < recent[0]["batchId"]]:
+            del self._records_read[batch_id]
+
+
+def _has_read_all(query: StreamingQuery) -> bool:
+    """Return whether the source has nothing left to read."""
+    status = query.status
+    waiting = status["isDataAvailable"] or status["isTriggerActive"]
+    return query.lastProgress is not None and not waiting
 
 
 def _before(read_until_ns: int) -> Progress:

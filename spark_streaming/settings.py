@@ -5,10 +5,19 @@ Validation opens no files except those that contain secrets.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from spark_streaming.catalogue import MAX_COUNT, MAX_PARTITIONS, MAX_VALUE
 from spark_streaming.findings import FindingSettings
@@ -17,6 +26,7 @@ __all__ = [
     "KafkaSettings",
     "LakeSettings",
     "LogSettings",
+    "MetricsSettings",
     "RetentionSettings",
     "RollupSettings",
     "SpoolFilesSettings",
@@ -25,6 +35,8 @@ __all__ = [
 _MOST_SECRET_BYTES: Final = 65_536
 _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"
+_MAX_PORT: Final = 65_535
+_IN_BRACKETS: Final = re.compile(r"\[[0-9a-fA-F:.]+\]")
 
 
 def _read_secret(value: Any) -> Any:
@@ -152,6 +164,43 @@ class LogSettings(Settings):
     )
 
 
+class MetricsSettings(Settings):
+    """The roll-up's own metrics, for Prometheus."""
+
+    bind: str | None = Field(
+        default=None,
+        description="Address of the scrape endpoint: `host:port`, for example `127.0.0.1:8643`; the path is "
+        "`/metrics`. Everyone who can connect can read it. Null means no endpoint.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Host names that a scrape may use, without a port. IP addresses, `localhost` and the "
+        "host of `bind` are always allowed; a scrape by another name is answered with 421.",
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _check_bind(cls, bind: str | None) -> str | None:
+        if bind is not None:
+            host, _, port = bind.rpartition(":")
+            numeric = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
+            if not host or not numeric or (":" in host and not _IN_BRACKETS.fullmatch(host)):
+                raise ValueError(
+                    f"{bind!r}: expected host:port with a port up to {_MAX_PORT}, such as "
+                    "127.0.0.1:8643 or [::1]:8643"
+                )
+        return bind
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host without brackets, and port. None without an endpoint."""
+        if self.bind is None:
+            return None
+        host, _, port = self.bind.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 class RollupSettings(Settings):
     """Root of ``rollup.yaml``."""
 
@@ -236,6 +285,7 @@ class RollupSettings(Settings):
         default={}, description="Spark configuration, such as `spark.master` or `spark.driver.memory`."
     )
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @model_validator(mode="after")
     def _check_combinations(self) -> RollupSettings:

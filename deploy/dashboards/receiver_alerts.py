@@ -5,24 +5,11 @@ Each rule has a summary, a description and a runbook that says what to do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from deploy.dashboards.runbooks import runbook_url
+from deploy.dashboards.prometheus_rule import PrometheusRule
 
-__all__ = ["prometheus_rules"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PrometheusRule:
-    """An alert for each series of a PromQL expression that holds for some time."""
-
-    name: str
-    expression: str
-    lasts: str
-    severity: str
-    summary: str
-    description: str
+__all__ = ["RECEIVER_RULES"]
 
 
 def _grew(counter: str, minutes: int, *by: str) -> str:
@@ -42,8 +29,8 @@ def _grew(counter: str, minutes: int, *by: str) -> str:
     )
 
 
-_PROMETHEUS: Final = (
-    _PrometheusRule(
+RECEIVER_RULES: Final = (
+    PrometheusRule(
         name="KafkaTelemetryNotReady",
         expression="kafka_telemetry_ready == 0 and kafka_telemetry_draining == 0",
         lasts="1m",
@@ -52,7 +39,7 @@ _PROMETHEUS: Final = (
         description="The broker behind a listener does not answer. GET /readyz names the listener; "
         "the log has the reason.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryDown",
         expression="up == 0 and on (job, instance) last_over_time(kafka_telemetry_ready[1d])",
         lasts="2m",
@@ -61,7 +48,7 @@ _PROMETHEUS: Final = (
         description="It crashed, hangs, or refuses Prometheus. Clients may not reach their broker. "
         "Check the process, its log and the target's error in Prometheus.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryConnectionsRefused",
         expression="sum by (job, instance, listener, reason) "
         '(rate(kafka_telemetry_connections_refused_total{reason!="gone"}[5m])) > 0',
@@ -77,7 +64,7 @@ _PROMETHEUS: Final = (
         "handshake_timeout: a peer connects and does not complete the handshake. "
         "principal: no mapping rule fits the client's certificate.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryInternalError",
         expression=_grew('kafka_telemetry_connections_closed_total{reason="internal_error"}', 15, "listener"),
         lasts="0m",
@@ -85,7 +72,7 @@ _PROMETHEUS: Final = (
         summary="Receiver {{ .Labels.instance }} closed connections after an internal error",
         description="The log has the stack trace. Report it with the log.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryProtocolErrors",
         expression="sum by (job, instance, listener, reason) "
         "(rate(kafka_telemetry_protocol_errors_total[15m])) > 0",
@@ -95,7 +82,7 @@ _PROMETHEUS: Final = (
         "than Kafka",
         description="The peer is a health check, a scanner, or a client with the wrong port or without TLS.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryInvalidPushes",
         expression=_grew(
             'kafka_telemetry_pushes_total{outcome="INVALID_RECORD"}', 60, "client_software_name"
@@ -105,7 +92,7 @@ _PROMETHEUS: Final = (
         summary="{{ .Labels.client_software_name }} pushes what is no OTLP",
         description="These clients turn telemetry off until they restart. Check their version.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryPushesTooLarge",
         expression=_grew(
             'kafka_telemetry_pushes_total{outcome="TELEMETRY_TOO_LARGE"}', 60, "client_software_name"
@@ -115,7 +102,7 @@ _PROMETHEUS: Final = (
         summary="{{ .Labels.client_software_name }} pushes more than telemetry.max_bytes",
         description="Ask these clients for fewer metrics by a subscription, or raise telemetry.max_bytes.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryPushesDropped",
         expression=_grew("kafka_telemetry_plugin_dropped_pushes_total", 15, "plugin", "reason"),
         lasts="0m",
@@ -124,7 +111,7 @@ _PROMETHEUS: Final = (
         description="Its destination is unreachable or too slow, and its queue is full. GET /v1/plugins "
         "has the last error.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryDeliveryLags",
         expression="max by (job, instance, plugin) (kafka_telemetry_plugin_lag_seconds) > 300",
         lasts="5m",
@@ -133,7 +120,7 @@ _PROMETHEUS: Final = (
         description="Its destination is unreachable or too slow. Pushes wait in memory, or on disk if "
         "the plugin has a spool.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetrySpoolNearlyFull",
         expression="kafka_telemetry_plugin_spool_bytes / (kafka_telemetry_plugin_spool_max_bytes > 0) > 0.8",
         lasts="5m",
@@ -141,7 +128,7 @@ _PROMETHEUS: Final = (
         summary="The spool of plugin {{ .Labels.plugin }} of {{ .Labels.instance }} is nearly full",
         description="A full spool drops its oldest pushes. Repair the destination, or raise spool.max_bytes.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetrySpoolProblem",
         expression="kafka_telemetry_plugin_spool_problem == 1",
         lasts="1m",
@@ -150,7 +137,7 @@ _PROMETHEUS: Final = (
         description="The disk is full, read-only, or owned by another user. Pushes wait in memory only. GET "
         "/v1/plugins has the reason.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryPluginHangs",
         expression="max by (job, instance, plugin) (kafka_telemetry_plugin_call_seconds) > 60",
         lasts="1m",
@@ -158,7 +145,7 @@ _PROMETHEUS: Final = (
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} hangs",
         description="One call has lasted for more than a minute. Run the plugin with isolation: process.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryAnsweredBeforeStored",
         expression=_grew("kafka_telemetry_pushes_answered_before_stored_total", 15),
         lasts="0m",
@@ -167,7 +154,7 @@ _PROMETHEUS: Final = (
         description="The disk is too slow for a plugin with delivery: spool_always. A crash now loses "
         "these pushes.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryOverBudget",
         expression="rate(kafka_telemetry_overflowed_points_total[15m]) > 0",
         lasts="15m",
@@ -175,7 +162,7 @@ _PROMETHEUS: Final = (
         summary="Clients of receiver {{ .Labels.instance }} exceed a series budget",
         description="`kafka-telemetry series` lists these clients.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryInstancesEvicted",
         expression="rate(kafka_telemetry_instances_evicted_total[15m]) > 0",
         lasts="15m",
@@ -184,7 +171,7 @@ _PROMETHEUS: Final = (
         description="There are more client instances than telemetry.max_instances. Evicted clients have "
         "to ask again.",
     ),
-    _PrometheusRule(
+    PrometheusRule(
         name="KafkaTelemetryCertificateEnds",
         expression="kafka_telemetry_tls_certificate_expiry_seconds - time() < 14 * 86400",
         lasts="1h",
@@ -194,28 +181,3 @@ _PROMETHEUS: Final = (
         description="Replace the files. The receiver reloads them without a restart.",
     ),
 )
-
-
-def prometheus_rules() -> dict[str, object]:
-    """Return the rule file for Prometheus."""
-    return {
-        "groups": [
-            {
-                "name": "kafka-client-telemetry-receiver",
-                "rules": [
-                    {
-                        "alert": rule.name,
-                        "expr": rule.expression,
-                        "for": rule.lasts,
-                        "labels": {"severity": rule.severity},
-                        "annotations": {
-                            "summary": rule.summary,
-                            "description": rule.description,
-                            "runbook_url": runbook_url(rule.name),
-                        },
-                    }
-                    for rule in _PROMETHEUS
-                ],
-            }
-        ]
-    }

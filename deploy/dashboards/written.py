@@ -14,8 +14,8 @@ from deploy.dashboards.consumers import consumers
 from deploy.dashboards.fleet import fleet
 from deploy.dashboards.one_client import one_client
 from deploy.dashboards.producers import producers
+from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.dashboards.receiver import receiver
-from deploy.dashboards.receiver_alerts import prometheus_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
 from deploy.dashboards.topics_and_groups import topics_and_groups
 from deploy.dashboards.versions import versions

@@ -46,6 +46,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         *(f"reference/{name}" for name in PAGES),
         "rest",
         "receiver-metrics",
+        "rollup-metrics",
         "rollup-tables",
         "protocol",
     ),

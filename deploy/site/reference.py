@@ -11,7 +11,7 @@ import click
 import typer
 from typer.testing import CliRunner
 
-from deploy.dashboards.receiver_alerts import prometheus_rules
+from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
 from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name

@@ -76,6 +76,13 @@ class Maintenance(Transaction):
             done += self._compute(grain, finer, before=None if all_of_them else self._now)
         return done
 
+    def backlog(self) -> dict[str, int]:
+        """Return the number of ``hours`` and ``days`` that changed and are not computed yet."""
+        found = dict(
+            self._cursor.execute("SELECT grain, count(*) FROM coarse WHERE dirty GROUP BY grain").fetchall()
+        )
+        return {"hours": found.get("1h", 0), "days": found.get("1d", 0)}
+
     def expire(self) -> None:
         """Drop expired rows, and create the partitions of today and tomorrow.
 

@@ -61,12 +61,13 @@ class IdKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatistics:
-    """Statistics of a batch for the ledger.
+    """Statistics of a batch. The ledger has all but the entries.
 
     Attributes:
         pushes: New pushes.
         repeats: Pushes ignored because they were counted before.
         points: Data points in the new pushes.
+        entries: Points of one push, instance and time.
         rows: Rows merged into minutes.
         dead_letters: Payloads that could not be read.
         newest_received_at_ns: Time of receipt of the newest push. None without pushes.
@@ -76,6 +77,7 @@ class BatchStatistics:
     pushes: int
     repeats: int
     points: int
+    entries: int
     rows: int
     dead_letters: int
     newest_received_at_ns: int | None

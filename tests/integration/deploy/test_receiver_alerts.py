@@ -3,72 +3,33 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import yaml
 
-from plugins.prometheus.config import RemoteWriteConfig
-from plugins.prometheus.lines import LabelSet
-from plugins.prometheus.messages import Sample, number_sample, stale_sample, time_field
-from plugins.prometheus.names import MetricName, MetricType
-from plugins.prometheus.remote_write import RemoteWriter
 from receiver.gateway.admission import RefusalReason
-from tests.testbed.dashboard_queries import CHART
-from tests.testbed.prometheus import Prometheus
+from tests.integration.deploy import alert_cases
+from tests.integration.deploy.alert_cases import (
+    ASKED,
+    DAY_S,
+    EVENT,
+    MINUTES,
+    NOW_S,
+    STARTED,
+    Fired,
+    Shown,
+    always,
+    at_s,
+    but_at,
+    changes,
+    grows,
+    grows_from_then_on,
+    unscraped,
+)
 
-RULES: Final[dict[str, dict[str, Any]]] = {
-    rule["alert"]: rule
-    for group in yaml.safe_load((CHART / "alerts" / "prometheus-rules.yaml").read_text())["groups"]
-    for rule in group["rules"]
-}
+RULES: Final = alert_cases.rules("receiver")
 
-#: Scrapes and evaluations come once a minute. Alerts are asked for once their longest look back has
-#: samples.
-MINUTES: Final = range(150)
-ASKED: Final = MINUTES[70:]
-#: When something happens: it is over an hour later, before the end.
-EVENT: Final = 80
-NOW_S: Final = time.time() // 60 * 60
-
-
-def at_s(minute: int) -> float:
-    return NOW_S - 60 * (MINUTES[-1] - minute)
-
-
-#: A series' value in a minute; None: it is not there.
-Value = Callable[[int], float | None]
-#: What a sidecar shows, by series as PromQL writes them.
-Shown = dict[str, Value]
-
-
-def always(value: float) -> Value:
-    return lambda _: value
-
-
-def changes(before: float | None, after: float | None) -> Value:
-    return lambda minute: before if minute < EVENT else after
-
-
-def grows(minute: int) -> float:
-    """A counter that counts something each minute."""
-    return minute
-
-
-def grows_from_then_on(minute: int) -> float:
-    return max(0, minute - EVENT)
-
-
-def but_at(gone: range, value: Value) -> Value:
-    """A series that is not there in some minutes."""
-    return lambda minute: None if minute in gone else value(minute)
-
-
-DAY_S: Final = 86400
 READY: Final = "kafka_telemetry_ready"
-STARTED: Final = "process_start_time_seconds"
 REFUSED: Final = 'kafka_telemetry_connections_refused_total{listener="CLIENT",reason="%s"}'
 CLOSED: Final = 'kafka_telemetry_connections_closed_total{listener="CLIENT",reason="%s"}'
 MALFORMED: Final = 'kafka_telemetry_protocol_errors_total{listener="CLIENT",reason="client_protocol_error"}'
@@ -111,21 +72,14 @@ WELL: Final[Shown] = {
 }
 
 
-def unscraped(gone: range, shown: Shown = WELL) -> Shown:
-    """Scrapes fail in these minutes."""
-    return {name: but_at(gone, value) for name, value in shown.items()} | {
-        "up": lambda minute: float(minute not in gone)
-    }
-
-
 #: Cases that fire no alert.
 QUIET: Final[dict[str, Shown]] = {
     "all is well": WELL,
     "it stops": WELL | {READY: changes(1, 0), "kafka_telemetry_draining": changes(0, 1)},
-    "one scrape fails": unscraped(MINUTES[EVENT : EVENT + 1]),
+    "one scrape fails": unscraped(MINUTES[EVENT : EVENT + 1], WELL),
     "Prometheus was away": {name: but_at(MINUTES[EVENT : EVENT + 20], value) for name, value in WELL.items()},
     "Prometheus is new": {name: but_at(MINUTES[:EVENT], value) for name, value in WELL.items()},
-    "it is started again": unscraped(MINUTES[EVENT : EVENT + 1])
+    "it is started again": unscraped(MINUTES[EVENT : EVENT + 1], WELL)
     | {
         STARTED: but_at(MINUTES[EVENT : EVENT + 1], changes(NOW_S - 30 * DAY_S, at_s(EVENT))),
         CLOSED % "internal_error": changes(1, None),
@@ -142,7 +96,7 @@ QUIET: Final[dict[str, Shown]] = {
 #: What lasts, with the alert for it.
 LASTS: Final[dict[str, tuple[str, Shown]]] = {
     "the broker is away": ("KafkaTelemetryNotReady", WELL | {READY: changes(1, 0)}),
-    "it is dead": ("KafkaTelemetryDown", unscraped(MINUTES[EVENT:])),
+    "it is dead": ("KafkaTelemetryDown", unscraped(MINUTES[EVENT:], WELL)),
     **{
         f"clients are refused: {reason}": (
             "KafkaTelemetryConnectionsRefused",
@@ -225,49 +179,10 @@ CASES: Final[dict[str, Shown]] = (
 )
 
 
-def samples() -> Iterator[Sample]:
-    """All cases' samples, each case as a job, in the order of time."""
-    unit = MetricName(name="", type=MetricType.GAUGE, unit="")
-    series = []
-    for what, shown in CASES.items():
-        for name, value in shown.items():
-            labels = [*re.findall(r'(\w+)="([^"]*)"', name), ("job", what), ("instance", "sidecar:8080")]
-            series.append((name.partition("{")[0], LabelSet(tuple(sorted(labels))), value))
-    for minute in MINUTES:
-        time_ms = round(1000 * at_s(minute))
-        for name, label_set, value in series:
-            if (now := value(minute)) is not None:
-                sample = number_sample(now, time_field(time_ms))
-            elif minute and value(minute - 1) is not None:
-                sample = stale_sample("1.0", time_ms=time_ms, native=False)
-            else:
-                continue
-            yield (name, label_set, unit, ""), sample
-
-
-def minutes(duration: str) -> int:
-    """Minutes of a duration of Prometheus's, of one unit."""
-    return int(duration[:-1]) * {"m": 1, "h": 60}[duration[-1]]
-
-
 @pytest.fixture(scope="module")
-def fired() -> dict[str, dict[str, set[int]]]:
+def fired() -> Fired:
     """By case and alert: the minutes in which it fired."""
-    found: dict[str, dict[str, set[int]]] = {what: {} for what in CASES}
-    with Prometheus() as prometheus:
-        writer = RemoteWriter(RemoteWriteConfig(url=prometheus.write_url, version="1.0"))
-        writer.open()
-        assert writer.write(list(samples())) is None
-        writer.close()
-        for name, rule in RULES.items():
-            lasts = minutes(rule["for"])
-            series = prometheus.times(rule["expr"], start_s=at_s(ASKED[0]), end_s=at_s(ASKED[-1]), step_s=60)
-            for labels, times_s in series:
-                there = {round((one - at_s(0)) / 60) for one in times_s}
-                fires = {one for one in there if there.issuperset(range(one - lasts, one))}
-                if fires:
-                    found[labels["job"]].setdefault(name, set()).update(fires)
-    return found
+    return alert_cases.fired(CASES, RULES)
 
 
 def test_every_alert_has_a_case() -> None:
@@ -277,19 +192,19 @@ def test_every_alert_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("what", QUIET)
-def test_nothing_fires_for(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+def test_nothing_fires_for(fired: Fired, what: str) -> None:
     assert fired[what] == {}
 
 
 @pytest.mark.parametrize("what", LASTS)
-def test_an_alert_fires_for(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+def test_an_alert_fires_for(fired: Fired, what: str) -> None:
     alert, _ = LASTS[what]
     assert fired[what].keys() == {alert}
     assert ASKED[-1] in fired[what][alert]
 
 
 @pytest.mark.parametrize("what", ONCE)
-def test_an_alert_fires_at_once_and_ends_after(fired: dict[str, dict[str, set[int]]], what: str) -> None:
+def test_an_alert_fires_at_once_and_ends_after(fired: Fired, what: str) -> None:
     alert, _ = ONCE[what]
     assert fired[what].keys() == {alert}
     assert EVENT in fired[what][alert]

@@ -7,20 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.integration.deploy.alert_cases import rules
 from tests.integration.gateway.support import GatewaySidecar, Raw, config, get_subscriptions, push, read_get
 from tests.testbed.certificates import CertificateAuthority
-from tests.testbed.dashboard_queries import CHART, DASHBOARDS
+from tests.testbed.dashboard_queries import DASHBOARDS
 from tests.testbed.process import wait_until
 from tests.testbed.prometheus import Prometheus
 from tests.testbed.scripted_broker import ScriptedBroker
 
-ALERTS = {
-    rule["alert"]: rule["expr"]
-    for group in yaml.safe_load((CHART / "alerts" / "prometheus-rules.yaml").read_text())["groups"]
-    for rule in group["rules"]
-}
+ALERTS = {name: rule["expr"] for name, rule in rules("receiver").items()}
 PANELS = {
     f"{name}, {panel['title']}, {target['refId']}": target["expr"]
     .replace("$__rate_interval", "1m")

@@ -37,6 +37,12 @@ def test_a_checkpoint_url_is_not_changed() -> None:
     assert settings.checkpoint_path == "s3a://bucket/checkpoint"
 
 
+def test_the_metrics_address_has_no_brackets() -> None:
+    assert load(None, {}).metrics.address is None
+    assert load(None, {"metrics": {"bind": "[::1]:8643"}}).metrics.address == ("::1", 8643)
+    assert load(None, {"metrics": {"bind": "0.0.0.0:0"}}).metrics.address == ("0.0.0.0", 0)
+
+
 def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
     (tmp_path / "url").write_text("postgresql://someone:hidden@host/db\n")
     settings = load(None, {"postgres": {"file": str(tmp_path / "url")}, "checkpoint": "c"})
@@ -60,6 +66,13 @@ def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
         ),
         ("max_behind_s: 80000", "max_behind_s: 80000 is more than retention.contribution_hours (6); lower"),
         ("spark: {master: local}", "spark.master: expected a Spark key, which begins with spark."),
+        (
+            "metrics: {bind: '8643'}",
+            "rollup.yaml: metrics.bind: '8643': expected host:port with a port up to",
+        ),
+        ("metrics: {bind: 'a:b'}", "rollup.yaml: metrics.bind: 'a:b': expected host:port"),
+        ("metrics: {bind: '::1:8643'}", "such as 127.0.0.1:8643 or [::1]:8643"),
+        ("metrics: {bind: '127.0.0.1:65536'}", "metrics.bind: '127.0.0.1:65536': expected host:port"),
         ("- a", "rollup.yaml: expected a mapping of keys such as source and postgres"),
         ("a: [", "rollup.yaml: not YAML at line"),
     ],

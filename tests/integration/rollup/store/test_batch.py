@@ -57,6 +57,7 @@ def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> N
                 pushes=2,
                 repeats=0,
                 points=3,
+                entries=2,
                 rows=3,
                 dead_letters=1,
                 newest_received_at_ns=NOW_NS,

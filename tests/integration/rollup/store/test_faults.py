@@ -146,6 +146,7 @@ def test_late_points_go_to_hours_and_days_and_impossible_ones_are_left_out(
                 pushes=1,
                 repeats=0,
                 points=6,
+                entries=1,
                 rows=6,
                 dead_letters=0,
                 newest_received_at_ns=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from deploy.dashboards.receiver_alerts import prometheus_rules
+from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.site.reference import PAGES
 from receiver.catalogue import CATALOGUE
 

@@ -1,0 +1,66 @@
+"""Prometheus alert rules on the roll-up's own metrics.
+
+They watch the job while it runs. The rules of :mod:`deploy.dashboards.rollup_alerts` ask its tables
+in PostgreSQL instead, so they also notice a job that was never started.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deploy.dashboards.prometheus_rule import PrometheusRule
+
+__all__ = ["ROLLUP_RULES"]
+
+#: Is in every scrape of a roll-up, from its start on.
+_ALWAYS: Final = "kafka_telemetry_rollup_consecutive_failures"
+_DEAD_LETTERS: Final = "kafka_telemetry_rollup_dead_letters_total"
+
+ROLLUP_RULES: Final = (
+    PrometheusRule(
+        name="KafkaTelemetryRollupDown",
+        expression=f"up == 0 and on (job, instance) last_over_time({_ALWAYS}[1d])",
+        lasts="5m",
+        severity="critical",
+        summary="Roll-up {{ .Labels.instance }} does not answer",
+        description="It ended, hangs, or refuses Prometheus. Dashboards show nothing new meanwhile. Check "
+        "the process, its log and the target's error in Prometheus.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryRollupBatchesFail",
+        expression=f"{_ALWAYS} >= 3",
+        lasts="5m",
+        severity="critical",
+        summary="Roll-up {{ .Labels.instance }} can't commit a batch",
+        description="It retries the batch and reads nothing else. PostgreSQL or the source can't be reached, "
+        "or the disk is full. The log has the reason.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryRollupLags",
+        expression="kafka_telemetry_rollup_lag_seconds > 600",
+        lasts="10m",
+        severity="warning",
+        summary="Roll-up {{ .Labels.instance }} is minutes behind",
+        description="Batches take longer than pushes take to arrive, or the job works off a backlog. "
+        "kafka_telemetry_rollup_stage_seconds shows where the time goes.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryRollupMaintenanceLate",
+        expression="time() - kafka_telemetry_rollup_maintenance_last_success_timestamp_seconds > 900",
+        lasts="5m",
+        severity="warning",
+        summary="Roll-up {{ .Labels.instance }} completes no maintenance",
+        description="Hours, days, findings and retention stand still. Maintenance fails, or waits for a "
+        "batch. The log has the reason.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryRollupDeadLetters",
+        # increase() misses the first batch of a process, which may end before the first scrape.
+        expression=f"increase({_DEAD_LETTERS}[1h]) > 0 "
+        f"or {_DEAD_LETTERS} > 0 and on (job, instance) process_start_time_seconds > time() - 3600",
+        lasts="0m",
+        severity="warning",
+        summary="Roll-up {{ .Labels.instance }} could not read some pushes",
+        description="The view telemetry.dead_letter lists them with their reason and source.",
+    ),
+)

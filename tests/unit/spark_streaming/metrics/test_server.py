@@ -1,0 +1,87 @@
+"""The metrics server answers scrapes, refuses other hosts, and bounds connections."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from spark_streaming.metrics import MetricsError, MetricsServer, RollupMetrics
+from spark_streaming.metrics.server import _MAX_CONNECTIONS
+
+PENDING = 2
+WITHIN_S = 60
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    with MetricsServer("127.0.0.1", 0, RollupMetrics(), allowed_hosts=["Rollup.example"]) as opened:
+        yield opened
+
+
+def get(server: MetricsServer, path: str = "/metrics", **headers: str) -> httpx.Response:
+    return httpx.get(f"http://127.0.0.1:{server.port}{path}", headers=headers, trust_env=False)
+
+
+def test_a_scrape_has_the_text_format(server: MetricsServer) -> None:
+    response = get(server)
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    assert "kafka_telemetry_rollup_lag_seconds NaN\n" in response.text
+    assert "process_start_time_seconds " in response.text
+
+
+def test_a_scrape_may_ask_for_openmetrics(server: MetricsServer) -> None:
+    response = get(server, accept="application/openmetrics-text; version=1.0.0")
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    assert response.text.endswith("# EOF\n")
+    assert "_created" not in response.text
+
+
+def test_there_is_no_other_page(server: MetricsServer) -> None:
+    assert get(server, "/").status_code == 404
+    assert get(server, "/metrics?x=y").status_code == 200
+    assert httpx.post(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).status_code == 501
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8643", 200),
+        ("[::1]:8643", 200),
+        ("localhost", 200),
+        ("ROLLUP.example:8643", 200),
+        ("elsewhere.example", 421),
+        ("", 421),
+    ],
+)
+def test_only_known_host_names_get_an_answer(server: MetricsServer, host: str, status: int) -> None:
+    assert get(server, host=host).status_code == status
+
+
+def test_further_connections_are_closed_at_once(server: MetricsServer) -> None:
+    idle = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=WITHIN_S)
+        for _ in range(_MAX_CONNECTIONS + PENDING)
+    ]
+    try:
+        # The server accepts in order.
+        assert [one.recv(1) for one in idle[_MAX_CONNECTIONS:]] == [b""] * PENDING
+    finally:
+        for one in idle:
+            one.close()
+    for _ in range(_MAX_CONNECTIONS):
+        try:
+            assert get(server).status_code == 200
+        except httpx.TransportError:
+            continue
+        return
+    pytest.fail("no connection is free again")
+
+
+def test_a_taken_port_is_an_error_that_names_the_setting(server: MetricsServer) -> None:
+    with pytest.raises(
+        MetricsError, match=r"^metrics\.bind: cannot listen on 127\.0\.0\.1:\d+: .* free port$"
+    ):
+        MetricsServer("127.0.0.1", server.port, RollupMetrics())
