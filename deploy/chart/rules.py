@@ -164,6 +164,7 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
     "kafka_topic.OAuthConfig": (
         _properties(token_endpoint_url={"pattern": "^https?://[^/?#@]+([/?#].*)?$|@"}),
     ),
+    "rollup.MetricsSettings": (_properties(bind={"pattern": f"^.+:{_PORT}$"}),),
     "plugin.prometheus": (
         _if(_with("bind"), {}, _with("remote_write")),
         _properties(

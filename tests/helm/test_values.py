@@ -137,6 +137,18 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         {"rollup": {**_ROLLUP, "kind": "SparkApplication", "submit": {"enabled": True}}},
         ("rollup.submit.enabled", "SparkApplication"),
     ),
+    "roll-up that Prometheus can't reach": (
+        {"rollup": {**_ROLLUP, "config": {**_ROLLUP["config"], "metrics": {"bind": "127.0.0.1:8643"}}}},
+        ("rollup.config.metrics.bind", "0.0.0.0:8643"),
+    ),
+    "roll-up at the port of Spark's driver": (
+        {"rollup": {**_ROLLUP, "config": {**_ROLLUP["config"], "metrics": {"bind": "0.0.0.0:7078"}}}},
+        ("rollup.config.metrics.bind: 7078", "Spark's driver"),
+    ),
+    "roll-up at no port": (
+        {"rollup": {**_ROLLUP, "config": {**_ROLLUP["config"], "metrics": {"bind": "0.0.0.0"}}}},
+        ("/rollup/config/metrics/bind", "pattern"),
+    ),
     "scraped twice": (
         {
             "sidecar": {"podSelector": {"app": "kafka"}},

@@ -213,6 +213,13 @@
 {{- else if not (or $rollup.spool.existingClaim $rollup.extraVolumeMounts) -}}
 {{- fail "rollup.spool.existingClaim: \"\": with rollup.config.source spool_files the roll-up has to see the receivers' folder; name the claim that they write to" -}}
 {{- end -}}
+{{- with ($config.metrics | default dict).bind -}}
+{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" . -}}
+{{- fail (printf "rollup.config.metrics.bind: %s: Prometheus asks from outside of the pod; bind 0.0.0.0:8643, or [::]:8643 with IPv6" .) -}}
+{{- end -}}
+{{- $ports := dict "7078" "Spark's driver" "7079" "Spark's block manager" -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.port" .) "field" "rollup.config.metrics.bind") -}}
+{{- end -}}
 {{- if not $config.checkpoint -}}
 {{- fail "rollup.config.checkpoint: required; give /var/lib/kafka-telemetry/checkpoint, or a URL such as s3a://bucket/checkpoint" -}}
 {{- end -}}
@@ -234,7 +241,8 @@
 {{- fail "monitoring.podMonitor.enabled: true: with serviceMonitor everything would be scraped twice; enable one of them" -}}
 {{- end -}}
 {{- if or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
-{{- if not (or .Values.gateway.enabled (and .Values.sidecar.enabled (include "kafka-client-telemetry.sidecar.podSelector" .))) -}}
+{{- $rollupAlone := and (include "kafka-client-telemetry.rollup.metricsPort" .) (not .Values.sidecar.enabled) -}}
+{{- if not (or .Values.gateway.enabled $rollupAlone (and .Values.sidecar.enabled (include "kafka-client-telemetry.sidecar.podSelector" .))) -}}
 {{- fail "sidecar.podSelector: {}: nothing says which pods to scrape; give the labels of the broker's pods" -}}
 {{- end -}}
 {{- if not (or (has "metrics" (.Values.config.rest.open | default list)) $monitoring.bearerToken.secretName) -}}

@@ -13,7 +13,16 @@
 {{- /* The plugin's series have the clients' own job and instance. */ -}}
 {{- $endpoints = append $endpoints (dict "port" "prometheus" "path" "/metrics" "honorLabels" true) -}}
 {{- end -}}
-{{- range $endpoints }}
+{{- include "kafka-client-telemetry.endpointList" (dict "endpoints" $endpoints "monitor" .monitor) -}}
+{{- end -}}
+
+{{/* What Prometheus scrapes of the roll-up: (dict "monitor" .Values.monitoring.podMonitor). */}}
+{{- define "kafka-client-telemetry.rollup.endpoints" -}}
+{{- include "kafka-client-telemetry.endpointList" (dict "endpoints" (list (dict "port" "metrics" "path" "/metrics")) "monitor" .monitor) -}}
+{{- end -}}
+
+{{- define "kafka-client-telemetry.endpointList" -}}
+{{- range .endpoints }}
 - {{ toYaml . | nindent 2 | trim }}
   interval: {{ $.monitor.interval }}
   scrapeTimeout: {{ $.monitor.scrapeTimeout }}

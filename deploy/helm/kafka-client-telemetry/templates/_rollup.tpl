@@ -22,6 +22,24 @@
 {{- join ":" $paths -}}
 {{- end -}}
 
+{{/* The port that Prometheus scrapes; empty without one. */}}
+{{- define "kafka-client-telemetry.rollup.metricsPort" -}}
+{{- if .Values.rollup.enabled -}}
+{{- with (.Values.rollup.config.metrics | default dict).bind -}}{{- include "kafka-client-telemetry.port" . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The container's ports: Prometheus's, and those of a standalone Spark's executors. */}}
+{{- define "kafka-client-telemetry.rollup.ports" -}}
+{{- with include "kafka-client-telemetry.rollup.metricsPort" . }}
+- {name: metrics, containerPort: {{ . }}, protocol: TCP}
+{{- end }}
+{{- with include "kafka-client-telemetry.rollup.driverPorts" . | fromYamlArray }}
+- {name: driver, containerPort: {{ index . 0 }}, protocol: TCP}
+- {name: block-manager, containerPort: {{ index . 1 }}, protocol: TCP}
+{{- end }}
+{{- end -}}
+
 {{/* Ports of the driver that a standalone Spark's executors connect to: its own and its block manager's; empty without such a Spark. */}}
 {{- define "kafka-client-telemetry.rollup.driverPorts" -}}
 {{- $submit := .Values.rollup.submit -}}
@@ -154,10 +172,9 @@ spec:
       envFrom:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with include "kafka-client-telemetry.rollup.driverPorts" .root | fromYamlArray }}
+      {{- with include "kafka-client-telemetry.rollup.ports" .root | trim }}
       ports:
-        - {name: driver, containerPort: {{ index . 0 }}, protocol: TCP}
-        - {name: block-manager, containerPort: {{ index . 1 }}, protocol: TCP}
+        {{- . | nindent 8 }}
       {{- end }}
       resources:
         {{- toYaml $rollup.resources | nindent 8 }}
