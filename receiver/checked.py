@@ -16,6 +16,7 @@ from receiver.settings.load import load, read_merged, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.plain_yaml import PlainYamlError, positions
 from receiver.settings.schema import Loc
+from receiver.store.files import FolderError, read_folder
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.quirks import Quirks
 
@@ -87,7 +88,8 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
         SettingsError: As :func:`load_checked`.
     """
     settings, plugins = load_checked(path, environ)
-    mistakes = [sourced(one, path, environ) for one in (*_files(settings), *_ports(settings, plugins))]
+    found = (*_files(settings), *_subscriptions(settings), *_ports(settings, plugins))
+    mistakes = [sourced(one, path, environ) for one in found]
     warnings = [sourced(one, path, environ) for one in _inline_secrets(settings)]
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
 
@@ -139,7 +141,9 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
             yield _mistake(loc, "there is no such file", f'"{file}"')
         elif not os.access(file, os.R_OK):
             yield _mistake(loc, "the file can't be read by this user", f'"{file}"')
-    folders: list[tuple[Loc, Path]] = [(("subscriptions", "path"), settings.subscriptions.path)]
+    folders: list[tuple[Loc, Path]] = []
+    if settings.subscriptions.store == "sqlite":
+        folders.append((("subscriptions", "path"), settings.subscriptions.sqlite_file))
     if settings.gateway.control is not None:
         folders.append((("gateway", "control"), settings.gateway.control))
     for loc, file in folders:
@@ -148,6 +152,20 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
             yield _mistake(loc, f"there is no folder {folder}: create it", f'"{file}"')
         elif not os.access(folder, os.W_OK | os.X_OK):
             yield _mistake(loc, f"this user can't write to the folder {folder}", f'"{file}"')
+
+
+def _subscriptions(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    """Yield the mistakes of the folder of subscriptions, each with its own place."""
+    if settings.subscriptions.store != "file":
+        return
+    folder = settings.subscriptions.folder
+    try:
+        read_folder(folder)
+    except FolderError as error:
+        if not error.mistakes:
+            yield _mistake(("subscriptions", "path"), error.problem, f'"{folder}"')
+        for mistake in error.mistakes:
+            yield SettingsError(str(folder), "", mistake)
 
 
 def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["Watch"]
+__all__ = ["Stamp", "Watch", "stamp"]
 
 _EVERY_S: Final = 1.0
 
-_Stamp = tuple[int, ...] | None
+#: Identifies a state of a file; None: it can't be found.
+Stamp: TypeAlias = tuple[int, ...] | None
 
 
 class Watch:
@@ -40,11 +41,12 @@ class Watch:
         """Report a change again at the next check, because the files could not be used."""
         self._stamps = []
 
-    def _stat(self) -> list[_Stamp]:
-        return [_stamp(path) for path in self._paths]
+    def _stat(self) -> list[Stamp]:
+        return [stamp(path) for path in self._paths]
 
 
-def _stamp(path: Path) -> _Stamp:
+def stamp(path: Path) -> Stamp:
+    """Return what changes when a file is changed or replaced; symbolic links are followed."""
     try:
         status = path.stat()
     except OSError:

@@ -14,10 +14,12 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from deploy.chart.rules import RULES, with_rule
+from receiver.api.routes.subscriptions import SubscriptionBody
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
+from receiver.telemetry.subscription import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS, SELECTORS
 from spark_streaming.settings import RollupSettings
 
 __all__ = ["BUILT_IN", "configurations"]
@@ -54,6 +56,11 @@ def configurations() -> dict[str, dict[str, Any]]:
     for key in ("bind", "upstream", "addresses", "rewrite"):
         del listener["properties"][key]
     rollup = _shape(RollupSettings, "rollup", shapes)
+    subscription = _shape(SubscriptionBody, "subscription", shapes)
+    # The core checks these values; the rest of its checks is left to the receiver.
+    subscription["properties"]["name"] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}
+    subscription["properties"]["interval_ms"] |= {"minimum": MIN_INTERVAL_MS, "maximum": MAX_INTERVAL_MS}
+    subscription["properties"]["match"]["propertyNames"] = {"enum": list(SELECTORS)}
     assert RULES.keys() <= shapes.keys()  # noqa: S101
     shapes = {name: with_rule(name, shape) for name, shape in shapes.items()}
     return shapes | {
@@ -61,6 +68,13 @@ def configurations() -> dict[str, dict[str, Any]]:
         "listenerDefaults": listener,
         "listenerOverrides": {key: value for key, value in listener.items() if key != "required"},
         "rollupConfig": rollup,
+        "subscription": subscription,
+        "subscriptions": {
+            "anyOf": [
+                {"type": "array", "items": {"allOf": [{"$ref": "subscription"}, {"required": ["name"]}]}},
+                {"type": "object", "additionalProperties": {"$ref": "subscription"}},
+            ]
+        },
     }
 
 

@@ -94,6 +94,9 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
             },
         ),
     ),
+    "receiver.SubscriptionStoreSettings": (
+        _if(_given("store", const="file"), _with("path") | _properties(path={"type": "string"})),
+    ),
     "receiver.TelemetrySettings": (_COMPRESSION,),
     "receiver.QuirkSettings": (
         _COMPRESSION,

@@ -34,6 +34,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "failure-modes",
         "sizing",
         "listeners",
+        "subscription-stores",
         "delivery",
         "rollup",
         "dashboards",

@@ -37,6 +37,8 @@ class ApiDependencies:
     listeners: Callable[[], Sequence[ListenerState]]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
+    #: What works and should be otherwise, in one sentence each.
+    warnings: Callable[[], Sequence[str]]
     #: Whether it takes clients on one listener at least.
     accepts_somewhere: Callable[[], bool]
     #: Reads the numbers of other processes that the metrics show.

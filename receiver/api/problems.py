@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from receiver.settings.errors import key_text
-from receiver.store.sqlite import StoreError
+from receiver.store.store import ReadOnlyError, StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError
 
 __all__ = [
@@ -113,6 +113,7 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)
     app.add_exception_handler(StoreError, _on_store)
+    app.add_exception_handler(ReadOnlyError, _on_read_only)
     app.add_exception_handler(ChangedMeanwhileError, _on_changed)
     app.add_exception_handler(Exception, _on_unexpected)
 
@@ -141,6 +142,10 @@ async def _on_parameters(request: Request, error: Any) -> Response:
 
 async def _on_store(request: Request, error: Exception) -> Response:
     return problem_response(503, f"cannot write the subscriptions, nothing has changed: {error}")
+
+
+async def _on_read_only(request: Request, error: Exception) -> Response:
+    return problem_response(409, str(error))
 
 
 async def _on_changed(request: Request, error: Exception) -> Response:

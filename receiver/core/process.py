@@ -41,7 +41,8 @@ from receiver.session.listener_state import ListenerState
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
 from receiver.settings.model import ReceiverSettings
-from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
+from receiver.store.opened import open_store
+from receiver.store.store import StoreError, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import CoreSetup
@@ -95,7 +96,7 @@ class _Prepared:
     hash_key: bytes | None
     plugins: list[HostedPlugin]
     rest: RestServer
-    store: SqliteSubscriptionStore | None  # None: it did not change
+    store: SubscriptionStore | None  # None: it did not change
     relays: int
 
     def discard(self) -> None:
@@ -149,7 +150,7 @@ class _Core:
             on_close=self._disconnected,
         )
         self._relays.max_connections = _max_connections(settings)
-        self._store = SqliteSubscriptionStore(settings.subscriptions.path)
+        self._store = open_store(settings.subscriptions)
         self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
@@ -237,7 +238,7 @@ class _Core:
         plugins = load_plugins(settings.plugins)
         store = None
         if settings.subscriptions != self._settings.subscriptions:
-            store = SqliteSubscriptionStore(settings.subscriptions.path)
+            store = open_store(settings.subscriptions, strict=True)
         try:
             # Token files may have changed though their paths did not, so it is always built anew.
             rest = self._rest_server(settings, rest_socket)
@@ -322,6 +323,7 @@ class _Core:
             plugins=self._host.statistics,
             listeners=self._listeners,
             not_ready_because=self.not_ready_because,
+            warnings=self._warnings,
             accepts_somewhere=self.accepts_somewhere,
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
@@ -334,6 +336,7 @@ class _Core:
             connections=self._relays.registry.snapshot,
             instances=self._instances,
             telemetry=lambda: self._telemetry,
+            store=self._subscriptions.status,
             processes=self._processes,
             relays=lambda: self._relays.connected,
             ready=lambda: self.not_ready_because() is None,
@@ -343,6 +346,10 @@ class _Core:
             peers=lambda: self._limits.peers,
             held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
         )
+
+    def _warnings(self) -> list[str]:
+        problem = self._subscriptions.status().problem
+        return [] if problem is None else [f"the last known subscriptions stay in force: {problem}"]
 
     def _listeners(self) -> list[ListenerState]:
         return [

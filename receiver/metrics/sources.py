@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -44,6 +45,20 @@ class ProcessNumbers:
     loop_lag_s: float
 
 
+class StoreHealth(Protocol):
+    """Whether the store of subscriptions can be used."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why it can't; None while it can."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """Failures since the start."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """The sources of the collected metrics.
@@ -52,6 +67,7 @@ class Sources:
         connections: The registry's open connections (KIP-511).
         instances: The telemetry core's client instances.
         telemetry: The telemetry core, for series budgets and narrowed subscriptions.
+        store: Whether the store of subscriptions can be used.
         processes: The numbers of each process.
         relays: The number of relays that are linked to the core.
         ready: Whether the receiver accepts clients.
@@ -66,6 +82,7 @@ class Sources:
     connections: Callable[[], Iterable[ClientIdentity]]
     instances: Callable[[], ClientInstances]
     telemetry: Callable[[], ClientTelemetry]
+    store: Callable[[], StoreHealth]
     processes: Callable[[], Iterable[ProcessNumbers]]
     relays: Callable[[], int]
     ready: Callable[[], bool]
@@ -92,6 +109,7 @@ class PulledMetrics(Collector):
         yield self._connections()
         yield from self._instances()
         yield from demand_metrics(self._sources.telemetry())
+        yield from self._store()
         yield from self._processes()
         yield _gauge("relays", "Relay processes that are linked to the core.", self._sources.relays())
         yield self._certificates()
@@ -130,6 +148,19 @@ class PulledMetrics(Collector):
         yield _counter("instances_expired", "Client instances removed after silence.", counts.expired)
         yield _counter(
             "instances_disconnected", "Client instances removed with their connection.", counts.disconnected
+        )
+
+    def _store(self) -> Iterator[Metric]:
+        health = self._sources.store()
+        yield _gauge(
+            "subscriptions_stale",
+            "1 while the store of subscriptions can't be used and the last known ones stay in force.",
+            int(health.problem is not None),
+        )
+        yield _counter(
+            "subscription_store_failures",
+            "Changes of the store of subscriptions that can't be used, and reads of it that failed.",
+            health.failures,
         )
 
     def _processes(self) -> Iterator[Metric]:

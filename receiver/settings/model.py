@@ -6,7 +6,6 @@ own.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -25,6 +24,7 @@ from receiver.settings.metric_processing import (
     SeriesSettings,
 )
 from receiver.settings.rest import RestSettings
+from receiver.settings.subscriptions import SubscriptionStoreSettings
 
 __all__ = [
     "BrokerSettings",
@@ -57,16 +57,6 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
 
 _Compression = Annotated[tuple[CompressionName, ...], AfterValidator(_unique)]
 _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
-
-
-class SubscriptionStoreSettings(Settings):
-    """The store of subscriptions."""
-
-    store: Literal["sqlite"] = Field(default="sqlite", description="Type of the store.")
-    path: Path = Field(
-        default=Path("./subscriptions.db"),
-        description="The SQLite file; it is created with mode 0600 if it does not exist.",
-    )
 
 
 class QuirkSettings(Settings):

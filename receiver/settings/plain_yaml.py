@@ -31,6 +31,8 @@ class PlainYamlError(ValueError):
     where: str
     #: It shows keys, but no values.
     problem: str
+    #: Line and column, from 1, if they are known.
+    position: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.problem}" if self.where else self.problem
@@ -42,8 +44,9 @@ def parse(content: str | bytes) -> Any:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 -- _Loader is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise PlainYamlError(where, _without_values(error.problem or "not YAML")) from None
+        position = (mark.line + 1, mark.column + 1) if mark else None
+        where = f"line {position[0]}, column {position[1]}" if position else ""
+        raise PlainYamlError(where, _without_values(error.problem or "not YAML"), position) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise PlainYamlError("", "not YAML text") from None
     _check(document)

@@ -12,13 +12,13 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from receiver.store.store import StoreError, StoreStatus
 from receiver.telemetry.subscription import Subscription
 
-__all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore", "StoreError"]
+__all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore"]
 
 #: "KCT1": marks the files of this program.
 _APPLICATION_ID = 0x4B435431
@@ -51,17 +51,6 @@ _PROBLEMS = {
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
 }
-
-
-@dataclass(eq=False)
-class StoreError(Exception):
-    """The store failed, and the operator must act."""
-
-    place: str  # the file
-    problem: str  # what is wrong and how to correct it, on one line
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"
 
 
 def _create(path: Path) -> None:
@@ -121,6 +110,13 @@ class SqliteSubscriptionStore:
         """Delete the subscription of this name if it exists; this is durable on return."""
         with self._lock, self._translated_errors():
             self._connection.execute("DELETE FROM subscription WHERE name = ?", (name,))
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Do nothing, because the file belongs to this receiver alone."""
+
+    def status(self) -> StoreStatus:
+        """Return that the file can be used, because every failure is the caller's error."""
+        return StoreStatus()
 
     def close(self) -> None:
         """Close the file. No other method may be called afterwards."""

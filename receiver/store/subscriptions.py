@@ -1,23 +1,29 @@
 """The subscriptions in force, and the only way to change them.
 
 A change is first durable, then in force, and then answered. So an answered change survives a crash,
-and the next request of every client sees it.
+and the next request of every client sees it. Changes that others make in the store come into force
+when the store reports them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from receiver.store.sqlite import SqliteSubscriptionStore
+import structlog
+
+from receiver.store.store import StoreStatus, SubscriptionStore
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 
 __all__ = ["ChangedMeanwhileError", "Condition", "Subscriptions"]
 
 #: Decides whether a change may happen, given the existing subscription or None.
 Condition: TypeAlias = Callable[[Subscription | None], bool]
+
+_log = structlog.get_logger("receiver.store")
 
 
 @dataclass(eq=False)
@@ -39,15 +45,16 @@ class Subscriptions:
     The store makes them durable, on a worker thread. ``replace`` puts a new set in force.
     """
 
-    def __init__(self, store: SqliteSubscriptionStore, replace: Callable[[SubscriptionSet], object]) -> None:
+    def __init__(self, store: SubscriptionStore, replace: Callable[[SubscriptionSet], object]) -> None:
         self._store = store
         self._replace = replace
         self.in_force = SubscriptionSet()
         self._changing = asyncio.Lock()
-        self._changes: set[asyncio.Task[bool]] = set()
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._reading = False
 
     async def load(self) -> None:
-        """Read all subscriptions from the store and put them in force.
+        """Read all subscriptions from the store, put them in force, and follow its changes.
 
         Raises:
             StoreError: The store cannot be read.
@@ -55,13 +62,19 @@ class Subscriptions:
         """
         async with self._changing:
             self._put_in_force(SubscriptionSet(await asyncio.to_thread(self._store.load_all)))
+        self._follow(self._store)
 
-    async def use(self, store: SqliteSubscriptionStore) -> None:
-        """Use another store and put its subscriptions in force. Errors as :meth:`load`."""
+    async def use(self, store: SubscriptionStore) -> None:
+        """Use another store as :meth:`load` does, raising its errors."""
         async with self._changing:
             subscriptions = SubscriptionSet(await asyncio.to_thread(store.load_all))
             self._store = store
             self._put_in_force(subscriptions)
+        self._follow(store)
+
+    def status(self) -> StoreStatus:
+        """Return whether the store can be used."""
+        return self._store.status()
 
     async def put(self, subscription: Subscription, *, only_if: Condition | None = None) -> bool:
         """Create or replace a subscription, and return whether it is new.
@@ -70,6 +83,7 @@ class Subscriptions:
 
         Raises:
             ChangedMeanwhileError: ``only_if`` returned False.
+            ReadOnlyError: Subscriptions of this store are changed elsewhere.
             StoreError: The store could not be written; nothing has changed.
             SubscriptionError: There would be too many subscriptions.
         """
@@ -107,10 +121,40 @@ class Subscriptions:
     async def _complete(self, change: Coroutine[Any, Any, bool]) -> bool:
         # A caller that is cancelled must not leave the store and the core with different
         # subscriptions.
+        return await asyncio.shield(self._task(change))
+
+    def _task(self, change: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return task
+
+    def _follow(self, store: SubscriptionStore) -> None:
+        loop = asyncio.get_running_loop()
+
+        def changed() -> None:
+            with suppress(RuntimeError):  # the store's thread may outlive the loop
+                loop.call_soon_threadsafe(self._read_again, store)
+
+        store.follow(changed)
+
+    def _read_again(self, store: SubscriptionStore) -> None:
+        # The reading that waits for the lock will see this change too.
+        if store is self._store and not self._reading:
+            self._reading = True
+            self._task(self._reread(store))
+
+    async def _reread(self, store: SubscriptionStore) -> None:
+        async with self._changing:
+            self._reading = False
+            if store is not self._store:
+                return
+            subscriptions = SubscriptionSet(await asyncio.to_thread(store.load_all))
+            if subscriptions.subscriptions != self.in_force.subscriptions:
+                self._put_in_force(subscriptions)
+                _log.info(
+                    "subscriptions changed", subscriptions=len(subscriptions), version=subscriptions.version
+                )
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
         self.in_force = subscriptions

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from tests.testbed.helm import Manifest, of_kind, pod_templates
 
+#: Where the chart mounts the files of subscriptions.
+SUBSCRIPTIONS: Final = "/etc/kafka-telemetry-subscriptions"
 _SECRET_PATH: Final = re.compile(r"/run/secrets/[\w./-]+")
 #: The environment of a sidecar in another chart's pod, where the downward API sets it.
 _BROKER_ID: Final = {"KAFKA_TELEMETRY_BROKER__ID": "1"}
@@ -26,6 +28,7 @@ class Configuration:
         text: The YAML.
         rollup: Whether a roll-up reads it, and not a receiver.
         environment: The container's variables that stand in its manifest.
+        subscriptions: The files of subscriptions, by name, if the chart writes them.
         mounts: The folders that are mounted into it; None where it is in another chart's pod.
     """
 
@@ -33,6 +36,7 @@ class Configuration:
     text: str
     rollup: bool
     environment: Mapping[str, str]
+    subscriptions: Mapping[str, str]
     mounts: Sequence[str] | None
 
     @property
@@ -41,19 +45,32 @@ class Configuration:
         return set(_SECRET_PATH.findall(self.text))
 
     def write(self, folder: Path) -> Path:
-        """Write it into ``folder``, with files there in place of the secrets' own."""
+        """Write it into ``folder``, with files there in place of the pod's own."""
         for path in self.secret_files:
             file = folder / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(_SECRET)
         written = folder / "config.yaml"
-        written.write_text(_SECRET_PATH.sub(lambda found: f"{folder}{found[0]}", self.text))
+        text = _SECRET_PATH.sub(lambda found: f"{folder}{found[0]}", self.text)
+        if self.subscriptions:
+            place = folder / SUBSCRIPTIONS.lstrip("/")
+            place.mkdir(parents=True, exist_ok=True)
+            for name, content in self.subscriptions.items():
+                (place / name).write_text(content)
+            text = text.replace(SUBSCRIPTIONS, str(place))
+        written.write_text(text)
         return written
 
 
 def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
     """Every configuration that manifests have."""
     readers = dict(_readers(manifests))
+    subscriptions = {
+        name: text
+        for one in of_kind(manifests, "ConfigMap")
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "subscriptions"
+        for name, text in one["data"].items()
+    }
     found = []
     for one in of_kind(manifests, "ConfigMap"):
         component = one["metadata"]["labels"]["app.kubernetes.io/component"]
@@ -69,6 +86,7 @@ def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
                     text=text,
                     rollup=component.startswith("rollup"),
                     environment=_environment(container) if container else _BROKER_ID,
+                    subscriptions={} if component.startswith("rollup") else subscriptions,
                     mounts=[mount["mountPath"] for mount in container["volumeMounts"]] if container else None,
                 )
             )

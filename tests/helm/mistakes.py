@@ -189,6 +189,10 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
             ],
         ),
     ],
+    "SubscriptionStoreSettings._parts_of_the_store": [
+        {"subscriptions": {"store": "file"}},
+        {"subscriptions": {"store": "file", "path": None}},
+    ],
     "_unique": [
         {"telemetry": {"compression": ["gzip", "gzip"]}},
         {"telemetry": {"quirks": [{"client_software_name": "a", "compression": ["gzip", "gzip"]}]}},

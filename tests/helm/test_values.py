@@ -55,6 +55,26 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         },
         ("/config/listeners/0/security_protocol", "SASL_SSL"),
     ),
+    "a subscription's key": (
+        {"subscriptions": [{"name": "a", "metrics": [], "interval": 5}]},
+        ("/subscriptions", "interval", "not allowed"),
+    ),
+    "a subscription's bound": (
+        {"subscriptions": {"a": {"metrics": [], "interval_ms": 5}}},
+        ("/subscriptions/a/interval_ms", "minimum: got 5, want 100"),
+    ),
+    "a subscription without a name": ({"subscriptions": [{"metrics": []}]}, ("/subscriptions/0", "name")),
+    "a subscription twice": (
+        {"subscriptions": [{"name": "a", "metrics": []}, {"name": "a", "metrics": []}]},
+        ("subscriptions[1].name", "a", "subscriptions[0].name"),
+    ),
+    "two stores of subscriptions": (
+        {
+            "subscriptions": [{"name": "a", "metrics": []}],
+            "config": {"subscriptions": {"path": "./subscriptions.db"}},
+        },
+        ("config.subscriptions", "subscriptions.db", "leave one"),
+    ),
     "roll-up's key": (
         {"rollup": {"config": {"sources": "kafka"}}},
         ("/rollup/config", "sources", "not allowed"),

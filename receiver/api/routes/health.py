@@ -24,9 +24,12 @@ class HealthView(BaseModel):
 
     status: str = Field(description="`live` or `ready`.")
     version: str = Field(description="The receiver's version.")
+    warnings: list[str] | None = Field(
+        default=None, description="What should be corrected, though clients are accepted; omitted: nothing."
+    )
 
 
-@router.get("/livez", summary="Tell whether the process runs")
+@router.get("/livez", summary="Tell whether the process runs", response_model_exclude_none=True)
 async def livez(dependencies: Dependencies) -> HealthView:
     """Answer while the process runs. Restart it when this is not answered."""
     return HealthView(status="live", version=dependencies.version)
@@ -35,6 +38,7 @@ async def livez(dependencies: Dependencies) -> HealthView:
 @router.get(
     "/readyz",
     summary="Tell whether clients are accepted",
+    response_model_exclude_none=True,
     responses={422: {"model": Problem}, 503: {"model": Problem}},
 )
 async def readyz(
@@ -51,7 +55,8 @@ async def readyz(
     reason = dependencies.not_ready_because()
     if reason is not None and not (listeners == "any" and dependencies.accepts_somewhere()):
         raise ProblemError(503, reason)
-    return HealthView(status="ready", version=dependencies.version)
+    warnings = list(dependencies.warnings())
+    return HealthView(status="ready", version=dependencies.version, warnings=warnings or None)
 
 
 @router.get(

@@ -123,7 +123,7 @@ async def show_subscription(dependencies: Dependencies, response: Response, name
     response_model_exclude_none=True,
     responses={
         201: {"model": ChangedSubscriptionView, "description": "The subscription is new."},
-        **{status: {"model": Problem} for status in (400, 408, 412, 413, 415, 422, 503)},
+        **{status: {"model": Problem} for status in (400, 408, 409, 412, 413, 415, 422, 503)},
     },
     openapi_extra={
         "requestBody": {
@@ -184,7 +184,7 @@ async def put_subscription(
     "/{name:path}",
     summary="Delete a subscription",
     status_code=204,
-    responses={status: {"model": Problem} for status in (404, 412, 503)},
+    responses={status: {"model": Problem} for status in (404, 409, 412, 503)},
 )
 async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None

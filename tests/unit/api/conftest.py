@@ -21,6 +21,7 @@ from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.store.store import SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
@@ -119,7 +120,7 @@ def instance_id(number: int) -> Uuid:
 class Api:
     """The application and its dependencies."""
 
-    store: SqliteSubscriptionStore
+    store: SubscriptionStore
     clock: Clock = field(default_factory=Clock)
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[ClientIdentity] = field(default_factory=list)
@@ -129,6 +130,7 @@ class Api:
         default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition
     )
     not_ready_because: str | None = None
+    warnings: list[str] = field(default_factory=list)
     accepts_somewhere: bool = True
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
@@ -171,6 +173,7 @@ class Api:
                 plugins=lambda: self.plugins,
                 listeners=lambda: self.listeners,
                 not_ready_because=lambda: self.not_ready_because,
+                warnings=lambda: self.warnings,
                 accepts_somewhere=lambda: self.accepts_somewhere,
                 refresh=self._refresh,
                 exposition=self.exposition,

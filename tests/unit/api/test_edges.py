@@ -12,6 +12,12 @@ def test_health(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         assert (await rest.get("/livez")).json() == {"status": "live", "version": "9.9.9"}
         assert (await rest.get("/readyz")).json() == {"status": "ready", "version": "9.9.9"}
+        api.warnings.append("something is stale")
+        assert (await rest.get("/readyz")).json() == {
+            "status": "ready",
+            "version": "9.9.9",
+            "warnings": ["something is stale"],
+        }
         api.not_ready_because = "the receiver is draining"
         assert problem_of(await rest.get("/readyz"), 503)["detail"] == "the receiver is draining"
         assert (await rest.get("/readyz?listeners=any")).status_code == 200

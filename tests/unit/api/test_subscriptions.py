@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from receiver.api.limits import MAX_BODY_BYTES
+from receiver.store.files import FileSubscriptionStore
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -323,6 +325,24 @@ def test_conditions(api: Api) -> None:
         assert (await rest.get(path)).json()["interval_ms"] == 1000
         answer = await rest.delete(path, headers={"if-match": answer.headers["etag"]})
         assert answer.status_code == 204
+
+    api.run(scenario)
+
+
+def test_subscriptions_from_files_are_read_only(api: Api, tmp_path: Path) -> None:
+    api.store.close()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "several.yaml").write_text("- {name: s, metrics: []}\n")
+    api.store = FileSubscriptionStore(tmp_path / "d")
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        assert [one["name"] for one in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
+        for method in ("PUT", "DELETE"):
+            problem = problem_of(await rest.request(method, "/v1/subscriptions/s", json=BODY), 409)
+            assert problem["detail"].startswith(f"{tmp_path}/d/several.yaml: the subscription 's' comes from")
+        problem = problem_of(await rest.put("/v1/subscriptions/t", json=BODY), 409)
+        assert problem["detail"].startswith(f"{tmp_path}/d: the subscription 't' comes from files")
+        problem_of(await rest.delete("/v1/subscriptions/t"), 404)
 
     api.run(scenario)
 

@@ -66,6 +66,7 @@ class Sidecar:
                 listeners=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,
+                warnings=list,
                 accepts_somewhere=lambda: True,
                 refresh=self._refresh,
                 exposition=ReceiverMetrics(version="9.9.9").exposition,

@@ -52,6 +52,31 @@ plugins:
     assert "unknown plugin type" in lines[5]
 
 
+def test_every_mistake_of_a_folder_of_subscriptions_is_told(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "subscriptions.d"
+    text = f"{GOOD}subscriptions: {{store: file, path: {folder}}}\n"
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert lines == [
+        f'receiver.yaml:5:30: subscriptions.path: "{folder}": the folder can\'t be read: No such file or '
+        "directory; set subscriptions.path to a folder"
+    ]
+    folder.mkdir()
+    assert check(run, tmp_path, text)[0] == 0
+    (folder / "a.yaml").write_text("metrics: ['b c']\ninterval_ms: 1\n")
+    (folder / "c.yaml").write_text("metric: []\n")
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert [line.split(": ")[:3] for line in lines] == [
+        [str(folder), "a.yaml:1:11", "metrics[0]"],
+        [str(folder), "a.yaml:2:1", "interval_ms"],
+        [str(folder), "c.yaml:1:1", "metric"],
+        [str(folder), "c.yaml:1:1", "metrics"],
+    ]
+    # The files may be elsewhere.
+    assert check(run, tmp_path, text, "--elsewhere")[0] == 0
+
+
 def test_files_and_folders_that_are_missing_are_mistakes(run: Run, tmp_path: Path) -> None:
     text = f"""\
 listeners:

@@ -6,6 +6,7 @@ from receiver.host.delivery.statistics import DropReason, PluginState, PluginSta
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
 from receiver.session.listener_state import ListenerState
+from receiver.store.store import StoreStatus
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -20,6 +21,7 @@ class Now:
     connections: list[ClientIdentity] = field(default_factory=list)
     instances: ClientInstances = field(default_factory=lambda: ClientInstances(2, lambda _: None))
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
+    store: StoreStatus = field(default_factory=StoreStatus)
     processes: list[ProcessNumbers] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
@@ -35,6 +37,7 @@ class Now:
                 connections=lambda: self.connections,
                 instances=lambda: self.instances,
                 telemetry=lambda: self.telemetry,
+                store=lambda: self.store,
                 processes=lambda: self.processes,
                 relays=lambda: len(self.processes) - 1,
                 ready=lambda: self.ready,
@@ -212,3 +215,13 @@ def test_plugins() -> None:
     assert dropped % ("queue_full", 11.0) in whole
     assert dropped % ("shutdown", 0.0) in whole
     assert "hunter2" not in whole
+
+
+def test_a_store_that_cannot_be_used_is_shown() -> None:
+    now = Now()
+    metrics = now.metrics()
+    assert lines(metrics, "subscriptions_stale") == {"subscriptions_stale 0.0"}
+    assert lines(metrics, "subscription_store_failures_total") == {"subscription_store_failures_total 0.0"}
+    now.store = StoreStatus(problem="subscriptions.d: 1 mistake in its files", failures=2)
+    assert lines(metrics, "subscriptions_stale") == {"subscriptions_stale 1.0"}
+    assert lines(metrics, "subscription_store_failures_total") == {"subscription_store_failures_total 2.0"}

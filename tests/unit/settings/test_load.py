@@ -223,7 +223,12 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         ("plugins: [hunter2]", "receiver.yaml: plugins[0]: expected a mapping"),
         (
             "subscriptions: {store: redis}",
-            'receiver.yaml: subscriptions.store: "redis": expected sqlite',
+            'receiver.yaml: subscriptions.store: "redis": expected one of sqlite, file',
+        ),
+        (
+            "subscriptions: {store: file}",
+            "receiver.yaml: subscriptions: path: required with store: file; set it to the folder of YAML "
+            "files, for example path: ./subscriptions.d",
         ),
         (
             "log: {level: 'a\nb'}",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore, StoreError
+from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore
+from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
 
 PRODUCERS = Subscription(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from receiver.store.sqlite import SqliteSubscriptionStore, StoreError
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.store.store import StoreError, StoreStatus
 from receiver.store.subscriptions import ChangedMeanwhileError, Subscriptions
 from receiver.telemetry.subscription import (
     MAX_SUBSCRIPTIONS,
@@ -115,6 +116,74 @@ def test_a_condition_is_checked_under_the_lock(tmp_path: Path) -> None:
         assert len(subscriptions.in_force.subscriptions) == 1
 
     run(tmp_path / "s.db", scenario)
+
+
+class ReportedStore:
+    """A store whose other parties change it when a test says so."""
+
+    def __init__(self) -> None:
+        self.content: tuple[Subscription, ...] = ()
+        self.changed: Callable[[], None] = lambda: None
+        self.reads = 0
+
+    def load_all(self) -> tuple[Subscription, ...]:
+        self.reads += 1
+        return self.content
+
+    def put(self, subscription: Subscription) -> None:
+        self.content = (*self.content, subscription)
+
+    def delete(self, name: str) -> None:
+        self.content = tuple(one for one in self.content if one.name != name)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+    def status(self) -> StoreStatus:
+        return StoreStatus(problem="it is away")
+
+    def close(self) -> None:
+        pass
+
+
+def test_changes_of_others_come_into_force() -> None:
+    async def scenario() -> None:
+        in_force: list[SubscriptionSet] = []
+        first, second = ReportedStore(), ReportedStore()
+        subscriptions = Subscriptions(first, in_force.append)
+        assert subscriptions.status().problem == "it is away"
+        await subscriptions.load()
+        first.content = (named("a"),)
+        await asyncio.to_thread(first.changed)
+        await until(lambda: subscriptions.in_force.get("a") is not None)
+        assert len(in_force) == 2
+
+        # The same content again is no change.
+        reads = first.reads
+        await asyncio.to_thread(first.changed)
+        await until(lambda: first.reads > reads)
+        await subscriptions.put(named("b"))
+        assert len(in_force) == 3
+
+        # A store that is no longer used reports in vain.
+        second.content = (named("c"),)
+        await subscriptions.use(second)
+        first.content = (named("d"),)
+        await asyncio.to_thread(first.changed)
+        second.content = (named("e"),)
+        await asyncio.to_thread(second.changed)
+        await until(lambda: subscriptions.in_force.get("e") is not None)
+        assert subscriptions.in_force.subscriptions == (named("e"),)
+
+    asyncio.run(scenario())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
 
 
 def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> None:

@@ -39,6 +39,12 @@
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.secrets" (dict "field" "config" "key" "" "value" $config "fix" "give {file: PATH}, and mount its Secret by secretMounts") -}}
+{{- if and .Values.subscriptions $config.subscriptions -}}
+{{- fail (printf "config.subscriptions: %s: `subscriptions` is given too, and the chart selects the store for it; leave one of them out" (toJson $config.subscriptions)) -}}
+{{- end -}}
+{{- if kindIs "slice" .Values.subscriptions -}}
+{{- include "kafka-client-telemetry.checks.distinct" (dict "field" "subscriptions" "entries" .Values.subscriptions "key" "name" "seen" dict) -}}
+{{- end -}}
 {{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
 {{- include "kafka-client-telemetry.checks.config" . -}}
 {{- end -}}

@@ -72,6 +72,9 @@
 {{- define "kafka-client-telemetry.receiverConfig" -}}
 {{- $config := deepCopy .root.Values.config -}}
 {{- with .listeners }}{{ $_ := set $config "listeners" . }}{{ end -}}
+{{- if .root.Values.subscriptions }}
+{{- $_ := set $config "subscriptions" (dict "store" "file" "path" (include "kafka-client-telemetry.subscriptions.folder" .root)) -}}
+{{- end -}}
 {{- $tokens := $config.rest.tokens | default list -}}
 {{- range .root.Values.tokens -}}
 {{- $tokens = append $tokens (dict "name" .name "role" .role "file" (printf "/run/secrets/kafka-telemetry/tokens/%s" .name)) -}}
@@ -122,6 +125,9 @@ securityContext:
   {{- toYaml $values.containerSecurityContext | nindent 2 }}
 volumeMounts:
   - {name: kafka-telemetry-config, mountPath: /etc/kafka-telemetry, readOnly: true}
+  {{- if $values.subscriptions }}
+  - {name: kafka-telemetry-subscriptions, mountPath: {{ include "kafka-client-telemetry.subscriptions.folder" .root }}, readOnly: true}
+  {{- end }}
   - name: {{ .dataVolume | default "kafka-telemetry-data" }}
     mountPath: /var/lib/kafka-telemetry
     {{- with .dataSubPath }}
@@ -154,6 +160,11 @@ volumeMounts:
   configMap:
     name: {{ .configMap }}
     items: [{key: {{ .key }}, path: config.yaml}]
+{{- if .root.Values.subscriptions }}
+- name: kafka-telemetry-subscriptions
+  configMap:
+    name: {{ include "kafka-client-telemetry.subscriptions.configMapName" .root }}
+{{- end }}
 {{- with .data }}
 - name: kafka-telemetry-data
   {{- toYaml . | nindent 2 }}

@@ -1,0 +1,291 @@
+"""Subscriptions from a folder of YAML files: a ConfigMap, or a checkout of Git.
+
+All files are read and validated before any is applied. A folder with a mistake changes nothing. The
+folder is compared once a second by the status of its files, on a thread, because a timer would cost
+every client's request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from receiver.settings.plain_yaml import PlainYamlError, parse, positions
+from receiver.settings.schema import Loc
+from receiver.store.document import Mistake, from_document
+from receiver.store.store import ReadOnlyError, StoreError, StoreStatus
+from receiver.telemetry.subscription import (
+    MAX_SUBSCRIPTIONS,
+    Subscription,
+    SubscriptionError,
+    SubscriptionSet,
+)
+from receiver.watch import Stamp, stamp
+
+__all__ = ["FileSubscriptionStore", "Folder", "FolderError", "read_folder"]
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+#: A larger file is a wrong path, because subscriptions are written by hand.
+MAX_FILE_BYTES: Final = 1_048_576
+#: The most files, because each has one subscription at least.
+MAX_FILES: Final = MAX_SUBSCRIPTIONS
+
+_EVERY_S: Final = 1.0
+_MAX_LOGGED: Final = 20
+
+_Stamps = tuple[tuple[str, Stamp], ...]
+
+_log = structlog.get_logger("receiver.store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The subscriptions of a folder.
+
+    Attributes:
+        subscriptions: All of them, valid together.
+        files: The name of each subscription's file, by the subscription's name.
+    """
+
+    subscriptions: SubscriptionSet
+    files: dict[str, str]
+
+
+@dataclass(eq=False)
+class FolderError(StoreError):
+    """Files of a folder can't be used; no file is applied.
+
+    Attributes:
+        mistakes: A line for each, ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
+    """
+
+    mistakes: tuple[str, ...] = ()
+
+
+def read_folder(folder: Path) -> Folder:
+    """Read and validate all files of a folder.
+
+    A file is a mapping of one subscription, whose default name is the file's without its suffix, or
+    a list of subscriptions with names. Names of files that begin with a dot are left out, and so
+    are subfolders.
+
+    Raises:
+        FolderError: The folder can't be read, or files have mistakes; it has all of them.
+    """
+    mistakes: list[str] = []
+    found: list[Subscription] = []
+    places: dict[str, tuple[str, str]] = {}  # file, and place of the name in it
+    for path in _files(folder):
+        subscriptions, wrong = _read(path)
+        mistakes += wrong
+        for one, place in subscriptions:
+            if one.name in places:
+                _, other = places[one.name]
+                mistakes.append(
+                    f"{place}: name: {one.name!r} is the name of a subscription at {other} too; "
+                    "give another name"
+                )
+                continue
+            places[one.name] = path.name, place
+            found.append(one)
+    if not mistakes:
+        try:
+            return Folder(
+                subscriptions=SubscriptionSet(found),
+                files={name: file for name, (file, _) in places.items()},
+            )
+        except SubscriptionError as error:  # too many of all files together
+            mistakes.append(str(error))
+    raise _folder_error(folder, mistakes)
+
+
+class FileSubscriptionStore:
+    """A folder of subscriptions, which only its files change.
+
+    A folder that can't be used at the start has no subscriptions until it can, because clients'
+    traffic must not wait for it.
+
+    Args:
+        folder: The folder.
+        strict: Raise :class:`FolderError` in that case instead.
+    """
+
+    def __init__(self, folder: Path, *, strict: bool = False) -> None:
+        self._folder = folder
+        self._status = StoreStatus()
+        self._known = Folder(subscriptions=SubscriptionSet(), files={})
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        # Taken before the files are read, so that a change in between is found.
+        self._read_at = self._stamps()
+        try:
+            self._known = read_folder(folder)
+        except FolderError as error:
+            if strict:
+                raise
+            self._failed(error)
+
+    def load_all(self) -> tuple[Subscription, ...]:
+        """Return the subscriptions of the last good state of the folder."""
+        return self._known.subscriptions.subscriptions
+
+    def put(self, subscription: Subscription) -> None:
+        """Raise ReadOnlyError."""
+        raise self._read_only(subscription.name)
+
+    def delete(self, name: str) -> None:
+        """Raise ReadOnlyError."""
+        raise self._read_only(name)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Compare the folder once a second from now on."""
+        self._thread = threading.Thread(
+            target=self._watch, args=(changed,), name="subscriptions-folder", daemon=True
+        )
+        self._thread.start()
+
+    def status(self) -> StoreStatus:
+        """Return whether the folder's present state is in force."""
+        return self._status
+
+    def close(self) -> None:
+        """Stop following the folder."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, changed: Callable[[], None]) -> None:
+        seen = self._read_at
+        while not self._closed.wait(_EVERY_S):
+            before, seen = seen, self._stamps()
+            # A checkout takes its time. So a state is read when it is a second old.
+            if seen == self._read_at or seen != before:
+                continue
+            try:
+                known = read_folder(self._folder)
+            except FolderError as error:
+                if self._stamps() == seen:
+                    self._read_at = seen
+                    self._failed(error)
+                continue
+            if self._stamps() != seen:
+                continue  # changed while it was read: some files may be of the old state
+            self._read_at = seen
+            self._known = known
+            self._status = StoreStatus(failures=self._status.failures)
+            changed()
+
+    def _failed(self, error: FolderError) -> None:
+        count = len(error.mistakes)
+        self._status = StoreStatus(
+            # Without the mistakes, which show values: the status has more readers than the log.
+            problem=f"{self._folder}: {count} mistake{'s' * (count > 1)} in its files; the log has them"
+            if count
+            else str(error),
+            failures=self._status.failures + 1,
+        )
+        _log.error(
+            "subscriptions not applied, the last good ones stay",
+            problem=str(error),
+            in_force=len(self._known.subscriptions),
+            mistakes=list(error.mistakes[:_MAX_LOGGED]),
+        )
+
+    def _stamps(self) -> _Stamps:
+        try:
+            return tuple((path.name, stamp(path)) for path in _files(self._folder))
+        except FolderError as error:
+            return ((error.problem, None),)
+
+    def _read_only(self, name: str) -> ReadOnlyError:
+        file = self._known.files.get(name)
+        place = self._folder if file is None else self._folder / file
+        return ReadOnlyError(
+            str(place),
+            f"the subscription {name!r} comes from files and REST can't change it: "
+            + (
+                "add a file with it to this folder"
+                if file is None
+                else "change this file, and the receiver follows"
+            ),
+        )
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the paths of the files in order.
+
+    Raises:
+        FolderError: The folder can't be listed, or has too many files.
+    """
+    try:
+        found = list(itertools.islice(_listed(folder), MAX_FILES + 1))
+    except OSError as error:
+        raise FolderError(
+            str(folder), f"the folder can't be read: {error.strerror}; set subscriptions.path to a folder"
+        ) from None
+    if len(found) > MAX_FILES:
+        raise FolderError(
+            str(folder), f"has more than {MAX_FILES} files; put several subscriptions into one file"
+        )
+    return sorted(found)
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        # A link to nothing is a mistake of its own. A pipe would block.
+        if path.suffix in SUFFIXES and path.name[0] != "." and (path.is_file() or not path.exists()):
+            yield path
+
+
+def _read(path: Path) -> tuple[list[tuple[Subscription, str]], list[str]]:
+    """Return the subscriptions of a file, each with its place, and the file's mistakes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        return [], [f"{path.name}: cannot be read: {error.strerror}"]
+    if len(content) > MAX_FILE_BYTES:
+        return [], [f"{path.name}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"]
+    try:
+        document = parse(content)
+        known = positions(content)
+    except PlainYamlError as error:
+        at = ":{}:{}".format(*error.position) if error.position else ""
+        where = f"{error.where}: " if error.where and not error.position else ""
+        return [], [f"{path.name}{at}: {where}{error.problem}"]
+
+    def place(loc: Loc) -> str:
+        while loc and loc not in known:
+            loc = loc[:-1]
+        line, column = known.get(loc, (1, 1))
+        return f"{path.name}:{line}:{column}"
+
+    entries: list[tuple[Loc, Any, str | None]]
+    if document is None:
+        return [], []
+    if isinstance(document, list):
+        entries = [((index,), entry, None) for index, entry in enumerate(document)]
+    else:
+        entries = [((), document, path.stem)]
+    subscriptions: list[tuple[Subscription, str]] = []
+    mistakes: list[str] = []
+    for loc, entry, name in entries:
+        read = from_document(entry, name=name)
+        if isinstance(read, Subscription):
+            subscriptions.append((read, place((*loc, "name"))))
+        else:
+            mistakes += [f"{place((*loc, *one.loc))}: {Mistake((*loc, *one.loc), one.text)}" for one in read]
+    return subscriptions, mistakes
+
+
+def _folder_error(folder: Path, mistakes: list[str]) -> FolderError:
+    first, count = mistakes[0], len(mistakes)
+    more = f" (and {count - 1} more)" if count > 1 else ""
+    return FolderError(str(folder), f"{first}{more}", tuple(mistakes))

@@ -1,0 +1,89 @@
+"""The contract of a store of subscriptions, and its errors.
+
+A store decides nothing about subscriptions. :class:`receiver.store.subscriptions.Subscriptions`
+orders the changes and puts them in force.
+
+Errors::
+
+    StoreError           the operator: the store failed, nothing has changed
+    +-- ReadOnlyError    ... subscriptions of this store are changed elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from receiver.telemetry.subscription import Subscription
+
+__all__ = ["ReadOnlyError", "StoreError", "StoreStatus", "SubscriptionStore"]
+
+
+@dataclass(eq=False)
+class StoreError(Exception):
+    """The store failed, and the operator must act."""
+
+    place: str  # the file, the folder or the brokers
+    problem: str  # what is wrong and how to correct it, on one line
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+class ReadOnlyError(StoreError):
+    """The store's subscriptions are changed elsewhere; the place says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """Whether the store can be used.
+
+    Attributes:
+        problem: Why the subscriptions in force are not the store's present ones, on one line and
+            without values of subscriptions. None while they are.
+        failures: Changes that could not be used and reads that failed, since the start.
+    """
+
+    problem: str | None = None
+    failures: int = 0
+
+
+class SubscriptionStore(Protocol):
+    """Keeps subscriptions. The methods block and may be called from any thread."""
+
+    def load_all(self) -> tuple[Subscription, ...]:
+        """Return all subscriptions by name; the last known ones while the store can't be used.
+
+        Raises:
+            StoreError: The store can't be read, and no subscriptions are known.
+        """
+        ...
+
+    def put(self, subscription: Subscription) -> None:
+        """Create or replace the subscription; it is durable on return.
+
+        Raises:
+            ReadOnlyError: Subscriptions of this store are changed elsewhere.
+            StoreError: Nothing has changed.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete the subscription of this name if it exists. Durability and errors as above."""
+        ...
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Call ``changed``, in any thread, after each change that another party made.
+
+        It is called at most once for a store. It ends with :meth:`close`.
+        """
+        ...
+
+    def status(self) -> StoreStatus:
+        """Return whether the store can be used, without blocking."""
+        ...
+
+    def close(self) -> None:
+        """Release the store. No other method may be called afterwards."""
+        ...
