@@ -7,6 +7,7 @@ from typing import Final
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
+from deploy.dashboards.status import status
 from deploy.dashboards.tops import top_clients
 
 __all__ = ["consumers"]
@@ -50,6 +51,7 @@ def consumers() -> Dashboard:
         start="now-3h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_CONSUMER, "consumers")).resolution()
+    board.panel(status())
     board.row(
         "In this time",
         total("Records consumed", f"{_FETCH}.records.consumed.total"),

@@ -21,6 +21,7 @@ from deploy.dashboards.sql import (
     per_bucket,
     per_second,
 )
+from deploy.dashboards.status import status
 
 __all__ = ["clients_by_version", "fleet"]
 
@@ -38,6 +39,7 @@ def fleet() -> Dashboard:
         "All client instances that push telemetry, by software and version, with their findings.",
     )  # fmt: skip
     board.sources().variables(cluster(), software()).resolution()
+    board.panel(status())
     board.row(
         "Now",
         number(

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.panels import Panel
-from deploy.dashboards.queries import POSTGRES
+from deploy.dashboards.queries import POSTGRES, POSTGRES_UID, PROMETHEUS_UID
 
 __all__ = ["Dashboard", "choice"]
 
@@ -90,6 +90,10 @@ class Dashboard:
                 .label("PostgreSQL")
                 .description("Where the roll-up keeps its tables")
                 .type("grafana-postgresql-datasource")
+                # Without it Grafana takes the first by name of several data sources.
+                .current(
+                    models.VariableOption(selected=True, text="Kafka client telemetry", value=POSTGRES_UID)
+                )
             )
         if prometheus:
             self._builder.with_variable(
@@ -97,6 +101,7 @@ class Dashboard:
                 .label("Prometheus")
                 .description("What scrapes the receivers' /metrics")
                 .type("prometheus")
+                .current(models.VariableOption(selected=True, text="Prometheus", value=PROMETHEUS_UID))
             )
         return self
 
@@ -124,15 +129,20 @@ class Dashboard:
             self._builder.with_variable(variable)
         return self
 
+    def panel(self, panel: Panel) -> Dashboard:
+        """Add a panel; before the first row it has no heading."""
+        self._panels += 1
+        built = panel.build()
+        built.id_val = self._panels
+        self._builder.with_panel(_Built(built))
+        return self
+
     def row(self, title: str, *panels: Panel) -> Dashboard:
         """Add a heading and panels below it."""
         self._panels += 1
         self._builder.with_row(dashboard.Row(title).id(self._panels))
         for panel in panels:
-            self._panels += 1
-            built = panel.build()
-            built.id_val = self._panels
-            self._builder.with_panel(_Built(built))
+            self.panel(panel)
         return self
 
     def build(self) -> models.Dashboard:

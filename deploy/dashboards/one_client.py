@@ -31,6 +31,7 @@ from deploy.dashboards.sql import (
     union,
     whole,
 )
+from deploy.dashboards.status import status
 from spark_streaming.watched import WATCHED
 
 __all__ = ["one_client"]
@@ -107,6 +108,7 @@ def one_client() -> Dashboard:
             several=False,
         ),
     ).resolution()
+    board.panel(status())
     board.row("Who it is", _instances(), _versions_and_addresses(), findings("Findings", _FINDINGS, height=7))
     board.row(
         "What its instances do",

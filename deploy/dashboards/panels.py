@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models import text as text_models
 
 from deploy.dashboards.queries import POSTGRES, Sql
 
-__all__ = ["Panel", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
+__all__ = ["Panel", "banner", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
 
 #: Shown in a panel and in a cell if no client in view has the metric.
 _NOT_SENT_BY_THESE: Final = "not sent by these clients"
@@ -137,6 +137,44 @@ def number(
             ]
         )
         .targets([Sql(query, over_time=False) if isinstance(query, str) else query])
+    )
+
+
+def banner(description: str, query: str, *, good: str, url: str) -> Panel:
+    """Build a line of text over the whole width: green if it matches ``good``, else orange.
+
+    ``good`` is a regular expression between slashes. A click leads to ``url``.
+    """
+    colours = [
+        models.RegexMap(
+            options=models.DashboardRegexMapOptions(
+                pattern=pattern, result=models.ValueMappingResult(color=colour, index=index)
+            )
+        )
+        for index, (pattern, colour) in enumerate(((good, "green"), ("/.+/", "orange")))
+    ]
+    return (
+        stat.Panel()
+        .title("Status")
+        .description(description)
+        .datasource(POSTGRES)
+        .unit("string")
+        .height(2)
+        .span(24)
+        .no_value("The roll-up's database gave no answer.")
+        .graph_mode(common_models.BigValueGraphMode.NONE)
+        .color_mode(common_models.BigValueColorMode.BACKGROUND)
+        .text_mode(common_models.BigValueTextMode.VALUE)
+        .justify_mode(common_models.BigValueJustifyMode.AUTO)
+        .text(common.VizTextDisplayOptions().value_size(16))
+        .reduce_options(
+            common.ReduceDataOptions().calcs(["lastNotNull"]).values(values=False).fields("/^banner$/")
+        )
+        .mappings(list(colours))
+        .override_by_name(
+            "banner", [_value("links", [{"title": "What to do", "url": url, "targetBlank": True}])]
+        )
+        .targets([Sql(query, over_time=False)])
     )
 
 

@@ -13,7 +13,12 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
 
-__all__ = ["POSTGRES", "PROMETHEUS", "Sql", "promql"]
+__all__ = ["POSTGRES", "POSTGRES_UID", "PROMETHEUS", "PROMETHEUS_UID", "Sql", "promql"]
+
+#: The uids of the data sources. Dashboards prefer them; alert rules need the first, because a rule
+#: can't use a variable.
+POSTGRES_UID: Final = "kafka-client-telemetry-postgres"
+PROMETHEUS_UID: Final = "kafka-client-telemetry-prometheus"
 
 POSTGRES: Final = DataSourceRef(type_val="grafana-postgresql-datasource", uid="${postgres}")
 PROMETHEUS: Final = DataSourceRef(type_val="prometheus", uid="${prometheus}")

@@ -7,16 +7,17 @@ Each rule has a summary, a description and a runbook that says what to do. Templ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
+from deploy.dashboards.queries import POSTGRES_UID
 from deploy.dashboards.runbooks import runbook_url
 
-__all__ = ["DATA_SOURCE_UID", "grafana_rules"]
+__all__ = ["grafana_rules"]
 
-#: The uid of the PostgreSQL data source. An alert rule can't use a variable for it.
-DATA_SOURCE_UID: Final = "kafka-client-telemetry-postgres"
-
+#: The address of Grafana, without the slash at its end.
+_GRAFANA: Final = '{{ reReplaceAll "/+\\z" "" externalURL }}'
 _FOLDER: Final = "Kafka client telemetry"
 _LOOK_BACK_S: Final = 600
 
@@ -33,94 +34,217 @@ class _SqlRule:
     severity: str
     summary: str
     description: str
+    #: The dashboard to look at, by uid.
+    dashboard: str
+    #: The query of the dashboard's URL, a template; it selects the alert's subject.
+    chooses: str = ""
+    #: What a failed query means. Only one rule is about the database, so that its failure fires one
+    #: alert and not one for each rule.
+    if_query_fails: Literal["OK", "Alerting"] = "OK"
 
 
-_LABELS: Final = (
-    "coalesce(cluster_id, '') AS cluster_id, coalesce(client_id, '') AS client_id, "
-    "coalesce(group_id, '') AS group_id, coalesce(principal, '') AS principal, "
-    "concat_ws(' ', client_software_name, client_software_version) AS software"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What the findings of a rule are about.
+
+    Attributes:
+        labels: The expressions of the alert's labels, by name. None is ever empty, because Grafana
+            shows empty labels.
+        words: The template that names the subject in a summary.
+        dashboard: The uid of the dashboard that shows it.
+        variable: The variable of that dashboard that selects it, and the label with its text.
+        condition: A further condition on the findings.
+    """
+
+    labels: Mapping[str, str]
+    words: str
+    dashboard: str
+    variable: tuple[str, str]
+    condition: str = ""
+
+
+_CLUSTER: Final = {"cluster_id": "coalesce(cluster_id, 'unknown')"}
+_OF_CLUSTER: Final = " (cluster {{ .Labels.cluster_id }})"
+_CLIENT: Final = _Subject(
+    labels=_CLUSTER
+    | {"client_id": "coalesce(client_id, '(none)')", "principal": "coalesce(principal, 'unknown')"},
+    words="Client id {{ .Labels.client_id }} of {{ .Labels.principal }}",
+    dashboard="kct-one-client",
+    variable=("client", "client_id"),
 )
-#: The kinds of finding that fire alerts: least severity, title, meaning. Old versions do not fire.
-#: Silent clients do not either: a killed client, or an idle Java producer that was closed, looks
-#: like one that hangs.
-_FINDINGS: Final = {
-    "throttled": ("warning", "Clients are throttled", "A broker quota delays the client."),
-    "rebalance_storm": (
-        "warning", "A group rebalances too often",
-        "Members join and leave often, or poll too late. The group consumes little meanwhile.",
+_GROUP: Final = _Subject(
+    labels=_CLUSTER | {"group_id": "coalesce(group_id, '(none)')"},
+    words="Group {{ .Labels.group_id }}",
+    dashboard="kct-topics-and-groups",
+    variable=("group", "group_id"),
+    condition=" AND group_id IS NOT NULL",
+)
+_VERSION: Final = _Subject(
+    labels=_CLUSTER
+    | {
+        "software": "coalesce(client_software_name, 'unknown')",
+        "version": "coalesce(client_software_version, 'unknown')",
+    },
+    words="{{ .Labels.software }} {{ .Labels.version }}",
+    dashboard="kct-versions",
+    variable=("software", "software"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FindingRule:
+    """The rule of a kind of finding.
+
+    Attributes:
+        kind: Of the finding.
+        subject: What it is about.
+        title: Of the rule.
+        does: What the summary says of the subject.
+        meaning: The begin of the description.
+        severity: The least severity that fires.
+    """
+
+    kind: str
+    subject: _Subject
+    title: str
+    does: str
+    meaning: str
+    severity: Literal["warning", "critical"] = "warning"
+
+
+#: The kinds of finding that fire alerts. Old versions do not fire. Silent clients do not either: a
+#: killed client, or an idle Java producer that was closed, looks like one that hangs.
+_FINDINGS: Final = (
+    _FindingRule(
+        kind="throttled", subject=_CLIENT, title="Clients are throttled",
+        does="is throttled by brokers", meaning="A broker quota delays the client.",
     ),
-    "connection_churn": (
-        "warning", "A client opens connections all the time",
-        "It restarts often, its login fails, or the application creates a client for each use.",
+    _FindingRule(
+        kind="rebalance_storm", subject=_GROUP, title="A group rebalances too often",
+        does="rebalances too often",
+        meaning="Members join and leave often, or poll too late. The group consumes little meanwhile.",
     ),
-    "slow_client": (
-        "warning", "A client is slower than its peers", "Compare its network, host and brokers "
-        "with its peers'.",
+    _FindingRule(
+        kind="connection_churn", subject=_CLIENT, title="A client opens connections all the time",
+        does="opens connections all the time",
+        meaning="It restarts often, its login fails, or the application creates a client for each use.",
     ),
-    "poll_bound": (
-        "warning", "Consumers are bound by their application", "They almost never wait for records. "
-        "More load makes them fall behind.",
+    _FindingRule(
+        kind="slow_client", subject=_CLIENT, title="A client is slower than its peers",
+        does="waits longer for responses than its peers",
+        meaning="Compare its network, host and brokers with its peers'.",
     ),
-    "shared_instance": (
-        "warning", "Several processes use one client instance id", "Their gauges hide each other, and "
-        "brokers throttle their pushes.",
+    _FindingRule(
+        kind="poll_bound", subject=_GROUP, title="Consumers are bound by their application",
+        does="is limited by its application",
+        meaning="Its members almost never wait for records. More load makes them fall behind.",
     ),
-    "known_bad_version": ("critical", "A version is known to be bad", "The finding's evidence names "
-    "the defect."),
-}  # fmt: skip
+    _FindingRule(
+        kind="poll_bound",
+        subject=replace(_CLIENT, condition=" AND group_id IS NULL"),
+        title="A consumer without a group is bound by its application",
+        does="is limited by its application",
+        meaning="It almost never waits for records. More load makes it fall behind.",
+    ),
+    _FindingRule(
+        kind="shared_instance", subject=_CLIENT, title="Several processes use one client instance id",
+        does="has several processes with one client instance id",
+        meaning="Their gauges hide each other, and brokers throttle their pushes.",
+    ),
+    _FindingRule(
+        kind="known_bad_version", subject=_VERSION, title="A version is known to be bad",
+        does="has a serious bug", meaning="The finding's evidence names the bug.", severity="critical",
+    ),
+)  # fmt: skip
+
+
+def _finding_rule(rule: _FindingRule) -> _SqlRule:
+    subject = rule.subject
+    variable, label = subject.variable
+    severities = "'critical'" if rule.severity == "critical" else "'warning', 'critical'"
+    columns = ", ".join(f"{expression} AS {name}" for name, expression in subject.labels.items())
+    by = ", ".join(str(number) for number in range(1, 1 + len(subject.labels)))
+    name = rule.kind.replace("_", "-")
+    return _SqlRule(
+        name=f"{name}-client" if rule.kind == "poll_bound" and label == "client_id" else name,
+        title=rule.title,
+        # The roll-up opens a finding only after its condition held for a whole window.
+        sql=(
+            f"SELECT {columns}, count(*)::float8 AS findings FROM telemetry.finding "
+            f"WHERE resolved_at IS NULL AND kind = '{rule.kind}' AND severity IN ({severities})"
+            f"{subject.condition} GROUP BY {by}"
+        ),
+        lasts="0m",
+        severity=rule.severity,
+        summary=f"{subject.words} {rule.does}{_OF_CLUSTER}",
+        description=f"{rule.meaning} The dashboard shows the finding with its evidence.",
+        dashboard=subject.dashboard,
+        # The variable's value is a key: an array of the text alone, in hexadecimal digits.
+        chooses=f'&var-{variable}={{{{ printf "%x" (printf "{{%q}}" .Labels.{label}) }}}}',
+    )
+
 
 _SQL: Final = (
-    *(
-        _SqlRule(
-            name=kind.replace("_", "-"),
-            title=title,
-            # The roll-up opens a finding only after its condition held for a whole window.
-            sql=(
-                f"SELECT {_LABELS}, count(*)::float8 AS findings FROM telemetry.finding "
-                f"WHERE resolved_at IS NULL AND kind = '{kind}' AND severity IN ({severities}) "
-                "GROUP BY 1, 2, 3, 4, 5"
-            ),
-            lasts="0m",
-            severity=severity,
-            summary=f"{title}: "
-            "{{ .Labels.client_id }} {{ .Labels.group_id }} {{ .Labels.software }} {{ .Labels.cluster_id }}",
-            description=f"{meaning} The dashboards Fleet and One client "
-            "show the evidence.",
-        )
-        for kind, (severity, title, meaning) in _FINDINGS.items()
-        for severities in ["'critical'" if severity == "critical" else "'warning', 'critical'"]
-    ),
+    *(_finding_rule(rule) for rule in _FINDINGS),
     _SqlRule(
         name="rollup-stands-still",
         title="The roll-up stands still",
+        # Without any push there is no such time: a new installation is not broken.
         sql=(
-            # An empty ledger counts too: the job has never run.
-            "SELECT (coalesce(max(committed_at), '-infinity') < now() - interval '15 minutes')::int::float8 "
-            "AS late FROM telemetry.ledger"
+            "SELECT coalesce(read_until < now() - interval '15 minutes', false)::int::float8 AS late "
+            "FROM telemetry.progress"
         ),
         lasts="5m",
         severity="critical",
-        summary="The roll-up has committed nothing for 15 minutes",
-        description="The job does not run, can't reach PostgreSQL, or receives no pushes. `kafka-telemetry "
+        summary="The roll-up has read no pushes for 15 minutes",
+        description="The job does not run, can't reach PostgreSQL, or is behind. `kafka-telemetry "
         "rollup status` shows which. Panels show nothing new meanwhile. Nothing is lost.",
+        dashboard="kct-fleet",
+    ),
+    _SqlRule(
+        name="no-pushes",
+        title="No pushes arrive",
+        sql=(
+            "SELECT coalesce(cluster_id, 'unknown') AS cluster_id, stopped::int::float8 AS stopped "
+            "FROM telemetry.feed"
+        ),
+        lasts="5m",
+        severity="critical",
+        summary="No pushes arrive from cluster {{ .Labels.cluster_id }}",
+        description="The roll-up runs, and all clients of the cluster stopped pushing at once. The sidecars, "
+        "or their delivery to the roll-up, have probably stopped.",
+        dashboard="kct-receiver",
+    ),
+    _SqlRule(
+        name="database",
+        title="The roll-up's database can't be read",
+        sql="SELECT (count(*) = 0)::int::float8 AS missing FROM telemetry.progress",
+        lasts="5m",
+        severity="critical",
+        summary="Grafana can't read the roll-up's database",
+        description="PostgreSQL does not answer, refuses Grafana's role, or lacks the roll-up's tables. No "
+        "other rule of the roll-up can fire meanwhile.",
+        dashboard="kct-fleet",
+        if_query_fails="Alerting",
     ),
     _SqlRule(
         name="dead-letters",
         title="Pushes that can't be read",
         sql=(
-            "SELECT reason, count(*)::float8 AS letters FROM telemetry.dead_letter "
-            "WHERE seen_at > now() - interval '1 hour' GROUP BY 1"
+            "SELECT coalesce(nullif(reason, ''), 'unknown') AS reason, count(*)::float8 AS letters "
+            "FROM telemetry.dead_letter WHERE seen_at > now() - interval '1 hour' GROUP BY 1"
         ),
         lasts="0m",
         severity="warning",
         summary="The roll-up could not read pushes: {{ .Labels.reason }}",
         description="The table telemetry.dead_letter lists them with their source.",
+        dashboard="kct-fleet",
     ),
 )  # fmt: skip
 
 
 def grafana_rules() -> dict[str, object]:
-    """Return the rule file for Grafana's provisioning; it uses :data:`DATA_SOURCE_UID`."""
+    """Return the rule file for Grafana's provisioning; it uses :data:`POSTGRES_UID`."""
     return {
         "apiVersion": 1,
         "groups": [
@@ -143,18 +267,21 @@ def _grafana_rule(rule: _SqlRule) -> dict[str, object]:
         "for": rule.lasts,
         # No row means no finding.
         "noDataState": "OK",
-        "execErrState": "Error",
+        "execErrState": rule.if_query_fails,
         "labels": {"severity": rule.severity},
         "annotations": {
             "summary": rule.summary,
             "description": rule.description,
             "runbook_url": runbook_url(rule.title),
+            # Grafana's own link to a dashboard has no variables.
+            "__dashboardUid__": rule.dashboard,
+            "dashboard_url": f"{_GRAFANA}/d/{rule.dashboard}?from=now-6h&to=now{rule.chooses}",
         },
         "data": [
             {
                 "refId": "A",
                 "relativeTimeRange": {"from": _LOOK_BACK_S, "to": 0},
-                "datasourceUid": DATA_SOURCE_UID,
+                "datasourceUid": POSTGRES_UID,
                 "model": {
                     "refId": "A",
                     "rawQuery": True,

@@ -30,6 +30,7 @@ from deploy.dashboards.sql import (
     per_second,
     quoted,
 )
+from deploy.dashboards.status import status
 from deploy.dashboards.units import unit_of
 
 __all__ = ["topics_and_groups"]
@@ -81,6 +82,7 @@ def topics_and_groups() -> Dashboard:
             ),
         ),
     ).resolution()
+    board.panel(status())
     board.row(
         "Topics",
         _topics(),

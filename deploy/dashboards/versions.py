@@ -15,6 +15,7 @@ from deploy.dashboards.metrics import support
 from deploy.dashboards.panels import Panel, column, lines, link_to_client, note, rows
 from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.sql import BY_FLEET, SEEN, chosen, key_column
+from deploy.dashboards.status import status
 from receiver.catalogue import CATALOGUE
 
 __all__ = ["versions"]
@@ -54,6 +55,7 @@ def versions() -> Dashboard:
     board.sources(prometheus=True).variables(
         cluster(), software(), sending(every, "clients", by_client=False)
     ).resolution()
+    board.panel(status())
     board.row("Before an upgrade", note("Kafka 4 and old clients", _READ_ME), _connected(), _connections())
     board.row(
         "Versions that push",

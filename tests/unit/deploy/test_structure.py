@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE
-from tests.testbed.dashboard_queries import DASHBOARDS
+from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 
 #: The documented interface: what Grafana's role may read.
 READABLE = re.compile(
-    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|finding|catalogue|software|ledger|progress"
+    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|feed|finding|catalogue|software|ledger|"
+    r"progress"
 )
+PROVISIONED = Path(__file__).parents[3] / "examples" / "docker-compose" / "grafana" / "datasources.yaml"
 NAMES = tuple(DASHBOARDS)
 UIDS = {dashboard["uid"] for dashboard in DASHBOARDS.values()}
 
@@ -62,13 +66,15 @@ def test_every_panel_has_a_title_a_description_and_a_unit(name: str) -> None:
         assert panel["title"]
         assert panel["description"]
         assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-        assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["noValue"] == "no data"
+        assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not_sent(name: str) -> None:
     for panel in panels(name):
-        if panel["type"] == "stat":
+        if panel["title"] == "Status":
+            assert panel["options"]["reduceOptions"]["fields"] == "/^banner$/"
+        elif panel["type"] == "stat":
             assert panel["options"]["reduceOptions"]["fields"] == "", panel["title"]
         elif panel["type"] == "timeseries":
             (override,) = panel["fieldConfig"]["overrides"]
@@ -105,6 +111,24 @@ def test_what_users_choose_is_quoted(name: str) -> None:
         for variable in re.findall(r"\$\{(\w+)[^}]*\}|\$([a-z]\w*)", sql):
             assert "".join(variable) in variables
         assert re.findall(r"\$\{(?!\w+:sqlstring\})|\$[a-z]", sql) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_several_data_sources_the_one_of_the_alert_rules_is_chosen(name: str) -> None:
+    uids = {"postgres": "kafka-client-telemetry-postgres", "prometheus": "kafka-client-telemetry-prometheus"}
+    sources = [one for one in DASHBOARDS[name]["templating"]["list"] if one["type"] == "datasource"]
+    assert sources
+    for variable in sources:
+        assert variable["current"]["value"] == uids[variable["name"]]
+    rules = yaml.safe_load((CHART / "alerts" / "grafana-rules.yaml").read_text())
+    assert {
+        query["datasourceUid"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+        for query in rule["data"]
+    } == {uids["postgres"], "__expr__"}
+    provisioned = yaml.safe_load(PROVISIONED.read_text())["datasources"]
+    assert {one["uid"] for one in provisioned} == set(uids.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
