@@ -7,8 +7,9 @@ from typing import Final
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
+from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest
 from deploy.dashboards.status import status
-from deploy.dashboards.tops import top_clients
+from deploy.dashboards.tops import Cell, clients_by_problem
 
 __all__ = ["consumers"]
 
@@ -54,28 +55,31 @@ def consumers() -> Dashboard:
     board.panel(status())
     board.row(
         "In this time",
-        total("Records consumed", f"{_FETCH}.records.consumed.total"),
-        total("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
-        total("Records lag, maximum", f"{_FETCH}.records.lag.max"),
+        total("Records read", f"{_FETCH}.records.consumed.total"),
+        total("Bytes read", f"{_FETCH}.bytes.consumed.total"),
+        total("Largest lag", f"{_FETCH}.records.lag.max"),
         total("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
-        total("Members rebalancing", f"{_COORDINATOR}.rebalance.latency.total"),
-        total("Longest throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
+        total("Rebalances", f"{_COORDINATOR}.rebalance.total", counted=True),
+        total("Most throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
     )
     board.row(
         "Keeping up",
         metric_lines("Records consumed", f"{_FETCH}.records.consumed.total"),
         metric_lines("Bytes consumed", f"{_FETCH}.bytes.consumed.total"),
-        metric_lines(
-            "Records lag, maximum",
+        largest(
+            "Records lag by group",
             f"{_FETCH}.records.lag.max",
-            advice="Of the worst partition of any client; a line that only rises is a consumer too slow.",
-            stacked=False,
+            "group_id",
+            BY_GROUP,
+            "Of the worst partition of any member. A line that only rises is a group that is too slow.",
+            warnings=LAG_WARNINGS,
         ),
         spread_lines(
             "Poll idle ratio",
             "consumer.poll.idle.ratio.avg",
             None,
             advice="Near 0 the application is the limit: it works on records nearly all of the time.",
+            low_is_bad=True,
         ),
         spread_lines(
             "Time between polls",
@@ -97,6 +101,7 @@ def consumers() -> Dashboard:
             "Members rebalancing",
             f"{_COORDINATOR}.rebalance.latency.total",
             advice="How many members were in a rebalance at a time, on the average over the step.",
+            decimals=2,
         ),
         spread_lines(
             "Commit latency", f"{_COORDINATOR}.commit.latency.avg", f"{_COORDINATOR}.commit.latency.max"
@@ -121,17 +126,18 @@ def consumers() -> Dashboard:
     )
     board.row(
         "Clients",
-        top_clients(
-            "Consumers that consume the most",
+        clients_by_problem(
+            "Consumers, those with problems first",
             {
-                "records": f"{_FETCH}.records.consumed.total",
-                "bytes": f"{_FETCH}.bytes.consumed.total",
-                "lag_max": f"{_FETCH}.records.lag.max",
-                "poll_idle": "consumer.poll.idle.ratio.avg",
-                "latency_avg": "consumer.node.request.latency.avg",
-                "rebalances": f"{_COORDINATOR}.rebalance.total",
-                "partitions": f"{_COORDINATOR}.assigned.partitions",
-                "connections": "consumer.connection.creation.total",
+                "lag_max": Cell(f"{_FETCH}.records.lag.max", "newest", "largest"),
+                "poll_idle_min": Cell("consumer.poll.idle.ratio.avg", "least", "smallest"),
+                "throttle_max": Cell(f"{_FETCH}.fetch.throttle.time.max", "most", "largest"),
+                "rebalances": Cell(f"{_COORDINATOR}.rebalance.total", "counted", "largest"),
+                "latency_avg": Cell("consumer.node.request.latency.avg"),
+                "records": Cell(f"{_FETCH}.records.consumed.total"),
+                "bytes": Cell(f"{_FETCH}.bytes.consumed.total"),
+                "partitions": Cell(f"{_COORDINATOR}.assigned.partitions", "newest"),
+                "connections": Cell("consumer.connection.creation.total", "counted"),
             },
         ),
         support(_METRICS),

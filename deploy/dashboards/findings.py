@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.dashboards.panels import Panel, column, lines, link_to_client, rows
-from deploy.dashboards.sql import SEEN, chosen, key_column
+from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_path, number, rows
+from deploy.dashboards.sql import SEEN, chosen, key
 
-__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time"]
+__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time", "of_clients", "tiles"]
 
 #: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
@@ -16,18 +16,89 @@ OF_CHOSEN: Final = (
     f"  AND ({chosen({'software': 'client_software_name'})} OR client_software_name IS NULL)"
 )
 SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
+_RANK: Final = "array_position(ARRAY['critical', 'warning', 'info'], severity)"
+_SUBJECT: Final = (
+    "CASE\n"
+    "    WHEN client_id IS NOT NULL OR client_instance_id IS NOT NULL\n"
+    "      THEN 'client ' || coalesce(client_id, '(none)')\n"
+    "    WHEN group_id IS NOT NULL THEN 'group ' || group_id\n"
+    "    ELSE concat_ws(' ', client_software_name, client_software_version)\n"
+    "  END"
+)
+#: The dashboard that shows a finding's subject, with its variable.
+_PATH: Final = (
+    "CASE\n"
+    "    WHEN client_id IS NOT NULL OR client_instance_id IS NOT NULL\n"
+    f"      THEN 'kct-one-client?var-client=' || {key('client_id')}\n"
+    f"    WHEN group_id IS NOT NULL THEN 'kct-topics-and-groups?var-group=' || {key('group_id')}\n"
+    f"    ELSE 'kct-versions?var-software=' || {key('client_software_name')}\n"
+    "  END"
+)
+#: Clients to look at first: the worst instance of a group, or the first client ids of a version.
+_MEMBER: Final = (
+    "coalesce(\n"
+    "    (SELECT client.client_id FROM telemetry.client\n"
+    "      WHERE client.client_instance_id = finding.evidence ->> 'worst_instance'),\n"
+    "    (SELECT string_agg(id, ', ') FROM jsonb_array_elements_text(\n"
+    "      CASE jsonb_typeof(evidence -> 'some_client_ids') WHEN 'array' THEN evidence -> 'some_client_ids'\n"
+    "        ELSE '[]' END) AS id)\n"
+    "  )"
+)
+
+
+def tiles() -> tuple[Panel, ...]:
+    """Build a number of open findings for each severity."""
+    words = {
+        "critical": "Data or service is affected now.",
+        "warning": "Look at it this week.",
+        "info": "Good to know.",
+    }
+    return tuple(
+        number(
+            title,
+            f"Open findings of severity {severity}. {words[severity]}",
+            "short",
+            "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
+            f"WHERE resolved_at IS NULL AND severity = '{severity}'\n  AND {OF_CHOSEN}",
+            warn_from=1,
+            colour=SEVERITY_COLOURS[severity],
+            width=3,
+        )
+        for severity, title in (("critical", "Critical"), ("warning", "Warnings"), ("info", "Info"))
+    )
+
+
+def of_clients() -> str:
+    """Return a query of open findings by client id: its own, and those of its groups.
+
+    Its columns are client_id, rank (1 is critical), severity and kinds.
+    """
+    return (
+        "SELECT client_id, min(rank) AS rank,\n"
+        "  (ARRAY['critical', 'warning', 'info'])[min(rank)] AS severity,\n"
+        "  string_agg(DISTINCT kind, ', ') AS kinds\n"
+        "FROM (\n"
+        f"  SELECT client_id, kind, {_RANK} AS rank FROM telemetry.finding\n"
+        f"  WHERE resolved_at IS NULL AND client_id IS NOT NULL AND {OF_CHOSEN}\n"
+        "  UNION ALL\n"
+        f"  SELECT client.client_id, kind, {_RANK} AS rank FROM telemetry.finding\n"
+        "  JOIN telemetry.client ON client.group_id = finding.group_id\n"
+        "    AND coalesce(client.cluster_id, '') = coalesce(finding.cluster_id, '')\n"
+        "  WHERE resolved_at IS NULL AND finding.client_id IS NULL AND finding.group_id IS NOT NULL\n"
+        ") AS open_findings\nGROUP BY client_id"
+    )
 
 
 def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     """Build the table of findings that were open in the range, the most severe first."""
     query = (
-        "SELECT severity, kind, summary, client_id, client_software_name, client_software_version,\n"
-        "  principal, group_id, cluster_id, client_instance_id, first_seen, last_seen, resolved_at,\n"
-        f"  evidence::text AS evidence, {key_column('client_id')}\n"
+        f"SELECT severity, {_SUBJECT} AS subject, summary, {_MEMBER} AS member, kind,\n"
+        "  first_seen, last_seen, resolved_at, principal, cluster_id, client_instance_id,\n"
+        f"  evidence::text AS evidence, {_PATH} AS subject_key\n"
         "FROM telemetry.finding\n"
         f"WHERE {SEEN}\n  AND {condition}\n"
         "ORDER BY (resolved_at IS NULL) DESC,\n"
-        "  array_position(ARRAY['critical', 'warning', 'info'], severity), last_seen DESC\n"
+        f"  {_RANK}, last_seen DESC\n"
         "LIMIT 200"
     )
     return rows(
@@ -37,21 +108,20 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
         query,
         {
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
-            "kind": column("Kind", width=150),
+            "subject": column("Who", width=210, links=link_to_path("subject")),
             "summary": column("Finding", width=560),
-            "client_id": column("Client id", width=160, links=link_to_client()),
-            "client_software_name": column("Software", width=150),
-            "client_software_version": column("Version", width=90),
+            "member": column("Look at", width=160),
+            "kind": column("Kind", width=150),
+            "first_seen": column("Since", "dateTimeFromNow", width=120),
+            "last_seen": column("Last seen", "dateTimeFromNow", width=120),
+            "resolved_at": column("Resolved", "dateTimeFromNow", width=120),
             "principal": column("Principal", width=140),
-            "group_id": column("Group", width=140),
             "cluster_id": column("Cluster", width=120),
             "client_instance_id": column("Instance", width=150),
-            "first_seen": column("First seen", "dateTimeFromNow", width=130),
-            "last_seen": column("Last seen", "dateTimeFromNow", width=130),
-            "resolved_at": column("Resolved", "dateTimeFromNow", width=130),
             "evidence": column("Evidence"),
         },
         height=height,
+        nothing=NOTHING_FOUND,
     )
 
 
@@ -76,4 +146,6 @@ def findings_over_time(condition: str, *, width: int = 24) -> Panel:
         query,
         width=width,
         stacked=True,
+        decimals=0,
+        nothing=NOTHING_FOUND,
     )

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.choices import cluster, software
-from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time
+from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time, tiles
 from deploy.dashboards.grafana import Dashboard
-from deploy.dashboards.panels import Panel, column, lines, link_to_client, number, rows
+from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_client, number, rows
 from deploy.dashboards.sql import (
     BY_FLEET,
     SEEN,
@@ -42,49 +42,52 @@ def fleet() -> Dashboard:
     board.panel(status())
     board.row(
         "Now",
+        *tiles(),
         number(
             "Live clients",
-            "Client instances that pushed within three of their push intervals and sent no terminating push.",
+            "Client instances that sent no terminating push, and have pushed within three of their push "
+            "intervals. Measured against the pushes that were read: see the banner.",
             "short",
             _count("state = 'live'"),
+            width=3,
         ),
         number(
             "Silent clients",
             "Client instances that pushed in this time, sent no terminating push, and have pushed nothing "
-            "for three push intervals. They were killed, lost the network, or hang.",
+            "for three push intervals, while other clients of the cluster did. They were killed, lost the "
+            "network, or hang.",
             "short",
             _count("state = 'silent' AND last_seen >= $__timeFrom()"),
             warn_from=1,
+            width=3,
         ),
         number(
             "Client ids",
             "Different client ids among the live clients.",
             "short",
             _count("state = 'live'", what="DISTINCT client_id"),
+            width=3,
         ),
         number(
-            "Software versions",
+            "Versions",
             "Different versions of client software among the live clients.",
             "short",
             _count("state = 'live'", what="DISTINCT (client_software_name, client_software_version)"),
+            width=3,
         ),
         number(
-            "Open findings",
-            "Findings of at least a warning that are open now.",
-            "short",
-            "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
-            f"WHERE resolved_at IS NULL AND severity <> 'info'\n  AND {OF_CHOSEN}",
-            warn_from=1,
+            "Newest push",
+            "When the newest push that was read was received. Older than a push interval: see the banner.",
+            "dateTimeFromNow",
+            "SELECT extract(epoch FROM max(newest_push_at))::float8 * 1000 AS value\nFROM telemetry.feed",
+            width=3,
         ),
-        number(
-            "Roll-up behind by",
-            "The age of the newest push in the tables. If it grows, the job has stopped "
-            "or receives no pushes.",
-            "s",
-            "SELECT extract(epoch FROM now() - max(newest_received_at))::float8 AS value\n"
-            "FROM telemetry.ledger WHERE committed_at > now() - interval '14 days'",
-            warn_from=900,
-        ),
+    )
+    board.row(
+        "Findings",
+        findings("Findings", OF_CHOSEN),
+        findings_over_time(OF_CHOSEN, width=12),
+        _silent(),
     )
     board.row(
         "Clients over time",
@@ -97,33 +100,32 @@ def fleet() -> Dashboard:
             stacked=True,
         ),
     )
-    board.row(
-        "Findings",
-        findings("Findings", OF_CHOSEN),
-        findings_over_time(OF_CHOSEN),
-        rows(
-            "Silent clients",
-            "Client instances that fell silent without a terminating push in this time, the latest first.",
-            "SELECT client_id, client_instance_id, client_software_name, client_software_version,\n"
-            "  client_source_address, cluster_id, last_seen, push_interval_ms,\n"
-            f"  {key_column('client_id')}\n"
-            "FROM telemetry.client\n"
-            f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
-            "ORDER BY last_seen DESC LIMIT 200",
-            {
-                "client_id": column("Client id", links=link_to_client()),
-                "client_instance_id": column("Instance"),
-                "client_software_name": column("Software"),
-                "client_software_version": column("Version"),
-                "client_source_address": column("Address"),
-                "cluster_id": column("Cluster"),
-                "last_seen": column("Last push", "dateTimeFromNow"),
-                "push_interval_ms": column("Push interval", "ms"),
-            },
-            height=8,
-        ),
-    )
     return board
+
+
+def _silent() -> Panel:
+    return rows(
+        "Silent clients",
+        "Client instances that fell silent without a terminating push in this time, the latest first.",
+        "SELECT client_id, last_seen, client_software_name, client_software_version,\n"
+        "  client_source_address, push_interval_ms, client_instance_id, cluster_id,\n"
+        f"  {key_column('client_id')}\n"
+        "FROM telemetry.client\n"
+        f"WHERE state = 'silent' AND {SEEN}\n  AND {_CHOSEN}\n"
+        "ORDER BY last_seen DESC LIMIT 200",
+        {
+            "client_id": column("Client id", links=link_to_client()),
+            "last_seen": column("Last push", "dateTimeFromNow"),
+            "client_software_name": column("Software"),
+            "client_software_version": column("Version"),
+            "client_source_address": column("Address"),
+            "push_interval_ms": column("Push interval", "ms"),
+            "client_instance_id": column("Instance"),
+            "cluster_id": column("Cluster"),
+        },
+        width=12,
+        nothing=NOTHING_FOUND,
+    )
 
 
 def clients_by_version(*, width: int = 12) -> Panel:

@@ -15,20 +15,24 @@ from deploy.dashboards.panels import Panel, column, lines, number, rows
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
+    COVERED,
     GRAINS,
     MANY_GRAINS,
+    PUSHES,
     Source,
     as_they_are,
     choices,
     chosen,
     either,
     everybody,
+    latest,
     name_of_software,
     of_metrics,
     over_range,
     over_time,
     per_bucket,
     per_second,
+    presence,
     quantiles,
     quoted,
     union,
@@ -38,6 +42,7 @@ from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
 __all__ = [
     "metric_lines",
+    "not_sent",
     "spread_lines",
     "standard",
     "support",
@@ -56,6 +61,8 @@ _SOURCES: Final = (
 _SENDING: Final = f"unnest({choices('sending')}) AS sending (client_software_name)"
 _STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
 _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of clients below": 0.99}
+#: For metrics of which small values are bad.
+_LOW_SHARES: Final = {"1 % of clients below": 0.01, "5 % of clients below": 0.05, "median client": 0.5}
 
 
 def standard(name: str) -> StandardMetric:
@@ -66,23 +73,40 @@ def standard(name: str) -> StandardMetric:
     return found
 
 
-def metric_lines(title: str, name: str, *, advice: str = "", width: int = 12, stacked: bool = True) -> Panel:
+def metric_lines(
+    title: str,
+    name: str,
+    *,
+    advice: str = "",
+    width: int = 12,
+    stacked: bool = True,
+    decimals: int | None = None,
+) -> Panel:
     """Build a panel over time of a metric that adds up over clients, one line for each software.
 
     ``advice`` says what follows from the values.
     """
     metric = standard(name)
     unit, _ = unit_of(metric)
-    query = f"{union([_combined(metric), _not_sent([metric])])}\nORDER BY 1, 2"
-    return lines(title, _words([metric], advice), unit, query, width=width, stacked=stacked)
+    query = f"{union([_combined(metric), not_sent([metric])])}\nORDER BY 1, 2"
+    return lines(
+        title, _words([metric], advice), unit, query, width=width, stacked=stacked, decimals=decimals
+    )
 
 
 def spread_lines(
-    title: str, average: str, maximum: str | None, *, advice: str = "", width: int = 12
+    title: str,
+    average: str,
+    maximum: str | None,
+    *,
+    advice: str = "",
+    width: int = 12,
+    low_is_bad: bool = False,
 ) -> Panel:
     """Build a panel over time of a metric that is a distribution over clients.
 
     It shows quantiles of all clients. If clients are chosen, it shows their mean and maximum.
+    ``low_is_bad``: it shows low quantiles and the minimum instead.
     """
     metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
     unit, _ = unit_of(metrics[0])
@@ -92,33 +116,61 @@ def spread_lines(
         sources=of_metrics([metrics[0].name], _SOURCES),
     )
     extreme = over_time(
-        series="'maximum'", value="max(max)", sources=of_metrics([metrics[-1].name], _SOURCES)
+        series="'minimum'" if low_is_bad else "'maximum'",
+        value="min(min)" if low_is_bad else "max(max)",
+        sources=of_metrics([metrics[-1].name], _SOURCES),
     )
+    shares = _LOW_SHARES if low_is_bad else _SHARES
     query = union(
         [
-            quantiles(metric=metrics[0].name, shares=_SHARES, condition=_UNFILTERED),
+            quantiles(metric=metrics[0].name, shares=shares, condition=_UNFILTERED),
             as_they_are(mean),
             as_they_are(extreme),
-            _not_sent(metrics),
+            not_sent(metrics),
         ]
     )
     return lines(title, _words(metrics, advice), unit, f"{query}\nORDER BY 1, 2", width=width)
 
 
-def total(title: str, name: str, *, width: int = 4, warn_from: float | None = None) -> Panel:
-    """Build one number for the whole range: a rate per second, a mean over time, or the maximum."""
+def total(
+    title: str,
+    name: str,
+    *,
+    width: int = 4,
+    warn_from: float | None = None,
+    counted: bool = False,
+) -> Panel:
+    """Build one number of the range.
+
+    It is the rate a second over the time that has data, or the number in this time if it is
+    ``counted``; the newest value of a count; or the largest value. The title says if only some
+    client software sends the metric.
+    """
     metric = standard(name)
     unit, factor = unit_of(metric)
-    found = over_range(by=[], sources=of_metrics([metric.name], _SOURCES))
-    value = {
-        Combination.SUM: f"max(added * {factor!r} / seconds)",
-        Combination.MAX: "max(most)",
-    }.get(metric.combines, "max(added / buckets)")
+    if metric.combines is Combination.LAST:
+        rows_of_range = latest(by=["metric"], sources=of_metrics([metric.name], _SOURCES))
+        value = "max(newest)"
+        how = "The newest value in this time, added up over clients."
+    else:
+        rows_of_range = over_range(by=["metric"], sources=of_metrics([metric.name, PUSHES], _SOURCES))
+        of_metric, of_pushes = (f"FILTER (WHERE metric = '{name}')" for name in (metric.name, PUSHES))
+        if metric.combines is Combination.MAX:
+            value, how = f"max(most) {of_metric}", "The largest value in this time."
+        elif counted:
+            unit = "short"
+            value, how = f"max(added) {of_metric}", "How many in this time."
+        else:
+            value = f"max(added * {factor!r}) {of_metric} / max({COVERED}) {of_pushes}"
+            how = "The mean over the time in which clients pushed."
+    seen = presence(by=[], condition=chosen(BY_FLEET | BY_CLIENT))
     query = (
         f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
-        f"FROM (\n{found}\n) AS found"
+        f"FROM (\n{rows_of_range}\n) AS found\nCROSS JOIN (\n{seen}\n) AS seen"
     )
-    return number(title, _words([metric], ""), unit, query, width=width, warn_from=warn_from)
+    return number(
+        f"{title}{_only(metric)}", _words([metric], how), unit, query, width=width, warn_from=warn_from
+    )
 
 
 def support(names: Sequence[str]) -> Panel:
@@ -174,7 +226,7 @@ def _combined(metric: StandardMetric) -> str:
     return per_second(added, factor=factor) if metric.combines is Combination.SUM else per_bucket(added)
 
 
-def _not_sent(metrics: Sequence[StandardMetric]) -> str:
+def not_sent(metrics: Sequence[StandardMetric]) -> str:
     """Return an empty series for each software without the metrics, for the legend."""
     clients = sorted({client for metric in metrics for client in metric.clients})
     return (
@@ -190,6 +242,12 @@ def _sent_by_some(metric: StandardMetric) -> str:
         f"  SELECT FROM {_SENDING} LEFT JOIN telemetry.software USING (client_software_name)\n"
         f"  WHERE client IS NULL OR client = ANY (ARRAY[{quoted(sorted(metric.clients))}]::text[]))"
     )
+
+
+def _only(metric: StandardMetric) -> str:
+    """Return the end of a title: the only client software that sends the metric, if it is one."""
+    names = {"java": "Java"}
+    return f", {names.get(metric.clients[0], metric.clients[0])} only" if len(metric.clients) == 1 else ""
 
 
 def _words(metrics: Sequence[StandardMetric], advice: str) -> str:

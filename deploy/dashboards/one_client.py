@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,26 +12,36 @@ from deploy.dashboards.findings import findings
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, rows
+from deploy.dashboards.ranked import LAG_WARNINGS
 from deploy.dashboards.sql import (
     BUCKETS,
+    COVERED,
     GRAINS,
+    PUSHES,
+    RANGE_GRAINS,
     SEEN,
     SLOT,
+    SPAN,
     TIME,
     Source,
     as_they_are,
     chosen,
     held,
     is_chosen,
+    latest,
+    name_of_software,
+    of_metrics,
     options,
     over_range,
     over_time,
     per_second,
+    presence,
     quoted,
     union,
     whole,
 )
 from deploy.dashboards.status import status
+from deploy.dashboards.units import unit_of
 from spark_streaming.watched import WATCHED
 
 __all__ = ["one_client"]
@@ -50,6 +60,7 @@ _SIGNS: Final = tuple(
     for role in ("producer", "consumer")
     for name in ("connection.creation.total", "node.request.latency.avg")
 )
+_FETCH: Final = "consumer.fetch.manager"
 _SHORT_ID: Final = "left(client_instance_id, 8)"
 #: Findings of the client id, its groups and its versions.
 _FINDINGS: Final = (
@@ -81,7 +92,7 @@ def one_client() -> Dashboard:
             options(
                 "client_id",
                 "SELECT DISTINCT client_id FROM telemetry.client\n"
-                f"WHERE client_id IS NOT NULL AND {SEEN}\n  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
+                f"WHERE {SEEN}\n  AND {_CLUSTER}\nORDER BY 1 LIMIT 5000",
             ),
             several=False,
         ),
@@ -109,7 +120,26 @@ def one_client() -> Dashboard:
         ),
     ).resolution()
     board.panel(status())
-    board.row("Who it is", _instances(), _versions_and_addresses(), findings("Findings", _FINDINGS, height=7))
+    board.row("Findings", findings("Findings", _FINDINGS, height=6))
+    board.row(
+        "What it waits for",
+        _of_client(
+            "Records lag",
+            f"{_FETCH}.records.lag.max",
+            "Of its worst partition. A line that only rises is a consumer that is too slow.",
+            warnings=LAG_WARNINGS,
+        ),
+        _of_client(
+            "Time between polls",
+            "consumer.time.between.poll.max",
+            "The longest. Beyond `max.poll.interval.ms` the group takes its partitions away.",
+        ),
+        _of_client(
+            "Fetch latency",
+            f"{_FETCH}.fetch.latency.max",
+            "The longest. Fetches that find nothing wait for `fetch.max.wait.ms` (500 ms unless set).",
+        ),
+    )
     board.row(
         "What its instances do",
         _per_minute(
@@ -117,8 +147,8 @@ def one_client() -> Dashboard:
         ),
         _per_second("Records", "records", "count:records/s", "Records sent or consumed."),
         _per_second("Bytes", "bytes", "binBps", "Bytes sent or consumed."),
-        _per_second("Records that failed", "record_errors", "count:records/s", "Producers only."),
-        _per_minute("Connections opened", "connections_created", "Connections to brokers opened."),
+        _per_hour("Records that failed", "record_errors", "Producers only."),
+        _per_hour("Connections opened", "connections_created", "Connections to brokers opened."),
         _of_pushes(
             "Request latency, mean",
             "request_latency_ms_sum",
@@ -140,7 +170,7 @@ def one_client() -> Dashboard:
             "Consumers only. Near 0 the application is the bottleneck.",
         ),
         _extreme("Partitions assigned", "assigned_partitions", "short", "Consumers only."),
-        _per_minute("Rebalances", "rebalances", "Consumers only."),
+        _per_hour("Rebalances", "rebalances", "Consumers only."),
         _per_second(
             "Share of time in rebalances",
             "rebalance_ms",
@@ -149,6 +179,7 @@ def one_client() -> Dashboard:
             factor=1e-3,
         ),
     )
+    board.row("Who it is", _instances(), _versions_and_addresses())
     board.row("Every metric", _every_metric(), _chosen_metric())
     return board
 
@@ -210,10 +241,84 @@ def _versions_and_addresses() -> Panel:
     )
 
 
+def _of_client(title: str, name: str, advice: str, *, warnings: Mapping[float, str] | None = None) -> Panel:
+    metric = standard(name)
+    unit, _ = unit_of(metric)
+    source = Source(view="metric", condition=_CLIENT)
+    found = as_they_are(
+        over_time(series=name_of_software, value="max(max)", sources=of_metrics([metric.name], [source]))
+    )
+    return lines(
+        title,
+        f"`{metric.name}`: {metric.description} {advice} Of all instances of the client id.",
+        unit,
+        f"{union([found, _not_sent([metric.name])])}\nORDER BY 1, 2",
+        width=8,
+        warnings=warnings,
+    )
+
+
+#: A number with three digits.
+_DIGITS: Final = (
+    "trim_scale(round(({0})::numeric,\n"
+    "      CASE WHEN abs({0}) >= 100 THEN 0 WHEN abs({0}) >= 10 THEN 1 WHEN abs({0}) >= 1 THEN 2 ELSE 4 END))"
+)
+
+
+def _shown(value: str, per: str = "''") -> str:
+    """Return the text of a value in the unit of its metric, a second if ``per`` is ``/s``.
+
+    The units are the catalogue's (UCUM). A time of many milliseconds is a date.
+    """
+
+    def scaled(factor: str, word: str) -> str:
+        return f"{_DIGITS.format(f'({value}) / {factor}')} || ' {word}' || {per}"
+
+    seconds = f"(({value}) * CASE unit WHEN 'ns' THEN 1e-9 WHEN 'ms' THEN 1e-3 ELSE 1 END)"
+    return (
+        "CASE\n"
+        f"    WHEN ({value}) IS NULL OR ({value}) = 'NaN' THEN NULL\n"
+        f"    WHEN unit IN ('ms', 's') AND {seconds} > 1e9\n"
+        f"      THEN to_char(to_timestamp(least({seconds}, 1e11)) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')"
+        " || ' UTC'\n"
+        f"    WHEN unit IN ('ns', 'ms', 's') AND {seconds} >= 3600\n"
+        f"      THEN {_DIGITS.format(f'{seconds} / 3600')} || ' h' || {per}\n"
+        f"    WHEN unit IN ('ns', 'ms', 's') AND {seconds} >= 60\n"
+        f"      THEN {_DIGITS.format(f'{seconds} / 60')} || ' min' || {per}\n"
+        f"    WHEN unit IN ('ns', 'ms', 's') AND {seconds} >= 1\n"
+        f"      THEN {_DIGITS.format(seconds)} || ' s' || {per}\n"
+        f"    WHEN unit IN ('ns', 'ms', 's') THEN {_DIGITS.format(f'{seconds} * 1e3')} || ' ms' || {per}\n"
+        f"    WHEN unit LIKE 'By%' AND abs({value}) >= 1073741824 THEN {scaled('1073741824', 'GiB')}\n"
+        f"    WHEN unit LIKE 'By%' AND abs({value}) >= 1048576 THEN {scaled('1048576', 'MiB')}\n"
+        f"    WHEN unit LIKE 'By%' AND abs({value}) >= 1024 THEN {scaled('1024', 'KiB')}\n"
+        f"    WHEN unit LIKE 'By%' THEN {scaled('1', 'B')}\n"
+        f"    WHEN unit = '1' THEN {_DIGITS.format(f'({value}) * 100')} || ' %' || {per}\n"
+        f"    WHEN abs({value}) >= 1e9 THEN {scaled('1e9', 'billion')}\n"
+        f"    WHEN abs({value}) >= 1e6 THEN {scaled('1e6', 'million')}\n"
+        f"    ELSE {_DIGITS.format(value)} || {per}\n"
+        "  END"
+    )
+
+
 def _every_metric() -> Panel:
-    found = over_range(by=["metric"], sources=[Source(view="metric", condition=_CLIENT)])
+    source = Source(view="metric", condition=_CLIENT, grains=RANGE_GRAINS)
+    found = union([over_range(by=["metric"], sources=[source]), latest(by=["metric"], sources=[source])])
+    value = (
+        "CASE\n"
+        "    WHEN combines = 'sum' THEN added / coalesce(max(covered) OVER (), of_own)\n"
+        "    WHEN combines = 'last' THEN newest\n"
+        "    ELSE averaged / nullif(points, 0)\n"
+        "  END"
+    )
     query = (
-        f"WITH found AS (\n{found}\n), kinds AS MATERIALIZED (\n"
+        f"WITH rows_of_range AS (\n{found}\n), found AS (\n"
+        "  SELECT metric, max(added) AS added, max(averaged) AS averaged, max(points) AS points,\n"
+        "    min(least) AS least, max(most) AS most, max(newest) AS newest,\n"
+        f"    max({SPAN}) AS of_own,\n"
+        f"    max({COVERED}) FILTER (WHERE metric = '{PUSHES}') AS covered\n"
+        f"  FROM rows_of_range CROSS JOIN (\n{presence(by=[], condition=_CLIENT)}\n) AS seen\n"
+        "  GROUP BY metric HAVING max(points) IS NOT NULL\n"
+        "), kinds AS MATERIALIZED (\n"
         "  SELECT DISTINCT s.client FROM telemetry.client LEFT JOIN telemetry.software s\n"
         "  USING (client_software_name)\n"
         f"  WHERE {_CLIENT}\n"
@@ -221,18 +326,17 @@ def _every_metric() -> Panel:
         "  SELECT DISTINCT split_part(metric, '.', 4) AS role FROM found\n"
         "  WHERE metric LIKE 'org.apache.kafka.%'\n"
         ")\n"
-        "SELECT metric, description, state,\n"
-        "  CASE\n"
-        "    WHEN state = 'not sent by it' THEN 'NaN'\n"
-        "    WHEN combines = 'sum' THEN added / seconds\n"
-        "    WHEN combines IN ('rate', 'last') THEN added / buckets\n"
-        "    ELSE added / nullif(points, 0)\n"
-        "  END AS value,\n"
-        "  CASE WHEN combines = 'sum' THEN unit || '/s' ELSE unit END AS unit,\n"
-        "  least, most, points::float8 AS points, required\n"
+        "SELECT metric, state,\n"
+        f"  {_shown('value', per='per')} AS value,\n"
+        f"  {_shown('least')} AS least,\n"
+        f"  {_shown('most')} AS most,\n"
+        "  points::float8 AS points, description, required\n"
+        f"FROM (\nSELECT *, {value} AS value,\n"
+        "  CASE WHEN combines <> 'sum' THEN ''\n"
+        "    WHEN unit LIKE '{%' THEN ' ' || btrim(unit, '{}') || 's/s' ELSE '/s' END AS per\n"
         "FROM (\n"
-        "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, c.unit, c.combines,\n"
-        "    c.required, added, seconds, buckets, points, least, most,\n"
+        "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, coalesce(c.unit, '') AS unit,\n"
+        "    c.combines, c.required, added, averaged, covered, of_own, newest, points, least, most,\n"
         "    CASE\n"
         "      WHEN found.metric IS NOT NULL THEN 'sent'\n"
         "      WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"
@@ -246,29 +350,28 @@ def _every_metric() -> Panel:
         "      OR (draft_name IS DISTINCT FROM metric\n"
         "        AND split_part(metric, '.', 4) IN (SELECT role FROM roles))\n"
         "  ) AS c USING (metric)\n"
-        ") AS metrics\n"
+        ") AS metrics\n) AS valued\n"
         "ORDER BY array_position(\n"
         "  ARRAY['sent', 'no data, though it could be', 'not sent by it'], state), metric"
     )
     return rows(
         "Every metric of the client id",
-        "Totals are per second, counts are means over time, other values are means of all pushes. *not sent "
-        "by it*: the software does not have the metric. *no data, though it could be*: no subscription asks "
-        "for it, or no push arrived.",
+        "Totals are per second of the time in which it pushed, counts are the newest values, other values "
+        "are means of all pushes. *not sent by it*: the software does not have the metric. *no data, though "
+        "it could be*: no subscription asks for it, or no push arrived.",
         query,
         {
             "metric": column("Metric", width=430),
-            "description": column("Meaning", width=330),
             "state": column(
                 "State",
                 width=190,
                 colours={"sent": "green", "not sent by it": "text", "no data, though it could be": "orange"},
             ),
-            "value": column("Value", "short", width=100),
-            "unit": column("Unit", width=120),
-            "least": column("Least", "short", width=95),
-            "most": column("Most", "short", width=95),
+            "value": column("Value", width=150),
+            "least": column("Least push", width=140),
+            "most": column("Largest push", width=140),
             "points": column("Points", "short", width=95),
+            "description": column("Meaning", width=330),
             "required": column("Required", "bool", width=100),
         },
         height=12,
@@ -319,6 +422,11 @@ def _per_second(title: str, name: str, unit: str, description: str, *, factor: f
 def _per_minute(title: str, name: str, description: str) -> Panel:
     found = per_second(_steps(f"sum({name})"), factor=60.0)
     return _by_instance(title, name, found, "count:/min", description)
+
+
+def _per_hour(title: str, name: str, description: str) -> Panel:
+    found = per_second(_steps(f"sum({name})"), factor=3600.0)
+    return _by_instance(title, name, found, "count:/h", description)
 
 
 def _of_pushes(title: str, total: str, points: str, unit: str, description: str) -> Panel:

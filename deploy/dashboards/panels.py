@@ -5,7 +5,7 @@ They know Grafana, and no metric.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from grafana_foundation_sdk.builders import common, dashboard, stat, table, text, timeseries
@@ -17,13 +17,28 @@ from grafana_foundation_sdk.models import text as text_models
 
 from deploy.dashboards.queries import POSTGRES, Sql
 
-__all__ = ["Panel", "banner", "column", "lines", "link", "link_to_client", "note", "number", "rows"]
+__all__ = [
+    "NOTHING_FOUND",
+    "NO_DATA",
+    "Panel",
+    "banner",
+    "column",
+    "lines",
+    "link",
+    "link_to_client",
+    "link_to_path",
+    "note",
+    "number",
+    "rows",
+]
 
 #: Shown in a panel and in a cell if no client in view has the metric.
 _NOT_SENT_BY_THESE: Final = "not sent by these clients"
 _NOT_SENT: Final = "not sent"
 
-_NO_DATA: Final = "no data"
+NO_DATA: Final = "no data"
+#: Shown where no row means that nothing is wrong.
+NOTHING_FOUND: Final = "nothing found"
 #: Shown in a column of text without a value: a client without a group is not missing data.
 _NONE: Final = "-"
 #: The least width that Grafana gives a column, in pixels.
@@ -32,6 +47,9 @@ _COLUMN: Final = 150
 _STEPS: Final = 240
 #: Longer gaps are drawn as gaps: three push intervals of five minutes.
 _SPAN_NULLS_MS: Final = 900_000
+
+#: What a link takes along.
+_KEPT: Final = "${__url_time_range}&${postgres:queryparam}&${cluster:queryparam}"
 
 Panel = Builder[models.Panel]
 
@@ -45,26 +63,33 @@ def lines(
     width: int = 12,
     stacked: bool = False,
     source: models.DataSourceRef = POSTGRES,
+    decimals: int | None = None,
+    most: float | None = None,
+    nothing: str = NO_DATA,
+    warnings: Mapping[float, str] | None = None,
 ) -> Panel:
     """Build a panel of lines over time. The width is in 24ths of the window.
 
-    The unit is Grafana's id. ``stacked``: the series add up to a whole.
+    The unit is Grafana's id. ``stacked``: the series add up to a whole. ``most`` is the end of the
+    axis if no value is larger; ``nothing`` is shown without any series. ``warnings`` has the
+    colours of dashed lines at values that are a problem.
     """
-    return (
+    panel = (
         timeseries.Panel()
         .title(title)
         .description(description)
         .datasource(source)
         .unit(unit)
         .min(0)
-        .height(8)
+        .height(9)
         .span(width)
-        .no_value(_NO_DATA)
+        .no_value(nothing)
         .max_data_points(_STEPS)
         .interval("${resolution}" if source is POSTGRES else "15s")
         .draw_style(common_models.GraphDrawStyle.LINE)
         .line_width(1)
-        .fill_opacity(40 if stacked else 8)
+        # Fills of lines that do not add up lie on each other, and their colours mix.
+        .fill_opacity(50 if stacked else 0)
         .show_points(common_models.VisibilityMode.AUTO)
         .span_nulls(_SPAN_NULLS_MS)
         .stacking(
@@ -75,9 +100,12 @@ def lines(
         .legend(
             common.VizLegendOptions()
             .show_legend(show_legend=True)
-            .display_mode(common_models.LegendDisplayMode.LIST)
+            # Only a table can be sorted by value.
+            .display_mode(common_models.LegendDisplayMode.TABLE)
             .placement(common_models.LegendPlacement.BOTTOM)
-            .calcs([])
+            .calcs(["lastNotNull", "max"])
+            .sort_by("Max")
+            .sort_desc(sort_desc=True)
         )
         .tooltip(
             common.VizTooltipOptions()
@@ -97,6 +125,19 @@ def lines(
         )
         .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
     )
+    if decimals is not None:
+        panel = panel.decimals(decimals)
+    if most is not None:
+        panel = panel.axis_soft_max(most)
+    if warnings:
+        steps = [models.Threshold(value=None, color="transparent")]
+        steps += [models.Threshold(value=value, color=colour) for value, colour in warnings.items()]
+        panel = panel.thresholds(
+            dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+        ).thresholds_style(
+            common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
+        )
+    return panel
 
 
 def number(
@@ -108,14 +149,17 @@ def number(
     width: int = 4,
     source: models.DataSourceRef = POSTGRES,
     warn_from: float | None = None,
+    colour: str = "orange",
+    nothing: str = NO_DATA,
 ) -> Panel:
     """Build a panel of one number: NaN if no client in view has the metric, null without data.
 
-    The query returns one row with one number. From ``warn_from`` on it is orange.
+    The query returns one row with one number. From ``warn_from`` on it has the
+    ``colour``.
     """
     steps = [models.Threshold(value=None, color="text")]
     if warn_from is not None:
-        steps.append(models.Threshold(value=warn_from, color="orange"))
+        steps.append(models.Threshold(value=warn_from, color=colour))
     return (
         stat.Panel()
         .title(title)
@@ -124,7 +168,7 @@ def number(
         .unit(unit)
         .height(4)
         .span(width)
-        .no_value(_NO_DATA)
+        .no_value(nothing)
         .graph_mode(common_models.BigValueGraphMode.NONE)
         .color_mode(common_models.BigValueColorMode.VALUE)
         .text_mode(common_models.BigValueTextMode.VALUE)
@@ -133,7 +177,7 @@ def number(
         .mappings(
             [
                 _special(models.SpecialValueMatch.NA_N, _NOT_SENT_BY_THESE),
-                _special(models.SpecialValueMatch.NULL, _NO_DATA),
+                _special(models.SpecialValueMatch.NULL, NO_DATA),
             ]
         )
         .targets([Sql(query, over_time=False) if isinstance(query, str) else query])
@@ -188,8 +232,12 @@ def rows(
     height: int = 9,
     source: models.DataSourceRef = POSTGRES,
     transformations: Sequence[models.DataTransformerConfig] = (),
+    nothing: str = NO_DATA,
 ) -> Panel:
-    """Build a table; ``columns`` has the properties of :func:`column` by the name in the query."""
+    """Build a table; ``columns`` has the properties of :func:`column` by the name in the query.
+
+    ``nothing`` is shown if it has no rows.
+    """
     panel = (
         table.Panel()
         .title(title)
@@ -198,7 +246,7 @@ def rows(
         .unit("string")
         .height(height)
         .span(width)
-        .no_value(_NO_DATA)
+        .no_value(nothing)
         .filterable(filterable=True)
         .cell_height(common_models.TableCellHeight.SM)
         .footer(common.TableFooterOptions().show(show=False).reducer([]))
@@ -262,11 +310,18 @@ def link(field: str, uid: str, variable: str, *, title: str = "Show this one") -
 
     The table has the hidden column ``{field}_key`` with the variable's value.
     """
-    url = (
-        f"/d/{uid}?${{__url_time_range}}&${{postgres:queryparam}}&${{cluster:queryparam}}"
-        f"&var-{variable}=${{__data.fields.{field}_key:percentencode}}"
-    )
+    url = f"/d/{uid}?{_KEPT}&var-{variable}=${{__data.fields.{field}_key:percentencode}}"
     return [{"title": title, "url": url, "targetBlank": False}]
+
+
+def link_to_path(field: str, *, title: str = "Show it") -> list[dict[str, object]]:
+    """Return the link from a table's cell to the dashboard that the row names.
+
+    The table has the hidden column ``{field}_key`` with a dashboard's uid and its variables, such
+    as ``kct-one-client?var-client=7b``. The query makes it of constants and of keys, which are
+    hexadecimal digits.
+    """
+    return [{"title": title, "url": f"/d/${{__data.fields.{field}_key:raw}}&{_KEPT}", "targetBlank": False}]
 
 
 def note(title: str, markdown: str, *, width: int = 24, height: int = 4) -> Panel:

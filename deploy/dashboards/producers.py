@@ -1,4 +1,4 @@
-"""The dashboard *Producers*: what they send, what holds them up, and who of them is the worst."""
+"""The dashboard *Producers*: what they send, what holds them up, and which have problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
 from deploy.dashboards.status import status
-from deploy.dashboards.tops import top_clients
+from deploy.dashboards.tops import Cell, clients_by_problem
 
 __all__ = ["producers"]
 
@@ -41,10 +41,10 @@ def producers() -> Dashboard:
         "In this time",
         total("Records sent", "producer.record.send.total"),
         total("Bytes sent", "producer.outgoing.byte.total"),
-        total("Records failed", "producer.record.error.total", warn_from=1e-9),
+        total("Records failed", "producer.record.error.total", warn_from=1, counted=True),
         total("Longest request", "producer.node.request.latency.max"),
         total("Longest throttling", "producer.produce.throttle.time.max", warn_from=1),
-        total("Connections opened", "producer.connection.creation.total"),
+        total("Connections opened", "producer.connection.creation.total", counted=True),
     )
     board.row(
         "Throughput",
@@ -76,6 +76,7 @@ def producers() -> Dashboard:
             "Senders waiting for memory",
             "producer.bufferpool.wait.time.ns.total",
             advice="How many were waiting at a time, on the average over the step: `buffer.memory` is full.",
+            decimals=2,
         ),
         metric_lines(
             "Connections opened",
@@ -86,16 +87,16 @@ def producers() -> Dashboard:
     )
     board.row(
         "Clients",
-        top_clients(
-            "Producers that send the most",
+        clients_by_problem(
+            "Producers, those with problems first",
             {
-                "records": "producer.record.send.total",
-                "bytes": "producer.outgoing.byte.total",
-                "errors": "producer.record.error.total",
-                "latency_avg": "producer.node.request.latency.avg",
-                "latency_max": "producer.node.request.latency.max",
-                "throttle_max": "producer.produce.throttle.time.max",
-                "connections": "producer.connection.creation.total",
+                "throttle_max": Cell("producer.produce.throttle.time.max", "most", "largest"),
+                "failed": Cell("producer.record.error.total", "counted", "largest"),
+                "latency_max": Cell("producer.node.request.latency.max", "most", "largest"),
+                "latency_avg": Cell("producer.node.request.latency.avg"),
+                "records": Cell("producer.record.send.total"),
+                "bytes": Cell("producer.outgoing.byte.total"),
+                "connections": Cell("producer.connection.creation.total", "counted"),
             },
         ),
         support(_METRICS),

@@ -8,13 +8,15 @@ from grafana_foundation_sdk.builders.dashboard import QueryVariable
 from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.grafana import Dashboard
-from deploy.dashboards.panels import Panel, lines, number
+from deploy.dashboards.panels import NO_DATA, Panel, lines, number
 from deploy.dashboards.queries import PROMETHEUS, promql
 
 __all__ = ["receiver"]
 
 _WHERE: Final = 'job=~"$job", instance=~"$instance"'
 _RATE: Final = "$__rate_interval"
+#: Zero while a receiver is scraped, and nothing otherwise.
+_ZERO: Final = f"0 * max(kafka_telemetry_ready{{{_WHERE}}})"
 
 
 def receiver() -> Dashboard:
@@ -42,14 +44,14 @@ def receiver() -> Dashboard:
         _now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{_WHERE}}})"),
         _now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{_WHERE}}})"),
         _now("Undelivered for", "The age of the oldest push that a destination has not received.",
-             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}})", unit="s", warn_from=300),
-        _now("Certificate ends", "The first of all certificates to expire.",
+             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}}) or {_ZERO}", unit="s", warn_from=300),
+        _now("Certificate ends", "The first of all certificates to expire; *no TLS* without any.",
              f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000",
-             unit="dateTimeFromNow"),
+             unit="dateTimeFromNow", nothing="no TLS"),
     )  # fmt: skip
     board.row(
         "Telemetry",
-        _rates("Pushes by outcome", "NONE: accepted. Other outcomes are names of Kafka errors.",
+        _rates("Pushes by outcome", "Accepted, or the name of the Kafka error in the answer.",
                "kafka_telemetry_pushes_total", "outcome", "reqps"),
         _rates("Subscription requests by outcome", "GetTelemetrySubscriptions requests answered.",
                "kafka_telemetry_subscription_requests_total", "outcome", "reqps"),
@@ -109,13 +111,15 @@ def receiver() -> Dashboard:
         _lines("Spool on disk", "How full each plugin's spool is: at 100 % the oldest pushes are lost.",
                "percentunit", {
             "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_bytes{{{_WHERE}}}"
-            f" / (kafka_telemetry_plugin_spool_max_bytes{{{_WHERE}}} > 0))"}),
+            f" / (kafka_telemetry_plugin_spool_max_bytes{{{_WHERE}}} > 0)) or on () {_none('plugin')}"},
+               most=1.0),
         _rates("Failed exports", "Failed calls of a destination.",
                "kafka_telemetry_plugin_failures_total", "plugin", "count:calls/s"),
         _plugins("Longest current call", "Above a minute a plugin hangs.",
                  "kafka_telemetry_plugin_call_seconds", "s"),
         _lines("Spool problems", "1 while a spool can't be used: GET /v1/plugins says why.", "short", {
-            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{_WHERE}}})"}),
+            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{_WHERE}}})"
+            f" or on () {_none('plugin')}"}, most=1.0),
     )  # fmt: skip
     return board
 
@@ -137,32 +141,67 @@ def _labels(name: str, label: str, description: str, query: str) -> QueryVariabl
 
 
 def _now(
-    title: str, description: str, expression: str, *, unit: str = "short", warn_from: float | None = None
+    title: str,
+    description: str,
+    expression: str,
+    *,
+    unit: str = "short",
+    warn_from: float | None = None,
+    nothing: str = NO_DATA,
 ) -> Panel:
     query = promql(expression, "", instant=True)
-    return number(title, description, unit, query, source=PROMETHEUS, warn_from=warn_from)
+    return number(title, description, unit, query, source=PROMETHEUS, warn_from=warn_from, nothing=nothing)
 
 
 def _lines(
-    title: str, description: str, unit: str, expressions: dict[str, str], *, stacked: bool = False
+    title: str,
+    description: str,
+    unit: str,
+    expressions: dict[str, str],
+    *,
+    stacked: bool = False,
+    most: float | None = None,
 ) -> Panel:
     queries = [
         promql(expression, legend, ref_id=chr(ord("A") + index))
         for index, (legend, expression) in enumerate(expressions.items())
     ]
-    return lines(title, description, unit, queries, width=8, source=PROMETHEUS, stacked=stacked)
+    return lines(title, description, unit, queries, width=8, source=PROMETHEUS, stacked=stacked, most=most)
 
 
 def _rates(title: str, description: str, metric: str, by: str, unit: str) -> Panel:
-    legend = " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
-    expression = f"sum by ({by}) (rate({metric}{{{_WHERE}}}[{_RATE}]))"
-    return _lines(title, f"`{metric}`: {description}", unit, {legend: expression}, stacked=True)
+    """Build lines of the rates of a counter; those that did not grow in the range are left out."""
+    labels = [label.strip() for label in by.split(",")]
+    counter = f"{metric}{{{_WHERE}}}"
+    # The second part: counters begin with their first event, which increase does not see.
+    grew = (
+        f"(sum by ({by}) (increase({counter}[$__range] @ end())) > 0"
+        f" or sum by ({by}) ({counter} @ end() unless {counter} @ start()) > 0)"
+    )
+    rates = f"sum by ({by}) (rate({counter}[{_RATE}])) and on ({by}) {grew}"
+    if labels == ["outcome"]:
+        rates = f'label_replace({rates}, "outcome", "accepted", "outcome", "NONE")'
+    legend = " ".join(f"{{{{{label}}}}}" for label in labels)
+    return _lines(
+        title,
+        f"`{metric}`: {description}",
+        unit,
+        {legend: f"{rates} or on () {_none(labels[0])}"},
+        stacked=True,
+    )
+
+
+def _none(label: str) -> str:
+    """Return zero with the label ``none`` if a receiver is scraped, for the lack of any series."""
+    return f'label_replace({_ZERO}, "{label}", "none", "", "")'
 
 
 def _plugins(title: str, description: str, metric: str, unit: str) -> Panel:
-    expression = f"max by (plugin) ({metric}{{{_WHERE}}})"
+    expression = f"max by (plugin) ({metric}{{{_WHERE}}}) or on () {_none('plugin')}"
     return _lines(title, f"`{metric}`: {description}", unit, {"{{plugin}}": expression})
 
 
 def _quantile(histogram: str, share: float) -> str:
-    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{{_WHERE}}}[{_RATE}])))"
+    quantile = f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{{_WHERE}}}[{_RATE}])))"
+    # It is NaN while nothing happens.
+    return f"({quantile} >= 0) or {_ZERO}"

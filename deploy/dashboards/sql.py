@@ -23,10 +23,15 @@ __all__ = [
     "BUCKETS",
     "BY_CLIENT",
     "BY_FLEET",
+    "COVERED",
     "GRAINS",
     "MANY_GRAINS",
+    "PUSHES",
+    "RANGE_GRAINS",
     "SEEN",
     "SLOT",
+    "SPAN",
+    "SPREAD_GRAINS",
     "TIME",
     "Source",
     "as_they_are",
@@ -38,6 +43,7 @@ __all__ = [
     "is_chosen",
     "key",
     "key_column",
+    "latest",
     "name_of_software",
     "of_metrics",
     "options",
@@ -45,6 +51,7 @@ __all__ = [
     "over_time",
     "per_bucket",
     "per_second",
+    "presence",
     "quantiles",
     "quoted",
     "union",
@@ -93,7 +100,7 @@ GRAINS: Final = _by_range(minutes_up_to_s=26 * _HOUR_S, hours_up_to_s=32 * _DAY_
 MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * _HOUR_S, hours_up_to_s=8 * _DAY_S)
 #: For one number or row of the whole range: coarse, because the query reads every client's rows.
 RANGE_GRAINS: Final = _by_range(minutes_up_to_s=_HOUR_S, hours_up_to_s=26 * _HOUR_S)
-#: For quantiles, which read a row for each value of each bucket.
+#: For quantiles, which read a row for each value of each bucket, and for all topics or groups.
 SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * _DAY_S)
 
 
@@ -114,6 +121,34 @@ TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 
 #: The number of shown buckets in a step; each is already a mean over its own minutes.
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
+
+#: The seconds between the begin and end of a row of :func:`over_range`, from columns of
+#: :func:`presence`. In minutes, the pushes of some clients are spread evenly, and each covers the
+#: time since the one before. So the time from the first push to the last lacks that of one push. In
+#: hours, clients may have begun or left within the first or last one.
+SPAN: Final = (
+    "CASE\n"
+    "    WHEN base IS NULL THEN NULL\n"
+    "    WHEN base = 60 AND buckets > 1 THEN (last_bucket - first_bucket) * buckets / (buckets - 1)\n"
+    "    WHEN base = 60 THEN greatest(60, interval_s)\n"
+    "    ELSE greatest(60, least(last_bucket + base, ends) - greatest(first_bucket, begins))\n"
+    "  END"
+)
+#: The seconds that the counts of a row cover, from the row of :data:`PUSHES`. If all instances
+#: pushed from begin to end, each push covers an interval of its instance. That is exact, while the
+#: span is off by up to an interval.
+COVERED: Final = (
+    "CASE\n"
+    "    WHEN last_begin <= greatest(first_bucket, begins) + 2 * interval_s\n"
+    "      AND first_end >= least(last_bucket + base, ends) - 2 * interval_s\n"
+    f"      AND abs(added * interval_s / instances - {SPAN}) <= 2 * interval_s\n"
+    f"    THEN added * interval_s / instances ELSE {SPAN}\n"
+    "  END"
+)
+#: Counted once for each push of a client, so its buckets are the times that have data.
+PUSHES: Final = "kafka.client.telemetry.pushes"
+#: How far to look for the newest value: three push intervals of five minutes, or the last hour.
+_NEWEST_S: Final = {"1m": 900, "1h": 2 * _HOUR_S}
 
 #: The condition that a client or finding existed in the range.
 SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
@@ -172,8 +207,12 @@ def choices(variable: str) -> str:
 
 
 def is_chosen(column: str, variable: str) -> str:
-    """Return the condition that a variable with one value selects a row."""
-    return f"{column} = ({choices(variable)})[1][1]"
+    """Return the condition that a variable with one value selects a row.
+
+    The value may be the key of a missing text, of clients without a client id.
+    """
+    text = f"({choices(variable)})[1][1]"
+    return f"({column} = {text} OR {column} IS NULL AND {text} IS NULL)"
 
 
 def options(column: str, distinct: str) -> str:
@@ -182,7 +221,7 @@ def options(column: str, distinct: str) -> str:
     The query ``distinct`` returns each text once, in order.
     """
     return (
-        f'SELECT {column} AS "__text", {key(column)} AS "__value"\n'
+        f'SELECT coalesce({column}, \'(none)\') AS "__text", {key(column)} AS "__value"\n'
         f"FROM (\n{indent(distinct, '  ')}\n) AS found"
     )
 
@@ -224,27 +263,83 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
     )
 
 
-def over_range(*, by: Sequence[str], sources: Sequence[Source]) -> str:
-    """Return a query of rows (by..., added, points, least, most, buckets, seconds) of the range.
+def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence[Grain] | None = None) -> str:
+    """Return a query of one row for each group and metric of the range.
 
-    ``buckets`` counts the buckets from a group's first row to its last, and ``seconds`` is the time
-    that the total covers. PostgreSQL skips the columns that the outer query does not use. The range
-    alone selects the grain. Without ``by`` there is one row of each source.
+    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the mean of the pushed values times
+    ``points``), ``points``, ``least``, ``most``; the epochs of the first and last bucket, their
+    number and the length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the
+    columns of :func:`latest`, which are null. PostgreSQL skips the columns that the outer query
+    does not use. ``grains`` are those of each source unless given.
     """
-    grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
     columns = "".join(f"{column}, " for column in by)
     return union(
         [
-            f"SELECT {columns}sum(sum) AS added, sum(points) AS points,\n"
+            f"SELECT {columns}sum(sum) AS added, sum(avg * points) AS averaged, sum(points) AS points,\n"
             "  min(min) AS least, max(max) AS most,\n"
-            f"  extract(epoch FROM max(bucket) - min(bucket)) / {grain.seconds} + 1 AS buckets,\n"
-            f"  {_seconds(grain)} AS seconds\n"
+            "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
+            "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
+            f"  count(DISTINCT bucket) AS buckets, {grain.seconds} AS base,\n"
+            "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
             f"FROM telemetry.{source.view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
-            f"  AND {source.condition}{grouped}"
+            f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
             for source in sources
-            for grain in RANGE_GRAINS
+            for grain in (grains or source.grains)
         ]
+    )
+
+
+def latest(*, by: Sequence[str], sources: Sequence[Source]) -> str:
+    """Return a query with the columns of :func:`over_range`, of the end of the range.
+
+    ``newest`` is the sum over clients in each group's newest minute, for counts that continue
+    between pushes. ``newest_most`` is the largest value of the last minutes. Where minutes have
+    expired, both are of the last hour.
+    """
+    columns = "".join(f"{column}, " for column in by)
+    end = f"least($__timeTo()::timestamptz, {_WHOLE_UNTIL})"
+    return union(
+        [
+            f"SELECT {columns}NULL::float8 AS added, NULL::float8 AS averaged, NULL::float8 AS points,\n"
+            "  NULL::float8 AS least, NULL::float8 AS most, NULL::float8 AS first_bucket,\n"
+            "  NULL::float8 AS last_bucket, NULL::bigint AS buckets, NULL::int AS base,\n"
+            "  (array_agg(total ORDER BY bucket DESC))[1] AS newest, max(most) AS newest_most\n"
+            "FROM (\n"
+            f"  SELECT {columns}bucket, sum(sum) AS total, max(max) AS most\n"
+            f"  FROM telemetry.{source.view}_{name}\n"
+            f"  WHERE {kept}\n"
+            f"    AND bucket > {end} - interval '{_NEWEST_S[name]} seconds'\n"
+            f"    AND bucket <= {end} - interval '1 minute'\n"
+            f"    AND {source.condition}\n"
+            f"  GROUP BY {columns}bucket\n"
+            f") AS newest_buckets\nGROUP BY {', '.join(by)}"
+            for source in sources
+            for name, kept in (
+                ("1m", "$__timeTo()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"),
+                ("1h", "$__timeTo()::timestamptz < (SELECT minutes_from FROM telemetry.progress)"),
+            )
+        ]
+    )
+
+
+def presence(*, by: Sequence[str], condition: str) -> str:
+    """Return a query of when clients pushed, for :data:`COVERED`.
+
+    Its columns are ``by``, ``begins`` and ``ends`` (epochs), ``last_begin`` and ``first_end`` (of
+    the instance that began last, and of the one that ended first), ``instances`` (their number),
+    and ``interval_s`` (the push interval).
+    """
+    columns = "".join(f"{column}, " for column in by)
+    grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
+    return (
+        f"SELECT {columns}\n"
+        "  extract(epoch FROM min(first_seen - push_interval_ms * interval '1 millisecond')) AS begins,\n"
+        f"  extract(epoch FROM least(max(last_seen), {_WHOLE_UNTIL})) AS ends,\n"
+        "  extract(epoch FROM max(first_seen - push_interval_ms * interval '1 millisecond')) AS last_begin,\n"
+        "  extract(epoch FROM min(last_seen)) AS first_end, count(*) AS instances,\n"
+        "  max(push_interval_ms) / 1000.0 AS interval_s\n"
+        f"FROM telemetry.client\nWHERE {SEEN}\n  AND {condition}{grouped}"
     )
 
 
@@ -297,7 +392,9 @@ def held(rows: str, value: str) -> str:
 def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
     """Return a query of rows (time, metric, value): quantiles over clients, once a minute each.
 
-    The quantiles are by the name of their series. The condition is on rows of the spread.
+    The quantiles are by the name of their series. The condition is on rows of the spread and of the
+    fleet. A value is the middle of a bucket of the spread, so it is kept within the step's least
+    and largest value.
     """
     observed = union(
         [
@@ -311,24 +408,31 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
             for grain in SPREAD_GRAINS
         ]
     )
+    extremes = union(
+        [
+            f"SELECT {TIME}, least, most\nFROM (\n"
+            f"  SELECT {SLOT}, min(min) AS least, max(max) AS most\n"
+            f"  FROM telemetry.fleet_{grain.name}\n"
+            f"  WHERE {grain.when}\n"
+            f"    AND $__timeFilter(bucket) AND {whole(grain)} AND metric = '{metric}'\n"
+            f"    AND {condition}\n"
+            "  GROUP BY 1\n) AS slots"
+            for grain in SPREAD_GRAINS
+        ]
+    )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())
     return as_they_are(
-        "SELECT time, wanted.name AS metric, base,\n"
-        "  min(value) FILTER (WHERE up_to >= wanted.share * total) AS value\n"
+        "SELECT time, metric, base, greatest(least, least(most, value)) AS value\n"
         "FROM (\n"
-        "  SELECT time, base, value, sum(observations) OVER (PARTITION BY time ORDER BY value) AS up_to,\n"
-        "    sum(observations) OVER (PARTITION BY time) AS total\n"
-        f"  FROM (\n{indent(observed, '    ')}\n  ) AS observed\n"
-        ") AS ranked\n"
-        f"CROSS JOIN (VALUES {wanted}) AS wanted (name, share)\n"
-        "GROUP BY 1, 2, 3"
+        "  SELECT time, wanted.name AS metric, base,\n"
+        "    min(value) FILTER (WHERE up_to >= wanted.share * total) AS value\n"
+        "  FROM (\n"
+        "    SELECT time, base, value, sum(observations) OVER (PARTITION BY time ORDER BY value) AS up_to,\n"
+        "      sum(observations) OVER (PARTITION BY time) AS total\n"
+        f"    FROM (\n{indent(observed, '      ')}\n    ) AS observed\n"
+        "  ) AS ranked\n"
+        f"  CROSS JOIN (VALUES {wanted}) AS wanted (name, share)\n"
+        "  GROUP BY 1, 2, 3\n"
+        ") AS middles\n"
+        f"JOIN (\n{indent(extremes, '  ')}\n) AS extremes USING (time)"
     )
-
-
-def _seconds(grain: Grain) -> str:
-    # Minutes without a push count too. The last hour or day may be unfinished.
-    now = f"extract(epoch FROM {_WHOLE_UNTIL})"
-    if grain.seconds == 60:
-        return f"greatest(60, least($__to / 1000, {now}) - $__from / 1000)"
-    end = f"least(extract(epoch FROM max(bucket)) + {grain.seconds}, {now})"
-    return f"greatest(60, {end} - extract(epoch FROM min(bucket)))"

@@ -4,60 +4,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from deploy.dashboards.choices import client_variables
+from deploy.dashboards.choices import client_variables, sending
+from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import Panel, column, lines, link, link_to_client, rows
+from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
+from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest, most_added
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
+    COVERED,
     GRAINS,
     MANY_GRAINS,
+    PUSHES,
     RANGE_GRAINS,
     SEEN,
+    SPAN,
+    SPREAD_GRAINS,
     Source,
-    as_they_are,
     chosen,
     either,
     everybody,
     key_column,
+    latest,
     of_metrics,
     options,
     over_range,
-    over_time,
-    per_second,
+    presence,
     quoted,
+    union,
 )
 from deploy.dashboards.status import status
-from deploy.dashboards.units import unit_of
 
 __all__ = ["topics_and_groups"]
 
-_PREFIX: Final = "org.apache.kafka."
-_SENT: Final = standard("producer.topic.record.send.total").name
-_SENT_BYTES: Final = standard("producer.topic.byte.total").name
-_FAILED: Final = standard("producer.topic.record.error.total").name
-_RETRIED: Final = standard("producer.topic.record.retry.total").name
-_CONSUMED: Final = standard("consumer.fetch.manager.records.consumed.total").name
-_CONSUMED_BYTES: Final = standard("consumer.fetch.manager.bytes.consumed.total").name
-_LAG: Final = standard("consumer.fetch.manager.records.lag.max").name
-_ASSIGNED: Final = standard("consumer.coordinator.assigned.partitions").name
-_REBALANCES: Final = standard("consumer.coordinator.rebalance.total").name
-_IDLE: Final = standard("consumer.poll.idle.ratio.avg").name
+_SENT: Final = "producer.topic.record.send.total"
+_SENT_BYTES: Final = "producer.topic.byte.total"
+_FAILED: Final = "producer.topic.record.error.total"
+_RETRIED: Final = "producer.topic.record.retry.total"
+_CONSUMED: Final = "consumer.fetch.manager.records.consumed.total"
+_CONSUMED_BYTES: Final = "consumer.fetch.manager.bytes.consumed.total"
+_LAG: Final = "consumer.fetch.manager.records.lag.max"
+_ASSIGNED: Final = "consumer.coordinator.assigned.partitions"
+_REBALANCES: Final = "consumer.coordinator.rebalance.total"
+_IDLE: Final = "consumer.poll.idle.ratio.avg"
 
 _CLIENTS: Final = chosen(BY_FLEET | BY_CLIENT)
-_TOPICS: Final = f"{chosen({'topic': 'topic'})} AND {_CLIENTS}"
-_OF_ALL: Final = everybody(["topic", *BY_CLIENT])
-_TOP: Final = 10
-#: Every client's series have to be read where nothing is chosen: then as coarse as does.
-_GRAINS: Final = either(_OF_ALL, RANGE_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS))
-_BY: Final = {
-    "topic": Source(view="topic", condition=_TOPICS, grains=_GRAINS),
-    "group_id": Source(view="metric", condition=f"group_id IS NOT NULL AND {_CLIENTS}", grains=_GRAINS),
-}
+_BY_TOPIC: Final = Source(
+    view="topic",
+    condition=f"{chosen({'topic': 'topic'})} AND {_CLIENTS}",
+    grains=either(
+        everybody(["topic", *BY_CLIENT]),
+        SPREAD_GRAINS,
+        either(everybody(["client_id"]), MANY_GRAINS, GRAINS),
+    ),
+)
 _ONLY_JAVA: Final = "Java clients alone tell topics apart."
+_EVERY_CLIENT: Final = ("kafka.client.telemetry.pushes",)
 
 
 def topics_and_groups() -> Dashboard:
@@ -66,9 +72,11 @@ def topics_and_groups() -> Dashboard:
         "kct-topics-and-groups",
         "Kafka clients: topics and groups",
         "What clients write to and read from topics, and how consumer groups get on.",
+        start="now-3h",
     )
     board.sources().variables(
         *client_variables(),
+        sending(_EVERY_CLIENT, "clients"),
         choice(
             "topic",
             "Topic",
@@ -77,7 +85,7 @@ def topics_and_groups() -> Dashboard:
                 "topic",
                 "SELECT DISTINCT topic FROM telemetry.topic_1d\n"
                 "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
-                f"  AND metric IN ({quoted([_SENT, _CONSUMED])}) AND {chosen(BY_FLEET)}\n"
+                f"  AND metric IN ({quoted([_name(_SENT), _name(_CONSUMED)])}) AND {chosen(BY_FLEET)}\n"
                 "ORDER BY 1 LIMIT 5000",
             ),
         ),
@@ -86,24 +94,37 @@ def topics_and_groups() -> Dashboard:
     board.row(
         "Topics",
         _topics(),
-        _top("Records sent by topic", _SENT, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"),
-        _top(
-            "Records consumed by topic", _CONSUMED, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"
+        most_added("Records sent by topic", _SENT, "topic", _BY_TOPIC, _ONLY_JAVA),
+        most_added("Records consumed by topic", _CONSUMED, "topic", _BY_TOPIC, _ONLY_JAVA),
+        most_added("Records that failed by topic", _FAILED, "topic", _BY_TOPIC, _ONLY_JAVA),
+        largest(
+            "Records lag by topic",
+            _LAG,
+            "topic",
+            _BY_TOPIC,
+            f"Of the worst partition. {_ONLY_JAVA}",
+            warnings=LAG_WARNINGS,
         ),
-        _top(
-            "Records that failed by topic", _FAILED, "topic", f"The {_TOP} topics with the most. {_ONLY_JAVA}"
-        ),
-        _worst("Records lag, maximum, by topic", _LAG, "topic", f"Of the worst partition. {_ONLY_JAVA}"),
     )
     board.row(
         "Groups",
         _groups(),
-        _top("Records consumed by group", _CONSUMED, "group_id", "Java clients alone count records."),
-        _worst("Records lag, maximum, by group", _LAG, "group_id", "Of the worst partition of any member."),
-        _top(
+        most_added(
+            "Records consumed by group", _CONSUMED, "group_id", BY_GROUP, "Java clients alone count records."
+        ),
+        largest(
+            "Records lag by group",
+            _LAG,
+            "group_id",
+            BY_GROUP,
+            "Of the worst partition of any member.",
+            warnings=LAG_WARNINGS,
+        ),
+        most_added(
             "Rebalances by group",
             _REBALANCES,
             "group_id",
+            BY_GROUP,
             "Each member counts its own: divide by members. librdkafka does not count them.",
             width=24,
         ),
@@ -114,64 +135,95 @@ def topics_and_groups() -> Dashboard:
 
 def _topics() -> Panel:
     metrics = {
-        "sent": _SENT, "sent_bytes": _SENT_BYTES, "failed": _FAILED, "retried": _RETRIED,
-        "consumed": _CONSUMED, "consumed_bytes": _CONSUMED_BYTES,
+        "sent": _SENT, "sent_bytes": _SENT_BYTES, "consumed": _CONSUMED, "consumed_bytes": _CONSUMED_BYTES,
     }  # fmt: skip
-    found = _found("topic", [*metrics.values(), _LAG])
-    cells = ",\n  ".join(f"{_rate(metric)} AS {name}" for name, metric in metrics.items())
+    counts = {"failed": _FAILED, "retried": _RETRIED}
+    found = _found("topic", [*metrics.values(), *counts.values()], [_LAG])
+    cells = [f"{_rate(metric)} AS {name}" for name, metric in metrics.items()]
+    cells += [f"{_added(metric)} AS {name}" for name, metric in counts.items()]
     query = (
-        f"SELECT topic,\n  {cells},\n  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max,\n"
+        f"SELECT topic,\n  max(newest_most) AS lag_max,\n  {f',{chr(10)}  '.join(cells)},\n"
         f"  {key_column('topic')}\n"
-        f"FROM (\n{found}\n) AS found\nGROUP BY topic\n"
-        "ORDER BY sent DESC NULLS LAST, consumed DESC NULLS LAST, topic LIMIT 200"
+        f"FROM (\n{found}\n) AS found\nCROSS JOIN (\n{presence(by=[], condition=_CLIENTS)}\n) AS seen\n"
+        "GROUP BY topic\n"
+        "ORDER BY lag_max DESC NULLS LAST, failed DESC NULLS LAST, sent DESC NULLS LAST, topic LIMIT 200"
     )
-    shown = {"topic": column("Topic", width=260, links=link("topic", "kct-topics-and-groups", "topic"))}
+    shown = {
+        "topic": column("Topic", width=260, links=link("topic", "kct-topics-and-groups", "topic")),
+        "lag_max": column("Largest lag now", "short"),
+    }
     for name in metrics:
         shown[name] = column(
             name.replace("_", " ").capitalize(), "binBps" if "bytes" in name else "count:records/s"
         )
     return rows(
         "Topics",
-        f"Topics by traffic per second. {_ONLY_JAVA} An empty cell means no data.",
+        f"Topics: those with the largest lag first. *Failed* and *retried* are numbers of records in this "
+        f"time. {_ONLY_JAVA} An empty cell means no data.",
         query,
-        {**shown, "lag_max": column("Records lag, maximum", "short")},
+        {**shown, "failed": column("Failed", "short"), "retried": column("Retried", "short")},
     )
 
 
 def _groups() -> Panel:
-    found = _found("group_id", [_CONSUMED, _CONSUMED_BYTES, _LAG, _ASSIGNED, _REBALANCES, _IDLE])
+    found = _found("group_id", [_CONSUMED, _CONSUMED_BYTES, _REBALANCES, _IDLE], [_LAG, _ASSIGNED])
+    cells = {
+        "lag_max": _or_not_sent(f"max(newest_most) FILTER (WHERE metric = '{_name(_LAG)}')", _LAG),
+        "idle": _or_not_sent(f"min(least) FILTER (WHERE metric = '{_name(_IDLE)}')", _IDLE),
+        "rebalances": _or_not_sent(_added(_REBALANCES), _REBALANCES),
+        "partitions": _or_not_sent(f"max(newest) FILTER (WHERE metric = '{_name(_ASSIGNED)}')", _ASSIGNED),
+        "consumed": _or_not_sent(_rate(_CONSUMED), _CONSUMED),
+        "consumed_bytes": _or_not_sent(_rate(_CONSUMED_BYTES), _CONSUMED_BYTES),
+    }
+    columns = ",\n  ".join(f"{value} AS {name}" for name, value in cells.items())
     query = (
-        "SELECT group_id, members, versions,\n"
-        f"  {_rate(_CONSUMED)} AS consumed,\n  {_rate(_CONSUMED_BYTES)} AS consumed_bytes,\n"
-        f"  max(most) FILTER (WHERE metric = '{_LAG}') AS lag_max,\n"
-        f"  max(added / buckets) FILTER (WHERE metric = '{_ASSIGNED}') AS partitions,\n"
-        f"  {_rate(_REBALANCES)} * 3600 AS rebalances,\n"
-        f"  max(added / nullif(points, 0)) FILTER (WHERE metric = '{_IDLE}') AS idle,\n"
-        f"  {key_column('group_id')}\n"
+        "SELECT * FROM (\n"
+        "SELECT group_id, severity, kinds, members, versions,\n"
+        f"  {columns},\n  {key_column('group_id')}, rank\n"
         f"FROM (\n{found}\n) AS found\n"
         "LEFT JOIN (\n"
-        "  SELECT group_id, count(*)::float8 AS members,\n"
-        "    string_agg(DISTINCT client_software_name || ' ' || client_software_version, ', ') AS versions\n"
-        f"  FROM telemetry.client WHERE group_id IS NOT NULL AND state = 'live' AND {_CLIENTS}\n"
+        "  SELECT group_id, count(*) FILTER (WHERE state = 'live')::float8 AS members,\n"
+        "    string_agg(DISTINCT client_software_name || ' ' || client_software_version, ', ') AS versions,\n"
+        "    array_agg(DISTINCT software.client) FILTER (WHERE software.client IS NOT NULL)\n"
+        "      AS kinds_of_client\n"
+        "  FROM telemetry.client LEFT JOIN telemetry.software USING (client_software_name)\n"
+        f"  WHERE group_id IS NOT NULL AND {SEEN} AND {_CLIENTS}\n"
         "  GROUP BY 1\n"
         ") AS live USING (group_id)\n"
-        "GROUP BY group_id, members, versions\nORDER BY consumed DESC NULLS LAST, group_id LIMIT 200"
+        f"LEFT JOIN (\n{presence(by=['group_id'], condition=_CLIENTS)}\n) AS seen USING (group_id)\n"
+        "LEFT JOIN (\n"
+        "  SELECT group_id, min(rank) AS rank,\n"
+        "    (ARRAY['critical', 'warning', 'info'])[min(rank)] AS severity,\n"
+        "    string_agg(DISTINCT kind, ', ') AS kinds\n"
+        "  FROM (\n"
+        "    SELECT group_id, kind, array_position(ARRAY['critical', 'warning', 'info'], severity) AS rank\n"
+        f"    FROM telemetry.finding WHERE resolved_at IS NULL AND group_id IS NOT NULL AND {OF_CHOSEN}\n"
+        "  ) AS open_findings\n"
+        "  GROUP BY 1\n"
+        ") AS problems USING (group_id)\n"
+        "GROUP BY group_id, severity, kinds, rank, members, versions, kinds_of_client\n"
+        ") AS cells\n"
+        "ORDER BY rank NULLS LAST, nullif(lag_max, 'NaN') DESC NULLS LAST, group_id LIMIT 200"
     )
     return rows(
         "Groups",
-        "Consumer groups with their live members. Each member counts each rebalance of its group: divide by "
-        "members. An empty cell means no data, or clients without the metric.",
+        "Consumer groups, those with problems first. Lag and partitions are the newest values, the poll idle "
+        "ratio is the smallest of any member, rebalances are their number in this time. Each member counts "
+        "each rebalance of its group: divide by members. An empty cell means no data.",
         query,
         {
             "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
+            "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
+            "kinds": column("Findings", width=160),
             "members": column("Live members", "short"),
             "versions": column("Versions", width=220),
+            "lag_max": column("Largest lag now", "short"),
+            "idle": column("Poll idle, least", "percentunit"),
+            "rebalances": column("Rebalances, all members", "short"),
+            "partitions": column("Partitions", "short"),
             "consumed": column("Records", "count:records/s"),
             "consumed_bytes": column("Bytes", "binBps"),
-            "lag_max": column("Records lag, maximum", "short"),
-            "partitions": column("Partitions", "short"),
-            "rebalances": column("Rebalances an hour, all members", "short"),
-            "idle": column("Poll idle ratio", "percentunit"),
+            "rank": column("Rank", hidden=True),
         },
     )
 
@@ -200,30 +252,38 @@ def _members() -> Panel:
     )
 
 
-def _found(by: str, metrics: Sequence[str]) -> str:
-    return over_range(by=[by, "metric"], sources=of_metrics(metrics, [_BY[by]]))
+def _name(metric: str) -> str:
+    return standard(metric).name
+
+
+def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
+    source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, grains=RANGE_GRAINS)
+    return union(
+        [
+            over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range), PUSHES], [source])),
+            latest(by=[by, "metric"], sources=of_metrics([_name(one) for one in newest], [source])),
+        ]
+    )
 
 
 def _rate(metric: str) -> str:
-    return f"max(added / seconds) FILTER (WHERE metric = '{metric}')"
-
-
-def _top(title: str, metric: str, by: str, description: str, *, width: int = 12) -> Panel:
-    added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric], [_BY[by]]))
-    _, factor = unit_of(standard(metric.removeprefix(_PREFIX)))
-    return _most(title, metric, per_second(added, factor=factor), description, width)
-
-
-def _worst(title: str, metric: str, by: str, description: str) -> Panel:
-    extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric], [_BY[by]]))
-    return _most(title, metric, as_they_are(extremes), description, 12)
-
-
-def _most(title: str, metric: str, series: str, description: str, width: int) -> Panel:
-    query = (
-        f"WITH series AS (\n{series}\n)\nSELECT time, metric, value FROM series\n"
-        f"WHERE metric IN (SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {_TOP})\n"
-        "ORDER BY 1, 2"
+    """Return the rate of a total of a topic, or of a group."""
+    of_metric = f"FILTER (WHERE metric = '{_name(metric)}')"
+    # Pushes are not counted by topic.
+    if ".topic." in metric:
+        return f"max(added / {SPAN}) {of_metric}"
+    return (
+        f"max(added) {of_metric} / coalesce(max({COVERED}) FILTER (WHERE metric = '{PUSHES}'), max({SPAN}))"
     )
-    unit, _ = unit_of(standard(metric.removeprefix(_PREFIX)))
-    return lines(title, f"`{metric}`: {description}", unit, query, width=width)
+
+
+def _added(metric: str) -> str:
+    return f"max(added) FILTER (WHERE metric = '{_name(metric)}')"
+
+
+def _or_not_sent(value: str, metric: str) -> str:
+    """Return the value, or NaN if no member's software has the metric."""
+    clients = quoted(sorted(standard(metric).clients))
+    return (
+        f"coalesce({value}, CASE WHEN NOT kinds_of_client && ARRAY[{clients}]::text[] THEN 'NaN'::float8 END)"
+    )

@@ -1,83 +1,153 @@
 # ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
-"""The table of the client ids with the most traffic, with links to *One client*."""
+"""The table of client ids, those that have a problem first, with links to *One client*."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
+from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link_to_client, rows
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
+    COVERED,
+    PUSHES,
+    RANGE_GRAINS,
     Source,
     chosen,
     key_column,
+    latest,
     of_metrics,
     over_range,
+    presence,
     quoted,
+    union,
 )
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
-__all__ = ["top_clients"]
+__all__ = ["Cell", "clients_by_problem"]
 
 _LIMIT: Final = 100
+_CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
 
 
-def top_clients(title: str, columns: dict[str, str]) -> Panel:
-    """Build a table with a row for each client id and software, ordered by the first column.
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A column of the table.
 
-    A cell distinguishes "not sent by it" (NaN), no data (empty) and zero. ``columns`` has the
-    metrics, without ``org.apache.kafka.``, by column.
+    Attributes:
+        metric: Its name without ``org.apache.kafka.``.
+        shows: ``mean`` over the time that has data (totals: a second), the number ``counted`` in
+            the range, the ``newest`` value, the ``most`` or the ``least``.
+        worse: Whether the largest or the smallest values are a problem, by which rows are ordered.
     """
-    metrics = {name: standard(metric) for name, metric in columns.items()}
-    clients = Source(view="metric", condition=chosen(BY_FLEET | BY_CLIENT))
-    found = over_range(
-        by=["client_id", "client_software_name", "metric"],
-        sources=of_metrics([metric.name for metric in metrics.values()], [clients]),
-    )
-    cells = ",\n  ".join(f"{_cell(metric)} AS {name}" for name, metric in metrics.items())
+
+    metric: str
+    shows: Literal["mean", "counted", "newest", "most", "least"] = "mean"
+    worse: Literal["largest", "smallest"] | None = None
+
+
+def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
+    """Build a table with a row for each client id and software.
+
+    Clients with open findings come first, by severity. Then the columns that say what is worse
+    decide, in their order. A cell distinguishes "not sent by it" (NaN), no data (empty) and zero.
+    """
+    metrics = {name: standard(cell.metric) for name, cell in columns.items()}
+    clients = Source(view="metric", condition=_CHOSEN, grains=RANGE_GRAINS)
+    by = ["client_id", "client_software_name", "metric"]
+    newest = [metrics[name].name for name, cell in columns.items() if cell.shows == "newest"]
+    of_range = [metric.name for metric in metrics.values() if metric.name not in newest]
+    found = [over_range(by=by, sources=of_metrics([*of_range, PUSHES], [clients]))]
+    if newest:
+        found.append(latest(by=by, sources=of_metrics(newest, [clients])))
+    cells = ",\n  ".join(f"{_value(cell, metrics[name])} AS {name}" for name, cell in columns.items())
+    seen = presence(by=by[:2], condition=_CHOSEN)
     query = (
         "SELECT * FROM (\n"
-        f"SELECT client_id, client_software_name,\n  {cells},\n  {key_column('client_id')}\n"
-        f"FROM (\n{found}\n) AS found\n"
+        f"SELECT client_id, client_software_name, severity, kinds,\n  {cells},\n"
+        f"  {key_column('client_id')}, rank\n"
+        f"FROM (\n{union(found)}\n) AS found\n"
+        # USING would lose clients without a client id.
+        f"LEFT JOIN (\n"
+        "  SELECT coalesce(client_id, '') AS id, coalesce(client_software_name, '') AS name,\n"
+        f"    begins, ends, last_begin, first_end, instances, interval_s FROM (\n{seen}\n) AS known\n"
+        ") AS seen\n"
+        "  ON seen.id = coalesce(client_id, '') AND seen.name = coalesce(client_software_name, '')\n"
+        f"LEFT JOIN (\n{of_clients()}\n) AS problems USING (client_id)\n"
         "LEFT JOIN telemetry.software USING (client_software_name)\n"
-        "GROUP BY client_id, client_software_name, software.client\n"
+        "GROUP BY client_id, client_software_name, software.client, severity, kinds, rank\n"
+        # Clients of the other role only push.
+        f"HAVING bool_or(metric <> '{PUSHES}')\n"
         ") AS cells\n"
-        # PostgreSQL sorts NaN above every number.
-        f"ORDER BY nullif({next(iter(columns))}, 'NaN') DESC NULLS LAST\nLIMIT {_LIMIT}"
+        f"ORDER BY {', '.join(('rank NULLS LAST', *_order(columns)))}, client_id\nLIMIT {_LIMIT}"
     )
     shown = {
         "client_id": column("Client id", width=220, links=link_to_client()),
         "client_software_name": column("Software", width=180),
+        "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
+        "kinds": column("Findings", width=170),
+        "rank": column("Rank", hidden=True),
     }
-    for name, metric in metrics.items():
-        unit, _ = unit_of(metric)
+    for name, cell in columns.items():
+        unit = "short" if cell.shows == "counted" else unit_of(metrics[name])[0]
         # The heading says what is counted.
         shown[name] = column(name.replace("_", " ").capitalize(), re.sub(r"^count:\w+/", "count:/", unit))
     legend = "\n".join(
-        f"- *{name.replace('_', ' ')}*: {metric.description}" for name, metric in metrics.items()
+        f"- *{name.replace('_', ' ')}*: {_HOW[cell.shows]}. {metrics[name].description}"
+        for name, cell in columns.items()
     )
     return rows(
         title,
-        f"The first {_LIMIT} client ids, each with all its instances. Totals are per second.\n\n{legend}",
+        f"The first {_LIMIT} client ids, each with all its instances: those with open findings first.\n\n"
+        f"{legend}",
         query,
         shown,
     )
 
 
-def _cell(metric: StandardMetric) -> str:
+_HOW: Final = {
+    "mean": "the mean over the time in which the client pushed",
+    "counted": "the number in this time",
+    "newest": "the newest value",
+    "most": "the largest value",
+    "least": "the smallest value",
+}
+
+
+def _order(columns: Mapping[str, Cell]) -> Sequence[str]:
+    # PostgreSQL sorts NaN above every number.
+    ways = {"largest": "DESC", "smallest": "ASC"}
+    return [
+        f"nullif({name}, 'NaN') {ways[cell.worse]} NULLS LAST" for name, cell in columns.items() if cell.worse
+    ]
+
+
+def _value(cell: Cell, metric: StandardMetric) -> str:
     _, factor = unit_of(metric)
-    value = {
-        Combination.SUM: f"added * {factor!r} / seconds",
-        Combination.MAX: "most",
-        Combination.DISTRIBUTION: "added / nullif(points, 0)",
-    }.get(metric.combines, "added / buckets")
+    of_metric, of_pushes = (f"FILTER (WHERE metric = '{name}')" for name in (metric.name, PUSHES))
+    match cell.shows:
+        case "counted":
+            value = f"max(added) {of_metric}"
+        case "most":
+            value = f"max(most) {of_metric}"
+        case "least":
+            value = f"min(least) {of_metric}"
+        case "newest":
+            column = "newest_most" if metric.combines is Combination.MAX else "newest"
+            value = f"max({column}) {of_metric}"
+        case "mean" if metric.combines is Combination.SUM:
+            value = f"max(added * {factor!r}) {of_metric} / max({COVERED}) {of_pushes}"
+        case "mean":
+            value = f"max(averaged / nullif(points, 0)) {of_metric}"
     # A sent value needs no test of whether its software has the metric.
     clients = quoted(sorted(metric.clients))
     return (
-        f"coalesce(\n    max({value}) FILTER (WHERE metric = '{metric.name}'),\n"
+        f"coalesce(\n    {value},\n"
         f"    CASE WHEN software.client <> ALL (ARRAY[{clients}]::text[]) THEN 'NaN'::float8 END)"
     )

@@ -26,8 +26,9 @@ _COUNTED: Final = {
     "{batch}": "count:batches/s",
     "{acknowledgement}": "count:acks/s",
 }
-#: Rare events, whose rates per second would have many zeros.
+#: Rare events are counted by the hour, because their rates per second would have many zeros.
 _SELDOM: Final = ("{connection}", "{rebalance}", "{error}")
+_SELDOM_NAMES: Final = (".error.total", ".retry.total")
 #: A total of time per second is the number of clients that spend it at once.
 _SECONDS: Final = {"ms": 1e-3, "ns": 1e-9, "s": 1.0}
 
@@ -42,8 +43,8 @@ def unit_of(metric: StandardMetric) -> tuple[str, float]:
         if unit in _SECONDS:
             return "short", _SECONDS[unit]
         word = unit.strip("{}")
-        if unit in _SELDOM:
-            return f"count:{word}s/min", 60.0
+        if unit in _SELDOM or metric.name.endswith(_SELDOM_NAMES):
+            return f"count:{word}s/h", 3600.0
         return _COUNTED.get(unit, f"count:{word}s/s"), 1.0
     if unit in _UNITS:
         return _UNITS[unit], 1.0

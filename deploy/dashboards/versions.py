@@ -31,6 +31,10 @@ _KAFKA_4: Final = {
     "kafkajs": (1, 15),
     "sarama": (1, 30, 1),
     "kafka-python": (2, 0, 2),
+    # They came after Kafka 2.1, whose protocol versions KIP-896 keeps, and speak newer ones.
+    "kgo": (0,),
+    "franz-go": (0,),
+    "dekaf": (0,),
 }
 _READ_ME: Final = (
     "**Kafka 4.0 brokers** refuse clients that only speak removed protocol versions "

@@ -78,6 +78,11 @@ def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not
             assert panel["options"]["reduceOptions"]["fields"] == "", panel["title"]
         elif panel["type"] == "timeseries":
             (override,) = panel["fieldConfig"]["overrides"]
+            # Lines are sorted by value, and only lines that add up are filled.
+            legend = panel["options"]["legend"]
+            assert (legend["displayMode"], legend["sortBy"], legend["sortDesc"]) == ("table", "Max", True)
+            custom = panel["fieldConfig"]["defaults"]["custom"]
+            assert (custom["fillOpacity"] == 0) == (custom["stacking"]["mode"] == "none"), panel["title"]
             assert override["matcher"]["options"] == "/^not sent by /"
             shown = {one["id"]: one["value"] for one in override["properties"]}
             assert shown["custom.stacking"]["mode"] == "none", panel["title"]
@@ -135,7 +140,22 @@ def test_of_several_data_sources_the_one_of_the_alert_rules_is_chosen(name: str)
 def test_links_lead_to_existing_dashboards_and_escape_the_texts_of_clients(name: str) -> None:
     text = str(DASHBOARDS[name])
     assert set(re.findall(r"/d/([\w-]+)", text)) <= UIDS
-    assert re.findall(r"\$\{__data\.fields\.\w+(?!\w|:percentencode)", text) == []
+    raw = re.findall(r"\$\{__data\.fields\.\w+(?!\w|:percentencode)", text)
+    # The query makes it of the names of dashboards and of hexadecimal digits alone.
+    assert set(raw) <= {"${__data.fields.subject_key"}
+
+
+def test_the_path_of_a_findings_subject_has_no_text_of_a_client() -> None:
+    paths = [
+        path
+        for name in NAMES
+        for sql in queries(name)
+        for path in re.findall(r"'kct-one-client[^;]*?END AS subject_key", sql)
+    ]
+    assert paths
+    for path in paths:
+        made = re.sub(r"encode\(convert_to\(ARRAY\[\w+\]::text, 'UTF8'\), 'hex'\)", "KEY", path)
+        assert re.findall(r"\|\| (?!KEY)", made) == []
 
 
 def test_client_ids_in_tables_lead_to_the_client() -> None:
@@ -144,7 +164,9 @@ def test_client_ids_in_tables_lead_to_the_client() -> None:
             if panel["type"] == "table" and any(
                 "client_id," in t.get("rawSql", "") for t in panel["targets"]
             ):
-                assert "var-client=${__data.fields.client_id_key:percentencode}" in str(panel), panel["title"]
+                links = str(panel["fieldConfig"]["overrides"])
+                to_client = "var-client=${__data.fields.client_id_key:percentencode}"
+                assert to_client in links or "${__data.fields.subject_key:raw}" in links, panel["title"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,8 +175,8 @@ def test_variables_of_postgresql_have_keys_as_values(name: str) -> None:
     for variable in DASHBOARDS[name]["templating"]["list"]:
         if variable["type"] == "query" and isinstance(variable["query"], str):
             assert re.match(
-                r"SELECT (\w+) AS \"__text\", encode\(convert_to\(ARRAY\[\1\]::text, 'UTF8'\), 'hex'\) "
-                r"AS \"__value\"\n",
+                r"SELECT coalesce\((\w+), '\(none\)'\) AS \"__text\", "
+                r"encode\(convert_to\(ARRAY\[\1\]::text, 'UTF8'\), 'hex'\) AS \"__value\"\n",
                 variable["query"],
             ), variable["name"]
 
@@ -164,9 +186,10 @@ def test_links_take_the_key_from_a_hidden_column_of_their_own_query(name: str) -
     for panel in panels(name):
         for column in set(re.findall(r"\$\{__data\.fields\.(\w+)", str(panel))):
             text = column.removesuffix("_key")
-            assert f"encode(convert_to(ARRAY[{text}]::text, 'UTF8'), 'hex') AS {column}" in str(
-                panel["targets"][0]["rawSql"]
-            ), panel["title"]
+            sql = panel["targets"][0]["rawSql"]
+            if text != "subject":
+                key = f"encode(convert_to(ARRAY[{text}]::text, 'UTF8'), 'hex') AS {column}"
+                assert key in sql, panel["title"]
             (shown,) = (
                 {one["id"]: one["value"] for one in override["properties"]}
                 for override in panel["fieldConfig"]["overrides"]
@@ -180,3 +203,32 @@ def test_every_unit_of_the_catalogue_can_be_drawn(metric: Any) -> None:
     unit, factor = unit_of(metric)
     assert unit
     assert factor > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_titles_fit_their_panels(name: str) -> None:
+    """On a window of 1280 pixels, where a letter of a title is about seven pixels wide."""
+    for panel in panels(name):
+        room = panel["gridPos"]["w"] * 1280 / 24 - 30
+        assert 7 * len(panel["title"]) <= room, panel["title"]
+
+
+def test_an_empty_list_of_problems_is_no_lack_of_data() -> None:
+    lists = {"Findings", "Old and known-bad versions", "Open findings by kind", "Silent clients"}
+    found = {
+        panel["title"]: panel["fieldConfig"]["defaults"]["noValue"]
+        for name in NAMES
+        for panel in panels(name)
+        if panel["title"] in lists and panel["type"] != "stat"
+    }
+    assert found == dict.fromkeys(lists, "nothing found")
+
+
+def test_a_share_has_an_axis_to_100_percent() -> None:
+    (panel,) = (one for one in panels("receiver") if one["fieldConfig"]["defaults"]["unit"] == "percentunit")
+    assert panel["fieldConfig"]["defaults"]["custom"]["axisSoftMax"] == 1
+
+
+def test_totals_of_one_client_software_say_so() -> None:
+    titles = {panel["title"] for name in ("producers", "consumers") for panel in panels(name)}
+    assert {"Records sent, Java only", "Records failed, Java only", "Largest lag, Java only"} <= titles

@@ -150,7 +150,7 @@ def on_one_client(fleet: Fleet, client_id: str) -> set[str]:
     (sql,) = (
         panel["targets"][0]["rawSql"]
         for panel in DASHBOARDS["one-client"]["panels"]
-        if panel["title"] == "Findings"
+        if panel["title"] == "Findings" and panel["type"] == "table"
     )
     asked = expand(
         sql,

@@ -1,0 +1,92 @@
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
+"""Panels with a line for each topic or group that has the most of a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from deploy.dashboards.metrics import not_sent, standard
+from deploy.dashboards.panels import Panel, lines
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    GRAINS,
+    MANY_GRAINS,
+    SPREAD_GRAINS,
+    Source,
+    as_they_are,
+    chosen,
+    either,
+    everybody,
+    of_metrics,
+    over_time,
+    per_second,
+)
+from deploy.dashboards.units import unit_of
+
+__all__ = ["BY_GROUP", "LAG_WARNINGS", "TOP", "largest", "most_added"]
+
+#: How many topics or groups have a line.
+TOP: Final = 10
+_OF_ALL: Final = everybody(list(BY_CLIENT))
+#: The series of clients with a group.
+BY_GROUP: Final = Source(
+    view="metric",
+    condition=f"group_id IS NOT NULL AND {chosen(BY_FLEET | BY_CLIENT)}",
+    # Without a choice every client's series are read.
+    grains=either(_OF_ALL, SPREAD_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+)
+#: Records that a partition's reader is behind, and the colours of the lines there.
+LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}
+
+
+def most_added(title: str, name: str, by: str, source: Source, description: str, *, width: int = 12) -> Panel:
+    """Build lines of a total by a dimension, per second or hour, of those with the most."""
+    metric = standard(name)
+    unit, factor = unit_of(metric)
+    added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
+    return _ranked(title, name, unit, per_second(added, factor=factor), description, width)
+
+
+def largest(
+    title: str,
+    name: str,
+    by: str,
+    source: Source,
+    description: str,
+    *,
+    width: int = 12,
+    warnings: Mapping[float, str] | None = None,
+) -> Panel:
+    """Build lines of the largest value by a dimension, of those with the largest."""
+    metric = standard(name)
+    unit, _ = unit_of(metric)
+    extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric.name], [source]))
+    return _ranked(title, name, unit, as_they_are(extremes), description, width, warnings)
+
+
+def _ranked(
+    title: str,
+    name: str,
+    unit: str,
+    series: str,
+    description: str,
+    width: int,
+    warnings: Mapping[float, str] | None = None,
+) -> Panel:
+    metric = standard(name)
+    query = (
+        f"WITH series AS (\n{series}\n)\nSELECT time, metric, value FROM series\n"
+        f"WHERE metric IN (SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {TOP})\n"
+        f"UNION ALL\n{not_sent([metric])}\n"
+        "ORDER BY 1, 2"
+    )
+    return lines(
+        title,
+        f"`{metric.name}`: {description} The {TOP} with the most.",
+        unit,
+        query,
+        width=width,
+        warnings=warnings,
+    )
