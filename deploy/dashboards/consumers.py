@@ -49,7 +49,7 @@ def consumers() -> Dashboard:
         "kct-consumers",
         "Kafka clients: consumers",
         "What consumers fetch, whether they keep up, and what they wait for: application, group or brokers.",
-        start="now-3h",
+        start="now-2h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_CONSUMER, "consumers")).resolution()
     board.panel(status())

@@ -37,6 +37,7 @@ from deploy.dashboards.sql import (
     per_second,
     presence,
     quoted,
+    text_of,
     union,
     whole,
 )
@@ -70,7 +71,10 @@ _FINDINGS: Final = (
     f"      SELECT coalesce(cluster_id, ''), group_id FROM telemetry.client WHERE {_CLIENT} AND {SEEN})\n"
     "    OR (coalesce(cluster_id, ''), client_software_name, client_software_version) IN (\n"
     "      SELECT coalesce(cluster_id, ''), client_software_name, client_software_version\n"
-    f"      FROM telemetry.client WHERE {_CLIENT} AND {SEEN})))"
+    f"      FROM telemetry.client WHERE {_CLIENT} AND {SEEN})\n"
+    # A bug of producers is not one of consumers with the same version. Findings name ten clients.
+    "    AND ((evidence ->> 'client_ids')::int > 10\n"
+    f"      OR jsonb_exists(evidence -> 'some_client_ids', {text_of('client')}))))"
 )
 _ALL_METRICS: Final = "SELECT DISTINCT metric FROM telemetry.metric_1d"
 

@@ -12,8 +12,8 @@ from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     GRAINS,
+    GROUP_GRAINS,
     MANY_GRAINS,
-    SPREAD_GRAINS,
     Source,
     as_they_are,
     chosen,
@@ -35,7 +35,7 @@ BY_GROUP: Final = Source(
     view="metric",
     condition=f"group_id IS NOT NULL AND {chosen(BY_FLEET | BY_CLIENT)}",
     # Without a choice every client's series are read.
-    grains=either(_OF_ALL, SPREAD_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+    grains=either(_OF_ALL, GROUP_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
 )
 #: Records that a partition's reader is behind, and the colours of the lines there.
 LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}

@@ -25,6 +25,7 @@ __all__ = [
     "BY_FLEET",
     "COVERED",
     "GRAINS",
+    "GROUP_GRAINS",
     "MANY_GRAINS",
     "PUSHES",
     "RANGE_GRAINS",
@@ -54,6 +55,7 @@ __all__ = [
     "presence",
     "quantiles",
     "quoted",
+    "text_of",
     "union",
     "whole",
 ]
@@ -100,8 +102,12 @@ GRAINS: Final = _by_range(minutes_up_to_s=26 * _HOUR_S, hours_up_to_s=32 * _DAY_
 MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * _HOUR_S, hours_up_to_s=8 * _DAY_S)
 #: For one number or row of the whole range: coarse, because the query reads every client's rows.
 RANGE_GRAINS: Final = _by_range(minutes_up_to_s=_HOUR_S, hours_up_to_s=26 * _HOUR_S)
-#: For quantiles, which read a row for each value of each bucket, and for all topics or groups.
+#: For quantiles, which read a row for each value of each bucket.
 SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * _DAY_S)
+
+
+#: For the series of all members of all groups.
+GROUP_GRAINS: Final = _by_range(minutes_up_to_s=2 * _HOUR_S, hours_up_to_s=2 * _DAY_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +151,8 @@ COVERED: Final = (
     f"    THEN added * interval_s / instances ELSE {SPAN}\n"
     "  END"
 )
+#: Only minutes are counted, because that sorts all rows.
+_BUCKETS_OF: Final = {"1m": "count(DISTINCT bucket)", "1h": "NULL::bigint", "1d": "NULL::bigint"}
 #: Counted once for each push of a client, so its buckets are the times that have data.
 PUSHES: Final = "kafka.client.telemetry.pushes"
 #: How far to look for the newest value: three push intervals of five minutes, or the last hour.
@@ -211,8 +219,13 @@ def is_chosen(column: str, variable: str) -> str:
 
     The value may be the key of a missing text, of clients without a client id.
     """
-    text = f"({choices(variable)})[1][1]"
+    text = text_of(variable)
     return f"({column} = {text} OR {column} IS NULL AND {text} IS NULL)"
+
+
+def text_of(variable: str) -> str:
+    """Return the text of a variable with one value; NULL for the key of a missing text."""
+    return f"({choices(variable)})[1][1]"
 
 
 def options(column: str, distinct: str) -> str:
@@ -279,7 +292,7 @@ def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence
             "  min(min) AS least, max(max) AS most,\n"
             "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
             "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
-            f"  count(DISTINCT bucket) AS buckets, {grain.seconds} AS base,\n"
+            f"  {_BUCKETS_OF[grain.name]} AS buckets, {grain.seconds} AS base,\n"
             "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
             f"FROM telemetry.{source.view}_{grain.name}\n"
             f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"

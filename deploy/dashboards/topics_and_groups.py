@@ -23,7 +23,6 @@ from deploy.dashboards.sql import (
     RANGE_GRAINS,
     SEEN,
     SPAN,
-    SPREAD_GRAINS,
     Source,
     chosen,
     either,
@@ -58,7 +57,7 @@ _BY_TOPIC: Final = Source(
     condition=f"{chosen({'topic': 'topic'})} AND {_CLIENTS}",
     grains=either(
         everybody(["topic", *BY_CLIENT]),
-        SPREAD_GRAINS,
+        RANGE_GRAINS,
         either(everybody(["client_id"]), MANY_GRAINS, GRAINS),
     ),
 )
@@ -72,7 +71,7 @@ def topics_and_groups() -> Dashboard:
         "kct-topics-and-groups",
         "Kafka clients: topics and groups",
         "What clients write to and read from topics, and how consumer groups get on.",
-        start="now-3h",
+        start="now-1h",
     )
     board.sources().variables(
         *client_variables(),

@@ -19,7 +19,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from spark_streaming.findings.settings import FindingSettings, VersionSettings
-from spark_streaming.findings.versions import SEVERITIES, built_in_versions, judge_versions
+from spark_streaming.findings.versions import ROLES, SEVERITIES, built_in_versions, judge_versions
 
 __all__ = ["FindingCounts", "find"]
 
@@ -100,12 +100,14 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
             continue
         built_in = built_in_versions()[kind] if kind_settings.built_in else ()
         ranges = (*kind_settings.further, *built_in)
-        verdicts = judge_versions(software, ranges)
+        judged = [(role, verdict) for role in ROLES for verdict in judge_versions(software, ranges, role)]
+        verdicts = [verdict for _, verdict in judged]
         cursor.execute(
             _statement("versions"),
             common
             | {
                 "kind": kind,
+                "roles": [role for role, _ in judged],
                 "names": [verdict.client_software_name for verdict in verdicts],
                 "versions": [verdict.client_software_version for verdict in verdicts],
                 "severities": [verdict.severity for verdict in verdicts],

@@ -15,7 +15,9 @@ from typing import Final, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 __all__ = [
+    "ROLES",
     "SEVERITIES",
+    "Role",
     "Severity",
     "SoftwareVerdict",
     "SoftwareVersions",
@@ -24,6 +26,10 @@ __all__ = [
 ]
 
 Severity = Literal["info", "warning", "critical"]
+
+Role = Literal["producer", "consumer"]
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 #: From the least to the worst.
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
@@ -49,6 +55,9 @@ class SoftwareVersions(BaseModel):
     at_least: str = Field(default="0", pattern=_BOUND, description="First version of the range.")
     before: str = Field(pattern=_BOUND, description="First version after the range.")
     severity: Severity = Field(default="warning", description="Severity of the finding.")
+    role: Role | None = Field(
+        default=None, description="Whether only producers or only consumers are affected; null: both."
+    )
     reason: str = Field(min_length=1, description="What is wrong with these versions.")
     source: str = Field(min_length=1, description="Where the reason is documented.")
 
@@ -93,17 +102,19 @@ def built_in_versions() -> dict[str, tuple[SoftwareVersions, ...]]:
 
 
 def judge_versions(
-    software: Iterable[tuple[str, str]], ranges: Iterable[SoftwareVersions]
+    software: Iterable[tuple[str, str]], ranges: Iterable[SoftwareVersions], role: Role
 ) -> list[SoftwareVerdict]:
     """Return a verdict for each software version that is in one of the ranges.
 
     Args:
         software: Names and versions that clients send (KIP-511).
         ranges: Old or bad versions.
+        role: What the clients do. Ranges of the other role are ignored.
     """
     by_name: dict[str, list[SoftwareVersions]] = {}
     for entry in ranges:
-        by_name.setdefault(entry.client_software_name, []).append(entry)
+        if entry.role in {None, role}:
+            by_name.setdefault(entry.client_software_name, []).append(entry)
     verdicts = []
     for name, version in software:
         matches = [

@@ -1,25 +1,47 @@
--- Judges the client versions that are in a list of old or bad versions.
+-- Judges the client versions that are in a list of old or bad versions, by what the clients do. A
+-- client that does not say that it consumes may produce.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, summary, evidence
 )
 WITH verdicts AS (
     SELECT * FROM unnest(
-        %(names)s::text[], %(versions)s::text[], %(severities)s::text[], %(ranks)s::int[],
+        %(roles)s::text[], %(names)s::text[], %(versions)s::text[], %(severities)s::text[], %(ranks)s::int[],
         %(reasons)s::jsonb[], %(sources)s::jsonb[]
-    ) AS verdict (client_software_name, client_software_version, severity, rank, reasons, sources)
+    ) AS verdict (role, client_software_name, client_software_version, severity, rank, reasons, sources)
+),
+clients AS (
+    SELECT
+        client.cluster_id,
+        client.client_software_name,
+        client.client_software_version,
+        client.client_id,
+        CASE WHEN coalesce(instance.consumer, client.group_id IS NOT NULL) THEN 'consumer' ELSE 'producer' END
+            AS role
+    FROM finding_client AS client
+    JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id
+    LEFT JOIN finding_instance AS instance USING (client_instance_id)
+    WHERE client.last_seen > %(now)s - make_interval(mins => %(longest)s) AND client.state <> 'left'
 ),
 used AS (
     SELECT
-        client.cluster_id,
+        cluster_id,
         client_software_name,
         client_software_version,
+        severity,
+        rank,
+        reasons,
+        sources,
         count(*) AS clients,
         count(DISTINCT client_id) AS client_ids,
         (array_agg(DISTINCT client_id ORDER BY client_id))[1:10] AS some_client_ids
-    FROM finding_client AS client
-    JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id
-    WHERE last_seen > %(now)s - make_interval(mins => %(longest)s) AND state <> 'left'
-    GROUP BY client.cluster_id, client_software_name, client_software_version
+    FROM clients JOIN verdicts USING (role, client_software_name, client_software_version)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+),
+-- The verdict on the clients that are worse off.
+worst AS (
+    SELECT DISTINCT ON (cluster_id, client_software_name, client_software_version) *
+    FROM used
+    ORDER BY cluster_id, client_software_name, client_software_version, rank DESC, clients DESC
 )
 SELECT
     %(kind)s,
@@ -40,4 +62,4 @@ SELECT
         'reasons', reasons,
         'sources', sources
     )
-FROM used JOIN verdicts USING (client_software_name, client_software_version)
+FROM worst

@@ -333,6 +333,23 @@ def test_versions(fleet: Fleet) -> None:
     assert fleet.one("old_version")["severity"] == "info"
 
 
+def test_a_bug_of_producers_is_found_for_producers_alone(fleet: Fleet) -> None:
+    java: dict[str, Any] = {"client_software_version": "3.9.1"}
+    fleet.client("reader", poll_idle_ratio_sum=0.5, poll_idle_ratio_points=1.0, **java)
+    fleet.client("member", group_id="g", **java)
+    fleet.look()
+    assert {(row["kind"], row["severity"]) for row in fleet.findings()} == {
+        ("old_version", "info"),
+        ("known_bad_version", "info"),
+    }
+    fleet.client("writer", record_errors=0.0, **java)
+    fleet.look(NOW + minutes(1))
+    finding = fleet.one("known_bad_version")
+    assert finding["severity"] == "critical"
+    assert finding["evidence"]["some_client_ids"] == ["writer"]
+    assert fleet.one("old_version")["evidence"]["clients"] == 3
+
+
 def test_configured_versions(fleet: Fleet) -> None:
     fleet.client("java", client_software_version="4.4.0")
     ours = {

@@ -19,7 +19,7 @@ _REPORT = re.compile(r"#\d+|KAFKA-\d+")
 
 
 def reports(name: str, version: str, kind: str = "known_bad_version") -> set[str]:
-    verdicts = judge_versions([(name, version)], built_in_versions()[kind])
+    verdicts = judge_versions([(name, version)], built_in_versions()[kind], "producer")
     return {found for verdict in verdicts for reason in verdict.reasons for found in _REPORT.findall(reason)}
 
 
@@ -52,7 +52,7 @@ def reports(name: str, version: str, kind: str = "known_bad_version") -> set[str
     ],
 )
 def test_known_bad(name: str, version: str, severity: str | None) -> None:
-    verdicts = judge_versions([(name, version)], built_in_versions()["known_bad_version"])
+    verdicts = judge_versions([(name, version)], built_in_versions()["known_bad_version"], "producer")
     assert [verdict.severity for verdict in verdicts] == ([] if severity is None else [severity])
 
 
@@ -67,18 +67,26 @@ def test_known_bad(name: str, version: str, severity: str | None) -> None:
     ],
 )
 def test_old(name: str, version: str, old: bool) -> None:
-    assert bool(judge_versions([(name, version)], built_in_versions()["old_version"])) is old
+    assert bool(judge_versions([(name, version)], built_in_versions()["old_version"], "consumer")) is old
 
 
 def test_the_worst_reason_comes_first_with_its_source() -> None:
     (verdict,) = judge_versions(
-        [("apache-kafka-java", "3.8.0")], reversed(built_in_versions()["known_bad_version"])
+        [("apache-kafka-java", "3.8.0")], reversed(built_in_versions()["known_bad_version"]), "producer"
     )
     by_reason = {entry.reason: entry for entry in built_in_versions()["known_bad_version"]}
     entries = [by_reason[reason] for reason in verdict.reasons]
     assert [entry.severity for entry in entries] == ["critical", "warning", "info"]
     assert verdict.sources == tuple(entry.source for entry in entries)
     assert set(SEVERITIES) == {entry.severity for entry in entries}
+
+
+def test_a_bug_of_producers_is_none_of_consumers() -> None:
+    (verdict,) = judge_versions(
+        [("apache-kafka-java", "3.8.0")], built_in_versions()["known_bad_version"], "consumer"
+    )
+    assert verdict.severity == "warning"
+    assert not any("CVE-2026-35554" in reason for reason in verdict.reasons)
 
 
 def test_every_reported_bug_that_the_receiver_works_around_is_known_bad() -> None:
