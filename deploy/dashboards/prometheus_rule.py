@@ -20,16 +20,33 @@ class PrometheusRule:
     summary: str
     description: str
 
-    def written(self) -> dict[str, object]:
-        """Return it as an entry of a rule file."""
+    def written(self, dashboard: str | None) -> dict[str, object]:
+        """Return it as an entry of a rule file.
+
+        Args:
+            dashboard: The uid of the dashboard that shows more; None if there is none.
+        """
+        annotations = {
+            "summary": self.summary,
+            "description": self.description,
+            "runbook_url": runbook_url(self.name),
+        }
+        if dashboard is not None:
+            annotations["dashboard_path"] = self._path(dashboard)
         return {
             "alert": self.name,
             "expr": self.expression,
             "for": self.lasts,
             "labels": {"severity": self.severity},
-            "annotations": {
-                "summary": self.summary,
-                "description": self.description,
-                "runbook_url": runbook_url(self.name),
-            },
+            "annotations": annotations,
         }
+
+    def _path(self, dashboard: str) -> str:
+        """Return the dashboard's path below Grafana's address, which Prometheus does not know."""
+        by = [
+            label
+            for label in ("job", "instance")
+            if "sum by" not in self.expression or label in self.expression
+        ]
+        chosen = "".join(f"&var-{label}={{{{ urlquery .Labels.{label} }}}}" for label in by)
+        return f"/d/{dashboard}?from=now-6h&to=now{chosen}"

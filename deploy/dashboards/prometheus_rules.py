@@ -9,9 +9,10 @@ from deploy.dashboards.rollup_process_alerts import ROLLUP_RULES
 
 __all__ = ["prometheus_rules"]
 
+#: By name: the rules, and the dashboard of their metrics.
 _GROUPS: Final = {
-    "kafka-client-telemetry-receiver": RECEIVER_RULES,
-    "kafka-client-telemetry-rollup": ROLLUP_RULES,
+    "kafka-client-telemetry-receiver": (RECEIVER_RULES, "kct-receiver"),
+    "kafka-client-telemetry-rollup": (ROLLUP_RULES, None),
 }
 
 
@@ -19,6 +20,7 @@ def prometheus_rules() -> dict[str, object]:
     """Return the rule file for Prometheus."""
     return {
         "groups": [
-            {"name": name, "rules": [rule.written() for rule in rules]} for name, rules in _GROUPS.items()
+            {"name": name, "rules": [rule.written(dashboard) for rule in rules]}
+            for name, (rules, dashboard) in _GROUPS.items()
         ]
     }

@@ -17,7 +17,7 @@ from deploy.dashboards.runbooks import runbook_url
 __all__ = ["grafana_rules"]
 
 #: The address of Grafana, without the slash at its end.
-_GRAFANA: Final = '{{ reReplaceAll "/+\\z" "" externalURL }}'
+_GRAFANA: Final = r'{{ reReplaceAll "/+\\z" "" externalURL }}'
 _FOLDER: Final = "Kafka client telemetry"
 _LOOK_BACK_S: Final = 600
 
