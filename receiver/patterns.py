@@ -6,15 +6,20 @@ RE2 takes linear time and bounded memory, whatever the pattern and the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import re2
 
-__all__ = ["Rewrite", "compile_pattern"]
+__all__ = ["PatternSet", "Rewrite", "compile_pattern"]
 
 # The memory of one pattern's program and states, in bytes.
 _PATTERN_MEMORY: Final = 1 << 20
+
+# The memory of the program and states of several patterns together, in bytes.
+_SET_MEMORY: Final = 8 << 20
+
+_EVERYTHING: Final = "(?s).*"
 
 _REFERENCE: Final = re.compile(r"\\([0-9]|.?)", re.DOTALL)
 
@@ -35,6 +40,47 @@ def compile_pattern(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
         raise ValueError(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason) from None
+
+
+class PatternSet:
+    """Several patterns that are matched together against a whole text.
+
+    A pattern that matches every text tells "no pattern matches" from "out of memory". Patterns that
+    are together too large for RE2 are matched one by one.
+
+    Args:
+        patterns: Different patterns that :func:`compile_pattern` accepts.
+    """
+
+    __slots__ = ("_patterns", "_separately", "_together")
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._separately: tuple[Any, ...] | None = None
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _SET_MEMORY
+        self._together = re2.Set.FullMatchSet(options)
+        try:
+            for pattern in (*self._patterns, _EVERYTHING):
+                self._together.Add(pattern)
+            self._together.Compile()
+        except re2.error:
+            self._together = None
+
+    def matching(self, text: bytes) -> list[str]:
+        """Return the patterns that match the whole text (UTF-8)."""
+        if self._together is not None:
+            found = self._together.Match(text)
+            if found:
+                return [self._patterns[index] for index in found if index < len(self._patterns)]
+        if self._separately is None:
+            self._separately = tuple(map(compile_pattern, self._patterns))
+        return [
+            pattern
+            for pattern, compiled in zip(self._patterns, self._separately, strict=True)
+            if compiled.fullmatch(text) is not None
+        ]
 
 
 class Rewrite:

@@ -10,9 +10,9 @@ from receiver.api import problems
 from receiver.api.authentication import Authenticator
 from receiver.api.authorization import AuthorizationMiddleware
 from receiver.api.dependencies import ApiDependencies
-from receiver.api.limits import HeaderCheck, LoopbackHostCheck
+from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
 from receiver.api.routes import clients, connections, health, listeners, plugins, series, subscriptions
-from receiver.api.routes.subscriptions import SubscriptionBody
 from receiver.settings.rest import RestSettings
 
 __all__ = ["create_api"]
@@ -35,9 +35,14 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    for routes in (subscriptions, clients, series, connections, listeners, plugins, health):
-        app.include_router(routes.router)
+    routers = [
+        part.router for part in (subscriptions, clients, series, connections, listeners, plugins, health)
+    ]
+    for router in routers:
+        app.include_router(router)
+    app.state.endpoints = [route for router in routers for route in router.routes]
     problems.register(app)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(
         AuthorizationMiddleware,
         authenticator=Authenticator(settings),
@@ -63,7 +68,10 @@ class _Api(FastAPI):
             }
             # Either of them, or none where neither is configured.
             schema["security"] = [{"token": []}, {"certificate": []}, {}]
-            components["SubscriptionBody"] = SubscriptionBody.model_json_schema()
+            for body in (SubscriptionBody, PatchBody):
+                body_schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
+                components |= body_schema.pop("$defs", {})
+                components[body.__name__] = body_schema
             # FastAPI's own error format, which this API never sends.
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)

@@ -30,8 +30,9 @@ _CHALLENGE: Final = 'Bearer realm="kafka-telemetry"'
 
 @dataclass(slots=True)
 class Change:
-    """The documents before and after a change, for the audit log; None: no document."""
+    """Who changes, and the documents before and after, for the audit log; None: no document."""
 
+    who: str
     before: Any = None
     after: Any = None
 
@@ -107,7 +108,7 @@ class AuthorizationMiddleware:
         return f"authentication is needed: {', or '.join(ways)}"
 
     async def _audit(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        change = scope["state"]["change"] = Change()
+        change = scope["state"]["change"] = Change(caller.name)
         status: int | None = None
 
         async def send_and_note_status(message: Message) -> None:

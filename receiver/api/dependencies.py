@@ -6,8 +6,10 @@ bounded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -47,6 +49,13 @@ class ApiDependencies:
     exposition: Callable[[str | None], tuple[bytes, str]]
     #: Counts a request that was refused for its caller, by reason.
     count_refusal: Callable[[str], None]
+
+    #: Nanoseconds since the epoch.
+    wall_ns: Callable[[], int] = time.time_ns
+
+    def now(self) -> datetime:
+        """Return the wall clock's time to the millisecond."""
+        return datetime.fromtimestamp(self.wall_ns() // 1_000_000 / 1000, UTC)
 
     def find_client(self, client_instance_id: Uuid) -> ClientInstance | None:
         """Find a client instance that has not expired."""

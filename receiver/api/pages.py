@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from fastapi import Query
 from pydantic import BaseModel, Field
 
-__all__ = ["MAX_LIMIT", "After", "Limit", "Page", "first_page", "in_portions"]
+from receiver.api.queries import ForbiddingModel
+
+__all__ = ["MAX_LIMIT", "LimitQuery", "Page", "PageQuery", "first_page", "in_portions"]
 
 MAX_LIMIT = 1000
 
@@ -23,12 +24,21 @@ _PORTION = 50
 
 _Item = TypeVar("_Item")
 
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The most items to return.")]
 
-After = Annotated[
-    str | None,
-    Query(max_length=1024, description="The `next` of the previous page; omitted: the first page."),
-]
+class LimitQuery(ForbiddingModel):
+    """The query parameter of a list without pages."""
+
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT, description="The most items to return.")
+
+
+class PageQuery(LimitQuery):
+    """The query parameters of a list with pages."""
+
+    after: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="The `next` of the previous page; omitted: the first page.",
+    )
 
 
 class Page(BaseModel, Generic[_Item]):

@@ -11,12 +11,15 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
-from receiver.settings.errors import key_text
+from receiver.settings.errors import key_text, wording
 from receiver.store.store import ReadOnlyError, StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError
+from receiver.telemetry.errors import SubscriptionError
 
 __all__ = [
     "PROBLEM_CONTENT_TYPE",
@@ -27,6 +30,7 @@ __all__ = [
     "field_error",
     "problem_response",
     "register",
+    "subscription_errors",
 ]
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
@@ -73,7 +77,7 @@ class InvalidError(ProblemError):
     """Makes the API answer 422 with the wrong fields."""
 
     def __init__(self, *errors: FieldError) -> None:
-        first = f"{errors[0].field}: {errors[0].detail}"
+        first = ": ".join(part for part in (errors[0].field, errors[0].detail) if part)
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         super().__init__(422, first + more, errors)
 
@@ -81,6 +85,33 @@ class InvalidError(ProblemError):
 def field_error(loc: Sequence[str | int], value: Any, detail: str) -> FieldError:
     """Describe a wrong field. A long value is shortened."""
     return FieldError(field=key_text(tuple(loc)), value=_shown(value), detail=detail)
+
+
+def subscription_errors(error: SubscriptionError, document: object) -> InvalidError:
+    """Describe every mistake of a subscription, with the values in the document."""
+    return InvalidError(
+        *(
+            FieldError(
+                field=one.field,
+                value=_shown(_value_at(one.field, document)),
+                detail=f"{one.problem}; {one.fix}",
+            )
+            for one in error.all
+        )
+    )
+
+
+def _value_at(field: str, document: object) -> Any:
+    # The field is a path such as `metrics[3]`, `match.client_id` or `name`.
+    if not isinstance(document, dict):
+        return document
+    if field in document:
+        return document[field]
+    key, _, rest = field.replace("[", ".", 1).partition(".")
+    value, index = document.get(key), rest.removesuffix("]")
+    if isinstance(value, list):
+        return value[int(index)] if index.isdigit() and int(index) < len(value) else None
+    return value.get(rest) if isinstance(value, dict) else value
 
 
 def _shown(value: Any) -> Any:
@@ -126,18 +157,58 @@ async def _on_problem(request: Request, error: Any) -> Response:
 
 
 async def _on_http(request: Request, error: Any) -> Response:
-    details = {
-        404: f"not found: {request.url.path}",
-        405: f"the method {request.method} is not allowed here",
-    }
-    detail = details.get(error.status_code, error.detail)
-    return problem_response(error.status_code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    detail = error.detail
+    if error.status_code == 404:
+        detail = f"not found: {request.url.path}"
+    elif error.status_code == 405:
+        # The router names only the methods of one of the path's endpoints.
+        allowed = ", ".join(_allowed(request))
+        headers = {"allow": allowed}
+        detail = f"the method {request.method} is not allowed here; allowed are {allowed}"
+    return problem_response(error.status_code, detail, headers=headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of all endpoints with the request's path."""
+    methods: set[str] = set()
+    for route in request.app.state.endpoints:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            methods |= route.methods
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _on_parameters(request: Request, error: Any) -> Response:
     # The first part of a location is the kind of parameter: query, path or header.
-    errors = (field_error(one["loc"][1:], one.get("input"), one["msg"]) for one in error.errors())
-    return InvalidError(*errors).response
+    return InvalidError(
+        *(
+            # An unknown parameter may be a misplaced secret.
+            field_error(
+                one["loc"][1:],
+                None if one["type"] == "extra_forbidden" else one.get("input"),
+                _parameter_detail(request, one),
+            )
+            for one in error.errors()
+        )
+    ).response
+
+
+def _parameter_detail(request: Request, error: ErrorDetails) -> str:
+    """Word the error of a parameter as those of the configuration are."""
+    models = [
+        parameter.field_info.annotation
+        for dependant in (request.scope["route"].dependant, *request.scope["route"].dependant.dependencies)
+        for parameter in dependant.query_params
+        if isinstance(parameter.field_info.annotation, type)
+        and issubclass(parameter.field_info.annotation, BaseModel)
+    ]
+    if error["loc"][0] != "query" or len(models) != 1:
+        return str(error["msg"])
+    within = error.copy()
+    within["loc"] = error["loc"][1:]
+    detail = wording(within, models[0])
+    return detail.replace("unknown key", "unknown parameter", 1)
 
 
 async def _on_store(request: Request, error: Exception) -> Response:

@@ -202,7 +202,7 @@ def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) ->
       kafka-telemetry plugins
       kafka-telemetry plugins --output json
     """
-    found = list(_pages(session, "/v1/plugins"))
+    found = document_of(session.get("/v1/plugins"))["items"]
     print_list(found, output, _plugin_row, "no plugins are configured")
 
 

@@ -24,6 +24,7 @@ import structlog
 from receiver import dumps
 from receiver.api import ApiDependencies, RestServer, ServerError, create_api
 from receiver.clock import SystemClock
+from receiver.core.expiry import Expiry
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import run as run_event_loop
@@ -151,7 +152,10 @@ class _Core:
         )
         self._relays.max_connections = _max_connections(settings)
         self._store = open_store(settings.subscriptions)
-        self._subscriptions = Subscriptions(self._store, self._telemetry.replace_subscriptions)
+        self._expiry = Expiry(
+            self._telemetry.replace_subscriptions, self._clock.wall_ns, self._loop.call_later
+        )
+        self._subscriptions = Subscriptions(self._store, self._expiry.put_in_force)
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
@@ -289,6 +293,7 @@ class _Core:
         await asyncio.to_thread(self._host.stop, timeout_s)
         await self._rest.stop()
         self._relays.close()
+        self._expiry.close()
         await asyncio.to_thread(self._store.close)
         self._stopped.set()
 

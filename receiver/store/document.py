@@ -1,33 +1,22 @@
-"""Subscriptions as plain documents: of YAML files, of JSON records.
-
-Owns the keys, which are the fields of :class:`Subscription`, and finds every mistake of a document
-at once. The telemetry core decides what a valid subscription is.
-"""
+"""Subscriptions of files: every mistake of a document, with the path of its value."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 from receiver.telemetry.subscription import Subscription, SubscriptionError
+from receiver.telemetry.subscription_document import read_document
 
-__all__ = ["KEYS", "Mistake", "from_document", "to_document"]
+__all__ = ["Mistake", "from_document"]
 
-_FIELDS: Final = tuple(field for field in dataclasses.fields(Subscription) if field.init)
-
-#: The keys of a document, in order.
-KEYS: Final = tuple(field.name for field in _FIELDS)
-
-_REQUIRED: Final = tuple(
-    field.name
-    for field in _FIELDS
-    if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-)
+#: A field's path, such as ``metrics[0]`` or ``match.client_id``. Labels may have dots in their
+#: keys.
+_PATH: Final = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\]|\.(?P<key>.+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,70 +30,29 @@ class Mistake:
         return f"{key_text(self.loc)}: {self.text}" if self.loc else self.text
 
 
-def to_document(subscription: Subscription) -> dict[str, Any]:
-    """Return the subscription as texts, numbers, lists and mappings; the inverse of reading it."""
-    return {key: _plain(getattr(subscription, key)) for key in KEYS}
-
-
 def from_document(document: object, *, name: str | None = None) -> Subscription | list[Mistake]:
     """Read a subscription, or return all mistakes.
 
     Args:
-        document: A mapping of :data:`KEYS`.
+        document: See :mod:`receiver.telemetry.subscription_document`.
         name: The name of a subscription without ``name``; None: the key is required.
     """
-    if not isinstance(document, Mapping):
-        return [Mistake((), f"expected a mapping with the keys {', '.join(KEYS)}")]
-    values = {"name": name, **document} if name is not None else dict(document)
-    mistakes = [Mistake((str(key),), _unknown(str(key))) for key in values if key not in KEYS]
-    mistakes += [Mistake((), f"{key}: required") for key in _REQUIRED if key not in values]
-    known = {key: value for key, value in values.items() if key in KEYS}
-    for key, value in known.items():
-        mistakes += _mistakes(key, value)
-    if mistakes:
-        return mistakes
+    if name is not None and isinstance(document, Mapping):
+        document = {"name": name, **document}
     try:
-        return Subscription(**known)
-    except SubscriptionError as error:  # of several fields together
-        return [_mistake(error, ())]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in sorted(value.items())}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple | frozenset) else value
-
-
-def _unknown(key: str) -> str:
-    close = difflib.get_close_matches(key, KEYS, n=1)
-    return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known are {', '.join(KEYS)}"
-
-
-def _mistakes(key: str, value: Any) -> list[Mistake]:
-    """Return the mistakes of one field. A constructor reports only the first of all fields."""
-    whole = _check(key, value)
-    if whole is None:
-        return []
-    # The entries of a list or mapping one by one, because each may be wrong.
-    each: list[Mistake] = []
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            error = _check(key, [item])
-            each += [_mistake(error, (key, index))] if error is not None else []
-    elif isinstance(value, Mapping):
-        for part, item in value.items():
-            error = _check(key, {part: item})
-            each += [_mistake(error, (key, str(part)))] if error is not None else []
-    return each or [_mistake(whole, (key,))]
-
-
-def _check(key: str, value: Any) -> SubscriptionError | None:
-    try:
-        Subscription(**{"name": "a", "metrics": (), key: value})
+        return read_document(document)
     except SubscriptionError as error:
-        return error
-    return None
+        errors = error.all if isinstance(document, Mapping) else (error,)
+        return [_mistake(one, document) for one in errors]
 
 
-def _mistake(error: SubscriptionError, loc: Loc) -> Mistake:
-    return Mistake(loc, f"{error.value} {error.problem}; {error.fix}")
+def _mistake(error: SubscriptionError, document: object) -> Mistake:
+    path = _PATH.fullmatch(error.field)
+    if path is None or not isinstance(document, Mapping) or path["field"] not in document:
+        return Mistake((), str(error).removeprefix(": "))
+    more: Loc = ()
+    if path["index"] is not None:
+        more = (int(path["index"]),)
+    elif path["key"] is not None:
+        more = (path["key"],)
+    return Mistake((path["field"], *more), f"{error.value} {error.problem}; {error.fix}")

@@ -13,7 +13,10 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from receiver.store.store import StoreError, StoreStatus
 from receiver.telemetry.subscription import Subscription
@@ -25,17 +28,48 @@ _APPLICATION_ID = 0x4B435431
 
 _BUSY_TIMEOUT_S = 5.0
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
 # Step n migrates a file from version n to n + 1. Never change a released step, but add another.
-_MIGRATIONS = (
-    """
-    CREATE TABLE subscription (
-        name TEXT NOT NULL PRIMARY KEY,
-        metrics TEXT NOT NULL,
-        interval_ms INTEGER NOT NULL,
-        match TEXT NOT NULL
-    ) WITHOUT ROWID
-    """,
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """
+        CREATE TABLE subscription (
+            name TEXT NOT NULL PRIMARY KEY,
+            metrics TEXT NOT NULL,
+            interval_ms INTEGER NOT NULL,
+            match TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+    ),
+    # Times are milliseconds since the epoch.
+    (
+        "ALTER TABLE subscription ADD COLUMN enabled INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE subscription ADD COLUMN expires_at INTEGER",
+        "ALTER TABLE subscription ADD COLUMN temporality TEXT",
+        "ALTER TABLE subscription ADD COLUMN labels TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE subscription ADD COLUMN description TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE subscription ADD COLUMN changed_by TEXT",
+        "ALTER TABLE subscription ADD COLUMN changed_at INTEGER",
+    ),
 )
+
+_COLUMNS = (
+    "name",
+    "metrics",
+    "interval_ms",
+    "match",
+    "enabled",
+    "expires_at",
+    "temporality",
+    "labels",
+    "description",
+    "changed_by",
+    "changed_at",
+)
+_NAMES = ", ".join(_COLUMNS)
+_SELECT = f"SELECT {_NAMES} FROM subscription ORDER BY name"  # noqa: S608 -- constants
+_PUT = f"REPLACE INTO subscription ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 
 #: The schema version that this program writes.
 SCHEMA_VERSION = len(_MIGRATIONS)
@@ -51,6 +85,14 @@ _PROBLEMS = {
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
 }
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _create(path: Path) -> None:
@@ -86,23 +128,26 @@ class SqliteSubscriptionStore:
     def load_all(self) -> tuple[Subscription, ...]:
         """Read all subscriptions by name."""
         with self._lock, self._translated_errors():
-            rows = self._connection.execute(
-                "SELECT name, metrics, interval_ms, match FROM subscription ORDER BY name"
-            ).fetchall()
-        return tuple(self._subscription(*row) for row in rows)
+            rows = self._connection.execute(_SELECT).fetchall()
+        return tuple(map(self._subscription, rows))
 
     def put(self, subscription: Subscription) -> None:
         """Create or replace the subscription; it is durable on return."""
         with self._lock, self._translated_errors():
             self._connection.execute(
-                "INSERT INTO subscription (name, metrics, interval_ms, match) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (name) DO UPDATE SET "
-                "metrics = excluded.metrics, interval_ms = excluded.interval_ms, match = excluded.match",
+                _PUT,
                 (
                     subscription.name,
                     json.dumps(list(subscription.metrics)),
                     subscription.interval_ms,
                     json.dumps(dict(subscription.match), sort_keys=True),
+                    subscription.enabled,
+                    _milliseconds(subscription.expires_at),
+                    subscription.temporality,
+                    json.dumps(dict(subscription.labels), sort_keys=True),
+                    subscription.description,
+                    subscription.changed_by,
+                    _milliseconds(subscription.changed_at),
                 ),
             )
 
@@ -135,7 +180,8 @@ class SqliteSubscriptionStore:
             # error rolls back, because the constructor then closes the connection.
             version = self._check_version()
             for step in _MIGRATIONS[version:]:
-                self._connection.execute(step)
+                for statement in step:
+                    self._connection.execute(statement)
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             self._connection.execute("COMMIT")
@@ -156,17 +202,25 @@ class SqliteSubscriptionStore:
             )
         return int(version)
 
-    def _subscription(self, name: str, metrics: str, interval_ms: int, match: str) -> Subscription:
+    def _subscription(self, row: tuple[Any, ...]) -> Subscription:
+        values = dict(zip(_COLUMNS, row, strict=True))
         try:
             return Subscription(
-                name=name,
-                metrics=tuple(json.loads(metrics)),
-                interval_ms=interval_ms,
-                match=json.loads(match),
+                name=values["name"],
+                metrics=tuple(json.loads(values["metrics"])),
+                interval_ms=values["interval_ms"],
+                match=json.loads(values["match"]),
+                enabled=bool(values["enabled"]),
+                expires_at=_time(values["expires_at"]),
+                temporality=values["temporality"],
+                labels=json.loads(values["labels"]),
+                description=values["description"],
+                changed_by=values["changed_by"],
+                changed_at=_time(values["changed_at"]),
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             problem = str(error)
-        raise StoreError(self._place, f"the subscription {name!r} cannot be used: {problem}")
+        raise StoreError(self._place, f"the subscription {values['name']!r} cannot be used: {problem}")
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:

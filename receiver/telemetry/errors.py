@@ -52,7 +52,19 @@ class InvalidValueError(ValueError):
 
 
 class SubscriptionError(InvalidValueError):
-    """A subscription is invalid (KIP-714, "Client metrics configuration")."""
+    """A subscription is invalid (KIP-714, "Client metrics configuration").
+
+    ``further`` has the errors of its other fields.
+    """
+
+    def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
+        super().__init__(field, value, problem, fix)
+        self.further: list[SubscriptionError] = []
+
+    @property
+    def all(self) -> tuple[SubscriptionError, ...]:
+        """This error and all further ones."""
+        return (self, *self.further)
 
 
 class PushError(ValueError):

@@ -50,16 +50,26 @@ from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.labels import Labels, label_bytes
 from receiver.telemetry.quirks import Treatment
+from receiver.telemetry.selectors import NOTHING_REVEALED, Revealed, reveal
 from receiver.telemetry.subscription import (
     MAX_INTERVAL_MS,
     Assignment,
     SubscriptionSet,
+    Temporality,
     subscription_id,
 )
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = ["MAX_PER_CONNECTION", "MIN_LIFETIME_S", "ClientInstance", "ClientInstances", "InstanceStatistics"]
+__all__ = [
+    "MAX_PER_CONNECTION",
+    "MIN_LIFETIME_S",
+    "ClientInstance",
+    "ClientInstances",
+    "Defaults",
+    "InstanceStatistics",
+    "Request",
+]
 
 #: The shortest lifetime of an instance after its last request, in seconds.
 MIN_LIFETIME_S: Final = 60.0
@@ -82,6 +92,49 @@ _GETS_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPOR
 _MAX_FORGOTTEN_PER_REQUEST = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a client is asked for where no matching subscription says it."""
+
+    interval_ms: int
+    delta: bool  # whether counters are pushed as deltas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a client is asked for, in the end (KIP-714, "GetTelemetrySubscriptionsResponse")."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    delta: bool
+    subscription_id: int
+
+    @classmethod
+    def derive(
+        cls,
+        client_instance_id: Uuid,
+        assignment: Assignment,
+        treatment: Treatment,
+        defaults: Defaults,
+        *,
+        demand: Demand = Demand.EVERYTHING,
+        interval_factor: int = 1,
+    ) -> Request:
+        """Apply quirks, back-pressure and defaults to an assignment."""
+        wanted_ms = min(assignment.interval_ms * interval_factor, MAX_INTERVAL_MS)
+        metrics = treatment.requested(demand.prefixes(assignment.prefixes))
+        interval_ms = treatment.interval_ms(wanted_ms)
+        delta = defaults.delta
+        if assignment.temporality is not None:
+            delta = assignment.temporality is Temporality.DELTA
+        return cls(
+            metrics=metrics,
+            interval_ms=interval_ms,
+            delta=delta,
+            subscription_id=subscription_id(client_instance_id, metrics, interval_ms, delta=delta),
+        )
+
+
 @dataclass(slots=True, eq=False)
 class ClientInstance:
     """One client instance. Only its methods change the attributes, by the module's rules.
@@ -94,14 +147,14 @@ class ClientInstance:
     created_at: float
     text_id: str = field(init=False)  # the id in Kafka's text form
     subscriptions: SubscriptionSet = field(init=False)  # the set that it was matched against
-    matched: ClientIdentity = field(init=False)  # the identity when it was last matched
+    matched: tuple[ClientIdentity, Revealed] = field(init=False)  # when it was last matched
     assignment: Assignment = field(init=False)  # the union of the matching subscriptions
     treatment: Treatment = field(init=False)  # the quirks of its software
+    defaults: Defaults = field(init=False)  # when it was last matched
+    request: Request = field(init=False)  # what it is asked for
+    revealed: Revealed = NOTHING_REVEALED  # by its latest push with metrics
     demand: Demand = Demand.EVERYTHING  # the part of its assignment that is requested
     interval_factor: int = 1  # on its push interval (back-pressure)
-    requested_metrics: tuple[str, ...] = ()
-    push_interval_ms: int = 0
-    subscription_id: int = 0
     terminating: bool = False  # whether its last accepted push was terminating
     last_error: ErrorCode = ErrorCode.NONE  # of its last answer
     pushes_accepted: int = 0
@@ -116,10 +169,26 @@ class ClientInstance:
     _first_push_due: bool = False
     _labels: Labels | None = None
     _label_bytes: bytes = b""
+    _resource: int | None = None  # a hash of the Resource that revealed what is known
 
     def __post_init__(self) -> None:
         self.text_id = uuid_to_text(self.id)
         self.last_request_at = self.created_at
+
+    @property
+    def requested_metrics(self) -> tuple[str, ...]:
+        """The metric name prefixes that it is asked for."""
+        return self.request.metrics
+
+    @property
+    def push_interval_ms(self) -> int:
+        """Its push interval."""
+        return self.request.interval_ms
+
+    @property
+    def subscription_id(self) -> int:
+        """The subscription id that its pushes must have."""
+        return self.request.subscription_id
 
     @property
     def lifetime_s(self) -> float:
@@ -135,16 +204,18 @@ class ClientInstance:
         identity: ClientIdentity,
         subscriptions: SubscriptionSet,
         treatment: Treatment,
-        *,
-        default_interval_ms: int,
+        defaults: Defaults,
     ) -> None:
-        """Match it: it is new, the subscriptions changed, or the identity changed."""
+        """Match it: it is new, or the subscriptions or something that they match have changed."""
         if subscriptions is not getattr(self, "subscriptions", None):
             self._reset_interval()
-        self.matched = identity
+        self.matched = identity, self.revealed
         self.subscriptions = subscriptions
         self.treatment = treatment
-        self.assignment = subscriptions.assignment(identity, default_interval_ms=default_interval_ms)
+        self.defaults = defaults
+        self.assignment = subscriptions.assignment(
+            identity, self.revealed, default_interval_ms=defaults.interval_ms
+        )
         self._derive()
 
     def adjust(self, demand: Demand, interval_factor: int) -> None:
@@ -191,6 +262,13 @@ class ClientInstance:
         self.last_push_at = now
         self.last_push_received_at_ns = received_at_ns
 
+    def read_resource(self, resource: bytes) -> None:
+        """Read what the Resource of an accepted push reveals, unless it was the last push's."""
+        known = hash(resource)
+        if known != self._resource:
+            self._resource = known
+            self.revealed = reveal(resource)
+
     def label_bytes(self, labels: Labels) -> bytes:
         """Encode the labels, or return the cached bytes when they equal the last push's."""
         if labels != self._labels:
@@ -203,10 +281,14 @@ class ClientInstance:
         self._first_push_due = False
 
     def _derive(self) -> None:
-        wanted_ms = min(self.assignment.interval_ms * self.interval_factor, MAX_INTERVAL_MS)
-        self.requested_metrics = self.treatment.requested(self.demand.prefixes(self.assignment.prefixes))
-        self.push_interval_ms = self.treatment.interval_ms(wanted_ms)
-        self.subscription_id = subscription_id(self.id, self.requested_metrics, self.push_interval_ms)
+        self.request = Request.derive(
+            self.id,
+            self.assignment,
+            self.treatment,
+            self.defaults,
+            demand=self.demand,
+            interval_factor=self.interval_factor,
+        )
 
     def _interval_is_over(self, since: float, now: float) -> bool:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S

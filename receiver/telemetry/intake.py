@@ -130,6 +130,8 @@ class Intake:
             return Taken(refusal=problem, inflated_bytes=len(inflated))
         self._offenders.record_push(instance.id, len(inflated), now, too_large=False)
         instance.accept_push(now, arrival.received_at_ns, terminating=arrival.terminating)
+        if labelled.resource is not None:
+            instance.read_resource(labelled.resource)
         self._series.record_push(
             instance.id,
             principal=identity.principal,

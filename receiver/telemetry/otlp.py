@@ -55,6 +55,8 @@ class LabelledMetrics:
     """A MetricsData with the receiver's labels, empty when no metric remains, and its counts."""
 
     data: bytes = b""
+    #: The first Resource as the client sent it; None without metrics.
+    resource: bytes | None = field(default=None, compare=False, repr=False)
     dropped_points: int = 0  # their value is NaN or infinite
     removed_labels: int = 0  # attributes with keys that the receiver owns
     series: int = 0  # data points within the budget, without the overflow series
@@ -104,6 +106,8 @@ def label_metrics(
         if not scope_metrics.scope:
             raise InvalidMetricsError("there is no metrics message in the bytes")
         return LabelledMetrics()
+    resources = merged.resource_metrics.resource
+    resource = resources[0] if resources else b""
     scrubber = Scrubber()
     plain = not _has_unknown_outer_fields(data)
     one_list = plain and _is_one_list(merged.resource_metrics, count)
@@ -135,6 +139,7 @@ def label_metrics(
         data = _label_each_resource(data, count, labels, plain=plain) if applied.metrics else b""
     return LabelledMetrics(
         data=data,
+        resource=resource,
         dropped_points=scrubber.dropped_points,
         removed_labels=scrubber.removed_labels,
         series=applied.series,

@@ -17,11 +17,11 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.errors import InvalidInstanceError, PushError
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.instance import ClientInstance, ClientInstances
+from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
 from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.prefixes import SeenMetrics
-from receiver.telemetry.quirks import Quirks
+from receiver.telemetry.quirks import Quirks, Treatment
 from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.wire.error_codes import ErrorCode
@@ -73,6 +73,7 @@ class ClientTelemetry:
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
         self._quirks = Quirks(settings.quirks, compression=settings.compression)
         self._settings = settings
+        self.defaults = _defaults(settings)
         self.seen_metrics = SeenMetrics()
         self._intake = Intake(
             settings,
@@ -81,6 +82,10 @@ class ClientTelemetry:
             series=self.series,
             offenders=self.offenders,
         )
+
+    def treatment(self, identity: ClientIdentity) -> Treatment:
+        """Return the quirks of a client's software."""
+        return self._quirks.treatment(identity.client_software_name, identity.client_software_version)
 
     def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
         """Replace all subscriptions; they take effect with each client's next request."""
@@ -102,6 +107,7 @@ class ClientTelemetry:
         self._intake.replace_settings(settings, hash_key)
         self._quirks = quirks
         self._settings = settings
+        self.defaults = _defaults(settings)
         self.instances.resize(settings.max_instances)
         self.series.replace_settings(settings.series)
         self.backpressure.replace_settings(settings.backpressure)
@@ -127,7 +133,7 @@ class ClientTelemetry:
         else:
             # The client's identity may have changed since its instance was matched. Only this
             # answer can carry a new subscription id; a push could only be refused.
-            if identity != instance.matched:
+            if instance.matched != (identity, instance.revealed):
                 self._assign(instance, identity)
                 self.instances.keep(instance, identity, now)
             response = GetTelemetrySubscriptionsResponse(
@@ -136,7 +142,7 @@ class ClientTelemetry:
                 accepted_compression_types=instance.treatment.compression,
                 push_interval_ms=instance.push_interval_ms,
                 telemetry_max_bytes=self._settings.max_bytes,
-                delta_temporality=self._settings.delta_temporality,
+                delta_temporality=instance.request.delta,
                 requested_metrics=instance.requested_metrics,
             )
         return SubscriptionsOutcome(
@@ -159,13 +165,14 @@ class ClientTelemetry:
         wait_ms = 1000 * min(max(exceeded.retry_after_s, _MIN_ASK_AGAIN_S), _MAX_ASK_AGAIN_S)
         jitter = int.from_bytes(self._random_bytes(2), "big") / 65_536
         interval_ms = int(wait_ms * (1 + jitter))
+        delta = self._settings.delta_temporality
         return SubscriptionsOutcome(
             response=GetTelemetrySubscriptionsResponse(
                 client_instance_id=client_instance_id,
-                subscription_id=subscription_id(client_instance_id, (), interval_ms),
+                subscription_id=subscription_id(client_instance_id, (), interval_ms, delta=delta),
                 push_interval_ms=interval_ms,
                 telemetry_max_bytes=self._settings.max_bytes,
-                delta_temporality=self._settings.delta_temporality,
+                delta_temporality=delta,
             ),
             identity=identity,
             client_instance_id=client_instance_id,
@@ -198,6 +205,7 @@ class ClientTelemetry:
             instance.refuse(_error_of(taken.refusal))
         if taken.push is not None:
             self.seen_metrics.sample(taken.push, now)
+            self._match_revealed(instance)
         return _outcome(instance.identity, request, taken)
 
     def accept(
@@ -211,7 +219,19 @@ class ClientTelemetry:
         instance = self._admit(identity, client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
             return Taken(refusal=instance)
-        return self._intake.accept(instance, arrival, now=now)
+        taken = self._intake.accept(instance, arrival, now=now)
+        if taken.push is not None:
+            self._match_revealed(instance)
+        return taken
+
+    def _match_revealed(self, instance: ClientInstance) -> None:
+        """Match an instance anew if its push revealed something that a subscription matches.
+
+        The next push is then answered UNKNOWN_SUBSCRIPTION_ID, and the client asks at once.
+        """
+        identity, revealed = instance.matched
+        if instance.revealed != revealed and instance.subscriptions.reads_revealed:
+            self._assign(instance, identity)
 
     def _admit(
         self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, now: float
@@ -262,8 +282,8 @@ class ClientTelemetry:
         instance.assign(
             identity,
             self.subscriptions,
-            self._quirks.treatment(identity.client_software_name, identity.client_software_version),
-            default_interval_ms=self._settings.default_interval_ms,
+            self.treatment(identity),
+            self.defaults,
         )
 
 
@@ -272,6 +292,10 @@ _PROBLEMS: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the push interval is not over",
     ErrorCode.UNKNOWN_SUBSCRIPTION_ID: "the subscription id is not the instance's current one",
 }
+
+
+def _defaults(settings: TelemetrySettings) -> Defaults:
+    return Defaults(interval_ms=settings.default_interval_ms, delta=settings.delta_temporality)
 
 
 def _error_of(refusal: PushError | Exceeded) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""Replacements that go with a pattern from outside."""
+"""Patterns from outside: their replacements, and several together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from receiver.patterns import Rewrite
+from receiver.patterns import PatternSet, Rewrite, compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,14 @@ def test_a_text_that_matches_as_a_whole_is_rewritten(
 def test_a_replacement_that_cannot_be_is_refused(pattern: str, replacement: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
         Rewrite(pattern, replacement)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_set_of_patterns_matches_as_each_alone(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not together:  # as if they were too large for one automaton
+        monkeypatch.setattr("receiver.patterns._SET_MEMORY", 1)
+    patterns = ("a.*", "ab", "b+", "", ".*ü")
+    found = PatternSet(patterns)
+    for text in (b"", b"a", b"ab", b"abc", b"bb", "aü".encode(), b"x", b"\xff"):
+        expected = {one for one in patterns if compile_pattern(one).fullmatch(text) is not None}
+        assert set(found.matching(text)) == expected

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.pages import After, Limit, Page, first_page, in_portions
+from receiver.api.pages import Page, PageQuery, first_page, in_portions
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
+from receiver.api.queries import NO_QUERY
 from receiver.api.routes.connections import ConnectionFields
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance
@@ -65,13 +66,11 @@ class ClientView(ConnectionFields):
 
 
 @router.get("", summary="List the client instances by id", responses={422: {"model": Problem}})
-async def list_clients(
-    dependencies: Dependencies, limit: Limit = 100, after: After = None
-) -> Page[ClientView]:
+async def list_clients(dependencies: Dependencies, query: Annotated[PageQuery, Query()]) -> Page[ClientView]:
     """List the client instances in the order of their ids' bytes (not of their text)."""
-    start = None if after is None else _parse_id("after", after)
+    start = None if query.after is None else _parse_id("after", query.after)
     ids = (one.id for one in dependencies.telemetry.instances if start is None or one.id > start)
-    page, following = first_page(ids, limit, uuid_to_text)
+    page, following = first_page(ids, query.limit, uuid_to_text)
     clients = (dependencies.find_client(one) for one in page)
     return Page(
         items=[_view(client, dependencies) async for client in in_portions(clients) if client is not None],
@@ -82,6 +81,7 @@ async def list_clients(
 @router.get(
     "/{client_instance_id}",
     summary="Show a client instance",
+    dependencies=[NO_QUERY],
     responses={status: {"model": Problem} for status in (404, 422)},
 )
 async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> ClientView:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import After, Limit, Page, first_page, in_portions
+from receiver.api.pages import Page, PageQuery, first_page, in_portions
 from receiver.api.problems import InvalidError, Problem, field_error
 from receiver.telemetry.identity import ClientIdentity
 
@@ -54,12 +54,12 @@ class ConnectionView(ConnectionFields):
 
 @router.get("", summary="List the open connections, oldest first", responses={422: {"model": Problem}})
 async def list_connections(
-    dependencies: Dependencies, limit: Limit = 100, after: After = None
+    dependencies: Dependencies, query: Annotated[PageQuery, Query()]
 ) -> Page[ConnectionView]:
     """List the open connections, oldest first."""
-    start = None if after is None else _position(after)
+    start = None if query.after is None else _position(query.after)
     found = (one for one in dependencies.connections() if start is None or _order(one) > start)
-    page, following = first_page(found, limit, _cursor, _order)
+    page, following = first_page(found, query.limit, _cursor, _order)
     views = [ConnectionView.model_validate(identity) async for identity in in_portions(page)]
     return Page(items=views, next=following)
 

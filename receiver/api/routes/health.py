@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.problems import Problem, ProblemError
+from receiver.api.queries import NO_QUERY, ForbiddingModel
 
 __all__ = ["HealthView", "router"]
 
@@ -29,7 +30,21 @@ class HealthView(BaseModel):
     )
 
 
-@router.get("/livez", summary="Tell whether the process runs", response_model_exclude_none=True)
+class _ReadyQuery(ForbiddingModel):
+    listeners: Literal["all", "any"] = Field(
+        default="all",
+        description="`any`: ready while one listener at least is, for a load balancer in front of "
+        "receivers with a listener for each broker.",
+    )
+
+
+@router.get(
+    "/livez",
+    summary="Tell whether the process runs",
+    response_model_exclude_none=True,
+    dependencies=[NO_QUERY],
+    responses={422: {"model": Problem}},
+)
 async def livez(dependencies: Dependencies) -> HealthView:
     """Answer while the process runs. Restart it when this is not answered."""
     return HealthView(status="live", version=dependencies.version)
@@ -41,19 +56,10 @@ async def livez(dependencies: Dependencies) -> HealthView:
     response_model_exclude_none=True,
     responses={422: {"model": Problem}, 503: {"model": Problem}},
 )
-async def readyz(
-    dependencies: Dependencies,
-    listeners: Annotated[
-        Literal["all", "any"],
-        Query(
-            description="`any`: ready while one listener at least is, for a load balancer in front of "
-            "receivers with a listener for each broker."
-        ),
-    ] = "all",
-) -> HealthView:
+async def readyz(dependencies: Dependencies, query: Annotated[_ReadyQuery, Query()]) -> HealthView:
     """Answer 503 with the reason before all listeners are open and during a drain."""
     reason = dependencies.not_ready_because()
-    if reason is not None and not (listeners == "any" and dependencies.accepts_somewhere()):
+    if reason is not None and not (query.listeners == "any" and dependencies.accepts_somewhere()):
         raise ProblemError(503, reason)
     warnings = list(dependencies.warnings())
     return HealthView(status="ready", version=dependencies.version, warnings=warnings or None)
@@ -63,8 +69,10 @@ async def readyz(
     "/metrics",
     summary="The receiver's own metrics",
     response_class=Response,
+    dependencies=[NO_QUERY],
     responses={
-        200: {"content": {"text/plain": {}}, "description": "Prometheus text format, or OpenMetrics."}
+        422: {"model": Problem},
+        200: {"content": {"text/plain": {}}, "description": "Prometheus text format, or OpenMetrics."},
     },
 )
 async def metrics(dependencies: Dependencies, accept: Annotated[str | None, Header()] = None) -> Response:

@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
+from receiver.api.problems import Problem
+from receiver.api.queries import NO_QUERY
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker
 from receiver.session.listener_state import ListenerState
@@ -45,7 +47,12 @@ class ListenerView(BaseModel):
     nodes: list[NodeView] = Field(description="The known nodes, if the listener rewrites addresses.")
 
 
-@router.get("", summary="List the listeners in the order of the configuration")
+@router.get(
+    "",
+    summary="List the listeners in the order of the configuration",
+    dependencies=[NO_QUERY],
+    responses={422: {"model": Problem}},
+)
 async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
     return Page(items=[_view(one) for one in dependencies.listeners()])

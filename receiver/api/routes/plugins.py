@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
+from receiver.api.problems import Problem
+from receiver.api.queries import NO_QUERY
 from receiver.host.delivery.statistics import PluginState, PluginStatistics
 
 __all__ = ["PluginView", "router"]
@@ -62,7 +64,12 @@ class PluginView(BaseModel):
     last_error: str | None = Field(description="Error of the last failed call, without secrets.")
 
 
-@router.get("", summary="List the plugins in the order of the configuration")
+@router.get(
+    "",
+    summary="List the plugins in the order of the configuration",
+    dependencies=[NO_QUERY],
+    responses={422: {"model": Problem}},
+)
 async def list_plugins(dependencies: Dependencies) -> Page[PluginView]:
     """List the plugins in the order of the configuration, always on one page."""
     return Page(items=[_view(plugin) for plugin in dependencies.plugins()])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import Limit, in_portions
+from receiver.api.pages import MAX_LIMIT, LimitQuery, in_portions
 from receiver.api.problems import Problem
 from receiver.wire.uuid import uuid_to_text
 
@@ -19,6 +19,10 @@ router = APIRouter(prefix="/v1/series", tags=["series"])
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
+
+
+class _SeriesQuery(LimitQuery):
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="The most items of each kind.")
 
 
 class UseView(BaseModel):
@@ -84,9 +88,9 @@ class SeriesView(BaseModel):
 @router.get(
     "", summary="Show the series budgets and the clients that use most", responses={422: {"model": Problem}}
 )
-async def show_series(dependencies: Dependencies, limit: Limit = 10) -> SeriesView:
+async def show_series(dependencies: Dependencies, query: Annotated[_SeriesQuery, Query()]) -> SeriesView:
     """Show the series budgets, their use and the clients that use most."""
-    report = dependencies.telemetry.series.report(limit, dependencies.monotonic())
+    report = dependencies.telemetry.series.report(query.limit, dependencies.monotonic())
     clients = ((use, dependencies.find_client(use.name)) for use in report.clients)
     return SeriesView(
         budgets=BudgetsView.model_validate(report.budgets),

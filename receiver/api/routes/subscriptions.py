@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeAlias
 
 import structlog
-from fastapi import APIRouter, Header, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from pydantic import BaseModel, Field
 
 from receiver.api.authorization import AuditedChange, Change
-from receiver.api.dependencies import Dependencies
-from receiver.api.limits import read_body
-from receiver.api.pages import After, Limit, Page, first_page
-from receiver.api.problems import FieldError, InvalidError, Problem, ProblemError, field_error
+from receiver.api.bodies import JSON_TYPES, MERGE_PATCH_TYPES, body_of, read_json
+from receiver.api.dependencies import ApiDependencies, Dependencies
+from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.pages import Page, PageQuery, first_page
+from receiver.api.problems import InvalidError, Problem, ProblemError, field_error, subscription_errors
+from receiver.api.queries import NO_QUERY
 from receiver.store.subscriptions import ChangedMeanwhileError, Condition
+from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.prefixes import unmatched
-from receiver.telemetry.subscription import (
-    DEFAULT_INTERVAL_MS,
-    MAX_INTERVAL_MS,
-    MIN_INTERVAL_MS,
-    SELECTORS,
-    Subscription,
-    SubscriptionError,
-)
+from receiver.telemetry.subscription import State, Subscription
+from receiver.telemetry.subscription_document import FIELDS, patched, read_document, to_document
 
-__all__ = ["SubscriptionBody", "SubscriptionView", "router"]
+__all__ = ["ASKED_WITHIN", "SubscriptionView", "router"]
 
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
@@ -42,30 +39,6 @@ _IfMatch = Annotated[
 ]
 _IfNoneMatch = Annotated[str | None, Header(description="`*`: only create, never replace.")]
 
-
-class SubscriptionBody(BaseModel):
-    """A subscription in a request."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    metrics: list[str] = Field(
-        description="Prefixes of metric names; `*` alone: every metric; an empty list: none.",
-        examples=[["org.apache.kafka.producer."]],
-    )
-    interval_ms: int = Field(
-        default=DEFAULT_INTERVAL_MS,
-        description=f"How often matching clients push, {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS} milliseconds.",
-        examples=[60_000],
-    )
-    match: dict[str, str] = Field(
-        default={},
-        description="Regular expressions (RE2) by selector, each for the whole value; all must match; "
-        f"empty: every client. Selectors: {', '.join(SELECTORS)}.",
-        examples=[{"client_software_name": "apache-kafka-java"}],
-    )
-    name: str | None = Field(default=None, description="If given, it must be the name in the path.")
-
-
 #: A response header: the milliseconds within which every connected client is asked.
 ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
 
@@ -73,22 +46,34 @@ ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
 #: behavior").
 _SPREAD: Final = 1.5
 
+#: A change that lost a race with another one is made anew at most so often.
+_MAX_ATTEMPTS: Final = 10
+
+#: Makes the new subscription of the existing one, with warnings.
+_Make: TypeAlias = Callable[[Subscription | None], tuple[Subscription, list[str]]]
+
 _log = structlog.get_logger("receiver.api")
 
 
 class SubscriptionView(BaseModel):
     """A subscription in a response."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     name: str
     metrics: list[str]
     interval_ms: int
     match: dict[str, str]
+    enabled: bool
+    expires_at: str | None = Field(description="When it ends by itself (RFC 3339, UTC); null: never.")
+    temporality: str | None = Field(description="`delta`, `cumulative`, or null for the receiver's default.")
+    labels: dict[str, str]
+    description: str
+    changed_by: str | None = Field(description="Who changed it last; null: unknown.")
+    changed_at: str | None = Field(description="When it was changed last (RFC 3339, UTC); null: unknown.")
+    state: State = Field(description="Whether it applies now.")
 
 
 class ChangedSubscriptionView(SubscriptionView):
-    """A subscription that was created or replaced."""
+    """A subscription that was created or changed."""
 
     warnings: list[str] | None = Field(
         default=None, description="What is probably wrong with it; omitted: nothing."
@@ -97,40 +82,40 @@ class ChangedSubscriptionView(SubscriptionView):
 
 @router.get("", summary="List the subscriptions by name", responses={422: {"model": Problem}})
 async def list_subscriptions(
-    dependencies: Dependencies, limit: Limit = 100, after: After = None
+    dependencies: Dependencies, query: Annotated[PageQuery, Query()]
 ) -> Page[SubscriptionView]:
     """List the subscriptions by name."""
-    found = (s for s in dependencies.subscriptions.in_force.subscriptions if after is None or s.name > after)
-    items, following = first_page(found, limit, attrgetter("name"), attrgetter("name"))
-    return Page(
-        items=[SubscriptionView.model_validate(subscription) for subscription in items], next=following
-    )
+    all_of_them = dependencies.subscriptions.in_force.subscriptions
+    found = (one for one in all_of_them if query.after is None or one.name > query.after)
+    items, following = first_page(found, query.limit, attrgetter("name"), attrgetter("name"))
+    return Page(items=[_view(subscription, dependencies) for subscription in items], next=following)
 
 
-@router.get("/{name:path}", summary="Show a subscription", responses={404: {"model": Problem}})
+@router.get(
+    "/{name:path}",
+    summary="Show a subscription",
+    dependencies=[NO_QUERY],
+    responses={status: {"model": Problem} for status in (404, 422)},
+)
 async def show_subscription(dependencies: Dependencies, response: Response, name: _Name) -> SubscriptionView:
     """Show a subscription. The response's ETag can be sent as If-Match."""
     subscription = dependencies.subscriptions.in_force.get(name)
     if subscription is None:
         raise _not_found(name)
     response.headers["etag"] = _entity_tag(subscription)
-    return SubscriptionView.model_validate(subscription)
+    return _view(subscription, dependencies)
 
 
 @router.put(
     "/{name:path}",
     summary="Create or replace a subscription",
-    response_model_exclude_none=True,
+    dependencies=[NO_QUERY],
+    response_model_exclude_unset=True,
     responses={
         201: {"model": ChangedSubscriptionView, "description": "The subscription is new."},
         **{status: {"model": Problem} for status in (400, 408, 409, 412, 413, 415, 422, 503)},
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubscriptionBody"}}},
-        }
-    },
+    openapi_extra=body_of(SubscriptionBody, JSON_TYPES),
 )
 async def put_subscription(
     dependencies: Dependencies,
@@ -143,24 +128,22 @@ async def put_subscription(
 ) -> ChangedSubscriptionView:
     """Create or replace a subscription, durably and for all following requests.
 
-    A connected client is asked with its next request. The header `kafka-telemetry-asked-within-ms`
-    has the longest time until then.
+    Without `interval_ms`, an existing subscription keeps its interval. Everything else that is left
+    out gets its default. A connected client is asked with its next request. The header
+    `kafka-telemetry-asked-within-ms` has the longest time until then.
     """
-    body = await read_body(request, SubscriptionBody)
-    if body.name is not None and body.name != name:
-        detail = f"must be omitted, or be {name!r} as in the path"
-        raise InvalidError(field_error(("name",), body.name, detail))
+    document = await read_json(request, JSON_TYPES)
+    now = dependencies.now()
+
+    def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
+        return read_document(
+            document, name=name, existing=existing, changed_by=change.who, changed_at=now
+        ), []
+
     try:
-        subscription = Subscription(
-            name=name, metrics=tuple(body.metrics), interval_ms=body.interval_ms, match=body.match
-        )
-        created = await dependencies.subscriptions.put(
-            subscription, only_if=_audited(change, _condition(if_match, if_none_match))
-        )
+        return await _change(dependencies, change, response, name, make, _condition(if_match, if_none_match))
     except SubscriptionError as error:
-        value = _value_at(error.field, {**body.model_dump(), "name": name})
-        detail = f"{error.problem}; {error.fix}"
-        raise InvalidError(FieldError(field=error.field, value=value, detail=detail)) from None
+        raise subscription_errors(error, _with_name(document, name)) from None
     except ChangedMeanwhileError as error:
         if if_none_match is None or not error.exists:
             raise
@@ -168,23 +151,49 @@ async def put_subscription(
             412,
             f"the subscription {name!r} exists: choose another name, or omit If-None-Match to replace it",
         ) from None
-    response.status_code = 201 if created else 200
-    response.headers["etag"] = _entity_tag(subscription)
-    telemetry = dependencies.telemetry
-    longest_ms = max((instance.push_interval_ms for instance in telemetry.instances), default=0)
-    response.headers[ASKED_WITHIN] = str(int(longest_ms * _SPREAD))
-    change.after = SubscriptionView.model_validate(subscription).model_dump()
-    warnings = unmatched(subscription.metrics, telemetry.seen_metrics)
-    for warning in warnings:
-        _log.warning("subscription may match nothing", subscription=name, problem=warning)
-    return ChangedSubscriptionView(**change.after, warnings=warnings or None)
+
+
+@router.patch(
+    "/{name:path}",
+    summary="Change parts of a subscription",
+    dependencies=[NO_QUERY],
+    response_model_exclude_unset=True,
+    responses={status: {"model": Problem} for status in (400, 404, 408, 409, 412, 413, 415, 422, 503)},
+    openapi_extra=body_of(PatchBody, MERGE_PATCH_TYPES),
+)
+async def patch_subscription(
+    dependencies: Dependencies,
+    change: AuditedChange,
+    request: Request,
+    response: Response,
+    name: _Name,
+    if_match: _IfMatch = None,
+) -> ChangedSubscriptionView:
+    """Change parts of a subscription, durably and for all following requests.
+
+    A field that is left out stays; null resets it. `match` and `labels` are merged by key, and null
+    removes a key (RFC 7396). `add_metrics` and `remove_metrics` add and remove single prefixes.
+    """
+    document = await read_json(request, MERGE_PATCH_TYPES)
+    now = dependencies.now()
+
+    def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
+        if existing is None:
+            raise _not_found(name)
+        return patched(existing, document, changed_by=change.who, changed_at=now)
+
+    try:
+        return await _change(dependencies, change, response, name, make, _condition(if_match, None))
+    except SubscriptionError as error:
+        raise subscription_errors(error, document) from None
 
 
 @router.delete(
     "/{name:path}",
     summary="Delete a subscription",
+    dependencies=[NO_QUERY],
     status_code=204,
-    responses={status: {"model": Problem} for status in (404, 409, 412, 503)},
+    responses={status: {"model": Problem} for status in (404, 409, 412, 422, 503)},
 )
 async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
@@ -195,13 +204,79 @@ async def delete_subscription(
         raise _not_found(name)
 
 
+async def _change(
+    dependencies: ApiDependencies,
+    change: Change,
+    response: Response,
+    name: str,
+    make: _Make,
+    condition: Condition | None,
+) -> ChangedSubscriptionView:
+    """Make the new subscription of the existing one, store it, and answer with it.
+
+    A change that changes nothing is not stored, so that `changed_at` tells the last real change.
+    """
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        existing = dependencies.subscriptions.in_force.get(name)
+        if condition is not None and not condition(existing):
+            raise ChangedMeanwhileError(name, existing is not None)
+        subscription, warnings = make(existing)
+        if subscription == existing:
+            change.before = to_document(existing)
+            return _changed(dependencies, change, response, existing, warnings)
+
+        def unchanged(found: Subscription | None, expected: Subscription | None = existing) -> bool:
+            return found == expected
+
+        try:
+            await dependencies.subscriptions.put(subscription, only_if=_audited(change, unchanged))
+        except ChangedMeanwhileError:
+            if attempt == _MAX_ATTEMPTS:
+                raise
+            continue  # the condition is checked anew
+        if existing is None:
+            response.status_code = 201
+        return _changed(dependencies, change, response, subscription, warnings)
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _changed(
+    dependencies: ApiDependencies,
+    change: Change,
+    response: Response,
+    subscription: Subscription,
+    warnings: list[str],
+) -> ChangedSubscriptionView:
+    telemetry = dependencies.telemetry
+    response.headers["etag"] = _entity_tag(subscription)
+    longest_ms = max((instance.push_interval_ms for instance in telemetry.instances), default=0)
+    response.headers[ASKED_WITHIN] = str(int(longest_ms * _SPREAD))
+    change.after = to_document(subscription)
+    nothing_known = unmatched(subscription.metrics, telemetry.seen_metrics)
+    for warning in nothing_known:
+        _log.warning("subscription may match nothing", subscription=subscription.name, problem=warning)
+    warnings = [*warnings, *nothing_known]
+    if subscription.state(dependencies.now()) is State.EXPIRED:
+        warnings.append("expires_at is over, so it applies to no client")
+    view = ChangedSubscriptionView(**_view(subscription, dependencies).model_dump())
+    if warnings:
+        view.warnings = warnings
+    return view
+
+
+def _view(subscription: Subscription, dependencies: ApiDependencies) -> SubscriptionView:
+    return SubscriptionView(**to_document(subscription), state=subscription.state(dependencies.now()))
+
+
 def _not_found(name: str) -> ProblemError:
     return ProblemError(404, f"there is no subscription named {name!r}")
 
 
 def _entity_tag(subscription: Subscription) -> str:
-    content = [subscription.metrics, subscription.interval_ms, sorted(subscription.match.items())]
-    return f'"{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]}"'
+    """Return the tag of what an operator sets; it is the same on every sidecar."""
+    document = to_document(subscription)
+    content = json.dumps([document[field] for field in FIELDS], sort_keys=True)
+    return f'"{hashlib.sha256(content.encode()).hexdigest()[:16]}"'
 
 
 def _condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
@@ -226,18 +301,12 @@ def _audited(change: Change, condition: Condition | None) -> Condition:
     """Note the existing subscription for the audit log under the lock of changes."""
 
     def may_change(existing: Subscription | None) -> bool:
-        change.before = None if existing is None else SubscriptionView.model_validate(existing).model_dump()
+        change.before = None if existing is None else to_document(existing)
         return condition is None or condition(existing)
 
     return may_change
 
 
-def _value_at(field: str, body: Mapping[str, Any]) -> Any:
-    # The field is a path such as `metrics[3]`, `match.client_id` or `name`.
-    key, _, rest = field.replace("[", ".").replace("]", "").partition(".")
-    value = body.get(key)
-    if isinstance(value, list) and rest.isdigit() and int(rest) < len(value):
-        return value[int(rest)]
-    if isinstance(value, dict):
-        return value.get(rest)
-    return None if isinstance(value, list) else value
+def _with_name(document: object, name: str) -> object:
+    """Return the document with the name, so that an error can show it."""
+    return {"name": name, **document} if isinstance(document, dict) else document

@@ -57,6 +57,30 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+def whole(name: str, body: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The document of a subscription that was put with this body."""
+    return {
+        "name": name,
+        "interval_ms": 300_000,
+        "match": {},
+        "enabled": True,
+        "expires_at": None,
+        "temporality": None,
+        "labels": {},
+        "description": "",
+        "changed_by": "anonymous",
+        "changed_at": WALL_TEXT,
+        "state": "active",
+        **body,
+        **changes,
+    }
+
+
+#: The wall clock of the API in nanoseconds since the epoch, and in RFC 3339.
+WALL_NS = 1_795_255_024_788_074_000
+WALL_TEXT = "2026-11-21T09:57:04.788Z"
+
+
 UNLIMITED = PrincipalLimitsSettings(
     connections=None,
     new_connections_per_second=None,
@@ -122,6 +146,7 @@ class Api:
 
     store: SubscriptionStore
     clock: Clock = field(default_factory=Clock)
+    wall_ns: int = WALL_NS
     telemetry: ClientTelemetry = field(default_factory=telemetry_core)
     connections: list[ClientIdentity] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
@@ -178,6 +203,7 @@ class Api:
                 refresh=self._refresh,
                 exposition=self.exposition,
                 count_refusal=self.refused.append,
+                wall_ns=lambda: self.wall_ns,
             ),
             self.settings,
         )

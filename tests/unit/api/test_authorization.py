@@ -21,6 +21,7 @@ from tests.unit.api.conftest import (
     instance_id,
     problem_of,
     token_settings,
+    whole,
 )
 
 BODY = {"metrics": ["a."], "interval_ms": 60_000, "match": {}}
@@ -128,7 +129,8 @@ def audit_lines(lines: Any) -> list[dict[str, Any]]:
 
 
 def test_every_change_is_audited(guarded: Api) -> None:
-    after = {"name": "a b", **BODY}
+    after = whole("a b", BODY, changed_by="ed")
+    del after["state"]
     changed = {**after, "interval_ms": 1000}
     common = {
         "event": "change",
@@ -143,9 +145,7 @@ def test_every_change_is_audited(guarded: Api) -> None:
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         async def ask(method: str, *, token: str = EDITOR_TOKEN, **arguments: Any) -> int:
-            answer = await rest.request(
-                method, "/v1/subscriptions/a%20b?token=hunter2", headers=bearer(token), **arguments
-            )
+            answer = await rest.request(method, "/v1/subscriptions/a%20b", headers=bearer(token), **arguments)
             return answer.status_code
 
         assert await ask("PUT", json=BODY) == 201
@@ -155,6 +155,11 @@ def test_every_change_is_audited(guarded: Api) -> None:
         assert await ask("DELETE", token=VIEWER_TOKEN) == 403
         assert await ask("DELETE") == 204
         assert await ask("DELETE") == 404
+        answer = await rest.delete("/v1/subscriptions/a%20b?token=hunter2", headers=bearer(EDITOR_TOKEN))
+        assert problem_of(answer, 422)["errors"] == [
+            {"field": "token", "value": None, "detail": "unknown parameter"}
+        ]
+        assert "hunter2" not in answer.text
 
     with structlog.testing.capture_logs() as lines:
         guarded.run(scenario)
@@ -166,6 +171,7 @@ def test_every_change_is_audited(guarded: Api) -> None:
         {**delete, "who": "vera", "role": "viewer", "outcome": "refused", "status": 403},
         {**delete, "outcome": "changed", "status": 204, "before": changed, "after": None},
         {**delete, "outcome": "failed", "status": 404},
+        {**delete, "outcome": "failed", "status": 422},
     ]
     assert all(secret not in str(lines) for secret in (EDITOR_TOKEN, VIEWER_TOKEN, "hunter2"))
 
@@ -176,14 +182,17 @@ def test_every_changing_route_audits_the_documents(guarded: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         for method, path in sorted(changing, reverse=True):  # PUT before DELETE
             answer = await rest.request(
-                method, path, headers=bearer(EDITOR_TOKEN), json=BODY if method == "PUT" else None
+                method,
+                path,
+                headers=bearer(EDITOR_TOKEN),
+                json={"PUT": BODY, "PATCH": {"enabled": False}}.get(method),
             )
             assert answer.is_success, (method, path, answer.text)
 
     with structlog.testing.capture_logs() as lines:
         guarded.run(scenario)
     audited = audit_lines(lines)
-    assert len(audited) == len(changing) == 2
+    assert len(audited) == len(changing) == 3
     assert all(line["before"] != line["after"] for line in audited)
 
 

@@ -4,11 +4,16 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
+from pydantic import BaseModel
 
 from receiver.api import connection, connection_rate, server
-from receiver.api.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES
+from receiver.api.bodies import MAX_BODY_BYTES
+from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.limits import MAX_HEADER_BYTES
 from receiver.api.pages import MAX_LIMIT
 from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS, SELECTORS
+from receiver.telemetry.subscription_document import FIELDS, READ_ONLY_FIELDS
 from tests.unit.api.conftest import Api
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
@@ -26,6 +31,18 @@ def test_every_endpoint_is_there_with_every_answer(api: Api) -> None:
     rows = re.findall(r"^\| `([A-Z]+) (/\S*)` \|[^|]*\| ([^|]*) \|$", PAGE, re.MULTILINE)
     documented = {(method, path): set(re.findall(r"\d{3}", answers)) for method, path, answers in rows}
     assert documented == described
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        (SubscriptionBody, {"name", *FIELDS, *READ_ONLY_FIELDS}),
+        (PatchBody, {"name", *FIELDS, *READ_ONLY_FIELDS, "add_metrics", "remove_metrics"}),
+    ],
+)
+def test_the_openapi_document_has_every_field_of_a_body(model: type[BaseModel], fields: set[str]) -> None:
+    assert model.model_fields.keys() == fields
+    assert all(f"`{field}`" in PAGE for field in fields)
 
 
 def test_the_bounds_are_the_real_ones() -> None:

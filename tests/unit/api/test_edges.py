@@ -58,18 +58,58 @@ def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/v1/subscriptions", {"GET"}),
-        ("PATCH", "/v1/subscriptions/s", {"GET", "PUT", "DELETE"}),
-        ("DELETE", "/v1/clients", {"GET"}),
-        ("OPTIONS", "/v1/subscriptions/s", {"GET", "PUT", "DELETE"}),
-        ("PUT", "/livez", {"GET"}),
+        ("POST", "/v1/subscriptions", {"GET", "HEAD"}),
+        ("POST", "/v1/subscriptions/s", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
+        ("DELETE", "/v1/clients", {"GET", "HEAD"}),
+        ("OPTIONS", "/v1/subscriptions/s", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
+        ("PUT", "/livez", {"GET", "HEAD"}),
     ],
 )
 def test_a_method_that_is_not_allowed(api: Api, method: str, path: str, allowed: set[str]) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.request(method, path)
         problem_of(answer, 405)
-        assert {one.strip() for one in answer.headers["allow"].split(",")} <= allowed
+        assert {one.strip() for one in answer.headers["allow"].split(",")} == allowed
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize("path", ["/v1/subscriptions", "/v1/subscriptions/s", "/livez", "/metrics"])
+def test_head_has_the_headers_of_get_and_no_body(api: Api, path: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/s", json={"metrics": ["*"]})
+        get, head = await rest.get(path), await rest.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers.keys() == get.headers.keys()
+        assert head.headers["content-type"] == get.headers["content-type"]
+        assert head.headers.get("etag") == get.headers.get("etag")
+        problem = await rest.head("/v1/subscriptions/absent")
+        assert (problem.status_code, problem.content) == (404, b"")
+
+    api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "errors"),
+    [
+        ("/v1/subscriptions?limits=5", {"limits": "unknown parameter; did you mean limit?"}),
+        ("/v1/subscriptions/s?limit=5", {"limit": "unknown parameter"}),
+        ("/v1/clients?limit=0&colour=red", {"limit": "1 to 1000", "colour": "unknown parameter"}),
+        ("/v1/connections?x=1&y=2", {"x": "unknown parameter", "y": "unknown parameter"}),
+        ("/v1/series?limit=1001", {"limit": "1 to 1000"}),
+        ("/v1/plugins?x=1", {"x": "unknown parameter"}),
+        ("/v1/listeners?x=1", {"x": "unknown parameter"}),
+        ("/readyz?listeners=some", {"listeners": "one of all, any"}),
+        ("/livez?x=1", {"x": "unknown parameter"}),
+        ("/metrics?x=1", {"x": "unknown parameter"}),
+    ],
+)
+def test_every_wrong_parameter_is_refused(api: Api, path: str, errors: dict[str, str]) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        found = {one["field"]: one["detail"] for one in problem_of(await rest.get(path), 422)["errors"]}
+        assert found.keys() == errors.keys()
+        for field, detail in errors.items():
+            assert detail in found[field], found
 
     api.run(scenario)
 

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from receiver.api.limits import MAX_BODY_BYTES
+from receiver.api.bodies import MAX_BODY_BYTES
 from receiver.store.files import FileSubscriptionStore
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
-from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_of
+from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_of, whole
 from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
 
 BODY = {
@@ -41,17 +41,106 @@ def test_the_outer_contract(api: Api) -> None:
         assert (await rest.get("/v1/subscriptions")).json() == {"items": [], "next": None}
         answer = await rest.put("/v1/subscriptions/producers", json=BODY)
         assert answer.status_code == 201
-        assert answer.json() == {"name": "producers", **BODY}
+        assert answer.json() == whole("producers", BODY)
         answer = await rest.put("/v1/subscriptions/producers", json=BODY)
         assert answer.status_code == 200
         answer = await rest.get("/v1/subscriptions/producers")
         assert answer.status_code == 200
-        assert answer.json() == {"name": "producers", **BODY}
-        assert (await rest.get("/v1/subscriptions")).json()["items"] == [{"name": "producers", **BODY}]
+        assert answer.json() == whole("producers", BODY)
+        assert (await rest.get("/v1/subscriptions")).json()["items"] == [whole("producers", BODY)]
         answer = await rest.delete("/v1/subscriptions/producers")
         assert (answer.status_code, answer.content) == (204, b"")
         problem_of(await rest.get("/v1/subscriptions/producers"), 404)
         problem_of(await rest.delete("/v1/subscriptions/producers"), 404)
+
+    api.run(scenario)
+
+
+def test_every_field_is_kept(api: Api) -> None:
+    body = {
+        "metrics": ["*"],
+        "interval_ms": 1000,
+        "match": {"client_id!": "x"},
+        "enabled": False,
+        "expires_at": "2030-01-31T13:00:00.5+01:00",
+        "temporality": "cumulative",
+        "labels": {"team": "orders"},
+        "description": "two\nlines",
+    }
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answer = await rest.put("/v1/subscriptions/s", json=body)
+        kept = {**body, "expires_at": "2030-01-31T12:00:00.500Z"}
+        assert answer.json() == whole("s", kept, state="disabled")
+        assert (await rest.get("/v1/subscriptions/s")).json() == answer.json()
+        tag = answer.headers["etag"]
+        api.wall_ns += 10**9
+        again = await rest.put("/v1/subscriptions/s", json=answer.json())
+        assert (again.status_code, again.headers["etag"]) == (200, tag)
+        assert again.json() == answer.json(), "nothing has changed, so changed_at stays"
+
+    api.run(scenario)
+
+
+def test_a_put_without_an_interval_keeps_the_existing_one(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/s", json={"metrics": ["*"], "interval_ms": 1000, "enabled": False})
+        answer = await rest.put("/v1/subscriptions/s", json={"metrics": ["org.apache.kafka."]})
+        assert (answer.json()["interval_ms"], answer.json()["enabled"]) == (1000, True)
+
+    api.run(scenario)
+
+
+def test_an_expired_subscription_is_accepted_with_a_warning(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        body = {"metrics": ["*"], "expires_at": "2020-01-01T00:00:00Z"}
+        answer = await rest.put("/v1/subscriptions/s", json=body)
+        assert (answer.json()["state"], answer.json()["warnings"]) == (
+            "expired",
+            ["expires_at is over, so it applies to no client"],
+        )
+
+    api.run(scenario)
+
+
+def test_patch_changes_parts(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        path = "/v1/subscriptions/s"
+        problem_of(await rest.patch(path, json={"enabled": False}), 404)
+        first = await rest.put(path, json=BODY)
+        api.wall_ns += 10**9
+        added = await rest.patch(path, json={"add_metrics": ["org.apache.kafka.consumer."]})
+        assert added.status_code == 200
+        expected = {**BODY, "metrics": ["org.apache.kafka.producer.", "org.apache.kafka.consumer."]}
+        assert added.json() == whole("s", expected, changed_at="2026-11-21T09:57:05.788Z")
+        assert added.headers["etag"] != first.headers["etag"]
+        assert "kafka-telemetry-asked-within-ms" in added.headers
+        merge = {"content-type": "application/merge-patch+json"}
+        removed = await rest.patch(
+            path, content=b'{"remove_metrics": ["org.apache.kafka.consumer.", "no."]}', headers=merge
+        )
+        assert removed.json()["metrics"] == BODY["metrics"]
+        assert removed.json()["warnings"] == ["there is no prefix 'no.' to remove"]
+        problem_of(await rest.patch(path, json={"enabled": False}, headers={"if-match": '"x"'}), 412)
+        tag = {"if-match": removed.headers["etag"]}
+        assert (await rest.patch(path, json={"enabled": False}, headers=tag)).json()["state"] == "disabled"
+        problem = problem_of(await rest.patch(path, json={"metric": [], "interval_ms": 1}), 422)
+        assert {error["field"] for error in problem["errors"]} == {"metric", "interval_ms"}
+        (stored,) = api.store.load_all()
+        assert not stored.enabled
+
+    api.run(scenario)
+
+
+def test_patches_at_the_same_time_do_not_undo_each_other(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        await rest.put("/v1/subscriptions/s", json={"metrics": []})
+        answers = await asyncio.gather(
+            *(rest.patch("/v1/subscriptions/s", json={"add_metrics": [f"m{n}."]}) for n in range(8))
+        )
+        assert {answer.status_code for answer in answers} == {200}
+        shown = (await rest.get("/v1/subscriptions/s")).json()
+        assert sorted(shown["metrics"]) == [f"m{n}." for n in range(8)]
 
     api.run(scenario)
 
@@ -72,12 +161,7 @@ def test_a_prefix_that_no_known_metric_has_is_accepted_with_a_warning(api: Api) 
             "'org.apache.kafka.producer.'?",
             "no known metric begins with 'zzz'",
         ]
-        assert (await rest.get("/v1/subscriptions/one")).json().keys() == {
-            "name",
-            "metrics",
-            "interval_ms",
-            "match",
-        }
+        assert "warnings" not in (await rest.get("/v1/subscriptions/one")).json()
         # A metric of the client's own (KIP-1076) is known once it was pushed.
         assert await put(rest, "my.application.") != []
         push_metric(api.telemetry, "my.application.orders")
@@ -127,11 +211,15 @@ def test_a_shown_subscription_can_be_put_back(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         await rest.put("/v1/subscriptions/all", json={"metrics": ["*"]})
         shown = (await rest.get("/v1/subscriptions/all")).json()
-        assert shown == {"name": "all", "metrics": ["*"], "interval_ms": 300000, "match": {}}
+        assert shown == whole("all", {"metrics": ["*"]})
         assert (await rest.put("/v1/subscriptions/all", json=shown)).status_code == 200
         problem = problem_of(await rest.put("/v1/subscriptions/other", json=shown), 422)
         assert problem["errors"] == [
-            {"field": "name", "value": "all", "detail": "must be omitted, or be 'other' as in the path"}
+            {
+                "field": "name",
+                "value": "all",
+                "detail": "is not the subscription's name; omit it, or give 'other' as in the path",
+            }
         ]
 
     api.run(scenario)
@@ -151,20 +239,20 @@ def test_any_name_that_kafka_allows(api: Api, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "value", "detail"),
     [
-        ({"metrics": None}, "metrics", None, "expected a list of texts"),
-        ({"metrics": "*"}, "metrics", "*", "expected a list of texts"),
-        ({"metrics": [5]}, "metrics[0]", 5, "expected text"),
+        ({"metrics": None}, "metrics", None, "is required; give a list of prefixes"),
+        ({"metrics": "*"}, "metrics", "*", "is not a list; give a list of prefixes"),
+        ({"metrics": [5]}, "metrics[0]", 5, "is no prefix of a metric name"),
         ({"metrics": ["a.*"]}, "metrics[0]", "a.*", "is no prefix of a metric name"),
-        ({"interval_ms": "60000"}, "interval_ms", "60000", "expected an integer"),
-        ({"interval_ms": True}, "interval_ms", True, "expected an integer"),
+        ({"interval_ms": "60000"}, "interval_ms", "60000", "is not a whole number; give milliseconds"),
+        ({"interval_ms": True}, "interval_ms", True, "is not a whole number"),
         ({"interval_ms": 99}, "interval_ms", 99, "100 to 3600000"),
         ({"match": {"colour": "red"}}, "match.colour", "red", "client_software_name"),
         ({"match": {"client_id": "("}}, "match.client_id", "(", "regular expression"),
-        ({"match": {"client_id": 5}}, "match.client_id", 5, "expected text"),
-        ({"match": []}, "match", [], "expected a mapping"),
-        ({"interval": 5}, "interval", 5, "unknown key; did you mean interval_ms?"),
-        ({"interval_ms": "9" * 300}, "interval_ms", "9" * 200 + "...", "expected an integer"),
-        ({"match": ["x" * 300]}, "match", None, "expected a mapping"),
+        ({"match": {"client_id": 5}}, "match.client_id", 5, "is not a text; give a pattern"),
+        ({"match": []}, "match", [], "is not a mapping; give patterns by selector"),
+        ({"interval": 5}, "interval", 5, "is an unknown field; did you mean interval_ms?"),
+        ({"interval_ms": "9" * 300}, "interval_ms", "9" * 200 + "...", "is not a whole number"),
+        ({"match": ["x" * 300]}, "match", None, "is not a mapping"),
     ],
 )
 def test_a_wrong_field_is_named(
@@ -183,9 +271,33 @@ def test_a_wrong_field_is_named(
 
 def test_every_wrong_field_is_named(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
-        answer = await rest.put("/v1/subscriptions/s", json={"interval_ms": "x", "nonsense": 1})
-        problem = problem_of(answer, 422)
-        assert {error["field"] for error in problem["errors"]} == {"metrics", "interval_ms", "nonsense"}
+        wrong = {
+            "interval_ms": "x",
+            "nonsense": 1,
+            "match": {"colour": "red", "client_id": "(", "group_id!": 5},
+            "enabled": "yes",
+            "expires_at": "tomorrow",
+            "temporality": "both",
+            "labels": {"": "x", "team": "a\nb"},
+            "description": 7,
+        }
+        problem = problem_of(await rest.put("/v1/subscriptions/s", json=wrong), 422)
+        assert [error["field"] for error in problem["errors"]] == [
+            "nonsense",
+            "metrics",
+            "expires_at",
+            "interval_ms",
+            "match.colour",
+            "match.client_id",
+            "match.group_id!",
+            "enabled",
+            "temporality",
+            "labels.",
+            "labels.team",
+            "description",
+        ]
+        values = {error["field"]: error["value"] for error in problem["errors"]}
+        assert (values["match.group_id!"], values["labels.team"], values["enabled"]) == (5, "a\nb", "yes")
 
     api.run(scenario)
 
@@ -208,10 +320,10 @@ def test_a_wrong_name_is_named(api: Api) -> None:
         (b"\xff", 400, "not JSON"),
         (b'{"metrics": [], "metrics": ["*"]}', 400, "'metrics' is given twice"),
         (b'{"metrics": [], "interval_ms": NaN}', 400, "NaN is not a JSON number"),
-        (b'{"metrics": [], "interval_ms": 1e999}', 422, "interval_ms: expected an integer"),
+        (b'{"metrics": [], "interval_ms": 1e999}', 422, "interval_ms: is not a whole number"),
         (b"[" * 60000, 400, "not JSON"),
-        (b"[]", 422, "expected a mapping"),
-        (b"5", 422, "expected a mapping"),
+        (b"[]", 422, "is not a mapping; give the subscription's fields"),
+        (b"5", 422, "is not a mapping"),
         (b'"\\ud800"', 400, "not JSON"),
         (b'{"metrics": ["\\ud800"]}', 400, "not JSON"),
         (b" " * (MAX_BODY_BYTES + 1), 413, str(MAX_BODY_BYTES)),
@@ -246,7 +358,7 @@ def test_a_body_of_unknown_length_is_read_up_to_the_limit(api: Api) -> None:
 
 
 def test_a_body_that_stalls_is_refused(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.api.limits._BODY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("receiver.api.bodies._BODY_TIMEOUT_S", 0.05)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield b"{"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from receiver.host.host import PluginHost
 from receiver.wire.uuid import uuid_to_text
-from tests.unit.api.conftest import ask, instance_id
+from tests.unit.api.conftest import ask, instance_id, whole
 from tests.unit.cli.conftest import Run, Sidecar
 from tests.unit.host.support import Single, hosted, push, took
 
@@ -32,12 +32,13 @@ def test_the_life_of_subscriptions(run: Run, sidecar: Sidecar) -> None:
         "client_software_name=apache-kafka-java client_id=a=b",
     ]
     shown = run("subscriptions", "show", "producers", "--output", "json", **url)
-    assert json.loads(shown.stdout) == {
-        "name": "producers",
+    body = {
         "metrics": ["org.apache.kafka.producer.", "a."],
         "interval_ms": 60000,
         "match": {"client_software_name": "apache-kafka-java", "client_id": "a=b"},
     }
+    document = json.loads(shown.stdout)
+    assert document == whole("producers", body, changed_at=document["changed_at"])
     assert len(run("subscriptions", "show", "all", **url).stdout.splitlines()) == 2
 
     deleted = run("subscriptions", "delete", "all", **url)

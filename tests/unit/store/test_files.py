@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store.document import KEYS
 from receiver.store.files import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -77,15 +76,15 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
         "a.yaml:3:5: metrics[1]: 'b c' is no prefix of a metric name; use at most 255 of the letters A to Z, "
         "digits and _ . - /, or * alone for every metric",
         "a.yaml:4:1: interval_ms: 5 is out of range; give 100 to 3600000 milliseconds",
-        "b.yaml:3:3: [1].metric: unknown key; did you mean metrics?",
-        "b.yaml:2:3: [1]: metrics: required",
+        "b.yaml:3:3: [1].metric: [] is an unknown field; did you mean metrics?",
+        "b.yaml:2:3: [1]: metrics: None is required; give a list of prefixes, or [\"*\"]",
         "c.yaml:2:1: expected the node content, but found '<stream end>'",
         "d.yaml:1:1: name: 'x' is the name of a subscription at b.yaml:1:4 too; give another name",
         "e.yaml:1:15: metrics: the key is given twice",
-        f"f.yaml:1:1: expected a mapping with the keys {', '.join(KEYS)}",
+        "f.yaml:1:1: 5 is not a mapping; give the subscription's fields",
         "g.yaml: cannot be read: No such file or directory",
         f"h.yaml: larger than {MAX_FILE_BYTES} bytes: check that it is the right file",
-        "i.yaml:1:3: [0]: name: required",
+        "i.yaml:1:3: [0]: name: None is not a name; give a text of one character or more",
         "j.yaml: not YAML text",
     )
 
@@ -207,7 +206,7 @@ def test_a_config_map_is_followed(folder: Path) -> None:
 
 def test_a_bad_folder_at_the_start_has_no_subscriptions_until_it_is_good(folder: Path) -> None:
     (folder / "a.yaml").write_text("metric: []\n")
-    with pytest.raises(FolderError, match=r"a.yaml:1:1: metric: unknown key.*\(and 1 more\)"):
+    with pytest.raises(FolderError, match=r"a.yaml:1:1: metric: \[\] is an unknown field.*\(and 1 more\)"):
         FileSubscriptionStore(folder, strict=True)
     followed = Followed(folder)
     try:

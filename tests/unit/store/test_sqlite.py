@@ -4,13 +4,14 @@ import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore
 from receiver.store.store import StoreError
-from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription import Subscription, Temporality
 
 PRODUCERS = Subscription(
     name="producers",
@@ -30,6 +31,49 @@ def test_a_subscription_survives_a_restart(tmp_path: Path) -> None:
     store.close()
     store = SqliteSubscriptionStore(path)
     assert store.load_all() == (PRODUCERS, EVERYTHING)
+    store.close()
+
+
+def test_every_field_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    time = datetime(2026, 11, 23, 12, 30, 15, 251_000, UTC)
+    whole = Subscription(
+        "s",
+        ("a.",),
+        enabled=False,
+        expires_at=time,
+        temporality=Temporality.CUMULATIVE,
+        labels={"team": "orders"},
+        description="two\nlines",
+        changed_by="ed",
+        changed_at=time,
+    )
+    store = SqliteSubscriptionStore(path)
+    store.put(whole)
+    store.close()
+    store = SqliteSubscriptionStore(path)
+    (found,) = store.load_all()
+    store.close()
+    assert found == whole
+    assert (found.changed_by, found.changed_at) == ("ed", time)
+
+
+def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "subscriptions.db"
+    old = sqlite3.connect(path)
+    old.execute(
+        "CREATE TABLE subscription (name TEXT NOT NULL PRIMARY KEY, metrics TEXT NOT NULL, "
+        "interval_ms INTEGER NOT NULL, match TEXT NOT NULL) WITHOUT ROWID"
+    )
+    old.execute("INSERT INTO subscription VALUES ('s', '[\"a.\"]', 1000, '{\"client_id\": \"x\"}')")
+    old.execute(f"PRAGMA application_id = {0x4B435431}")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    store = SqliteSubscriptionStore(path)
+    assert store.load_all() == (Subscription("s", ("a.",), 1000, {"client_id": "x"}),)
+    store.put(PRODUCERS)
+    assert [one.name for one in store.load_all()] == ["producers", "s"]
     store.close()
 
 
@@ -154,7 +198,7 @@ def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(
             "receiver.store.sqlite._MIGRATIONS",
-            ("CREATE TABLE subscription (name)", "INSERT INTO absent VALUES (1)"),
+            (("CREATE TABLE subscription (name)",), ("INSERT INTO absent VALUES (1)",)),
         )
         assert refusal(path) == f"{path}: SQLite: no such table: absent"
     store = SqliteSubscriptionStore(path)
@@ -186,6 +230,8 @@ def test_a_read_only_file(tmp_path: Path) -> None:
             "match.colour: 'red' has an unknown selector; use one of client_instance_id",
         ),
         ("match", "5", "match: 5 is not a mapping; give patterns by selector"),
+        ("temporality", "both", "temporality: 'both' is not a temporality"),
+        ("expires_at", 2**50, "date value out of range"),
     ],
 )
 def test_an_invalid_row_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.instance import ClientInstance, ClientInstances
+from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.wire.error_codes import ErrorCode
@@ -27,9 +27,8 @@ TEN_SECONDS = SubscriptionSet([subscription(interval_ms=10_000)])
 
 
 def assigned(instance: ClientInstance, subscriptions: SubscriptionSet = TEN_SECONDS) -> ClientInstance:
-    instance.assign(
-        instance.identity, subscriptions, Treatment(compression=(4,)), default_interval_ms=300_000
-    )
+    defaults = Defaults(interval_ms=300_000, delta=True)
+    instance.assign(instance.identity, subscriptions, Treatment(compression=(4,)), defaults)
     return instance
 
 

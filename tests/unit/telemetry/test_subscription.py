@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from receiver.telemetry.labels import identity_labels
+from receiver.telemetry.selectors import REVEALED_SELECTORS, Revealed, reveal
 from receiver.telemetry.subscription import (
+    MAX_LABELS,
     MAX_METRICS,
     MAX_PREFIXES,
     MAX_SUBSCRIPTIONS,
     SELECTORS,
+    State,
     Subscription,
     SubscriptionError,
     SubscriptionSet,
+    Temporality,
     subscription_id,
 )
 from receiver.wire.uuid import ZERO_UUID, uuid_from_text
+from tests.unit.telemetry.otlp_parts import gauge, resource_metrics
 from tests.unit.telemetry.parts import INSTANCE, client, subscription
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "match": {}}
 
@@ -54,6 +62,20 @@ GOOD: dict[str, Any] = {"name": "a", "metrics": ("*",), "interval_ms": 1000, "ma
         ({"match": {"client_id": "a" * 1025}}, "match.client_id", "at most 1024"),
         ({"match": {"client_id": "\ud800"}}, "match.client_id", "Unicode"),
         ({"match": {"client_id": 5}}, "match.client_id", "is not a text"),
+        ({"match": {"client_id!!": "a"}}, "match.client_id!!", "has an unknown selector"),
+        ({"match": {"client_id!": "("}}, "match.client_id!", "missing )"),
+        ({"enabled": 1}, "enabled", "give true or false"),
+        ({"expires_at": 5}, "expires_at", "is not a time with its zone"),
+        ({"expires_at": datetime(2030, 1, 1)}, "expires_at", "is not a time with its zone"),
+        ({"temporality": "both"}, "temporality", "give delta or cumulative"),
+        ({"labels": ["a"]}, "labels", "give texts by key"),
+        ({"labels": {str(n): "" for n in range(MAX_LABELS + 1)}}, "labels", "give at most 32"),
+        ({"labels": {"-a": ""}}, "labels.-a", "has no valid key"),
+        ({"labels": {"a": 5}}, "labels.a", "is not a text"),
+        ({"labels": {"a": "x" * 257}}, "labels.a", "at most 256"),
+        ({"description": None}, "description", "is not a text"),
+        ({"description": "a\x07"}, "description", "control characters"),
+        ({"description": "x" * 2049}, "description", "at most 2048"),
     ],
 )
 def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: str, says: str) -> None:
@@ -61,7 +83,7 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         Subscription(**(GOOD | changes))
     error = caught.value
     assert error.field == field
-    if not isinstance(changes.get(field, ()), tuple):
+    if field != "labels" and not isinstance(changes.get(field, ()), tuple):
         assert repr(changes[field]).startswith(error.value.removesuffix("..."))
     assert str(error).startswith(f"{field}: {error.value} {error.problem}; {error.fix}")
     assert says in str(error)
@@ -81,6 +103,10 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         {"interval_ms": 100},
         {"interval_ms": 3_600_000},
         {"match": {"client_id": "a" * 1024}},
+        {"labels": {"a" * 63: "x" * 256, "example.org/team-1": ""}},
+        {"description": "two\nlines"},
+        {"temporality": "cumulative"},
+        {"expires_at": datetime(2030, 1, 1, tzinfo=UTC)},
     ],
 )
 def test_bounds_are_valid(changes: dict[str, Any]) -> None:
@@ -126,21 +152,47 @@ def test_a_subscription_copies_its_arguments() -> None:
         ({"client_source_port": "5123"}, {}, False),
         ({"client_id": "java-.*", "client_software_name": "librdkafka"}, {}, False),
         ({"client_id": "java-.*", "client_software_name": "apache-kafka-java"}, {}, True),
+        ({"client_id!": "java-.*"}, {}, False),
+        ({"client_id!": "java"}, {}, True),
+        ({"client_id": "java-.*", "client_id!": ".*-producer"}, {}, False),
+        ({"client_id": "java-.*", "client_id!": ".*-consumer"}, {}, True),
+        ({"principal": "User:alice"}, {"principal": "User:alice"}, True),
+        ({"listener": "CLIENT", "security_protocol": "SASL_.*"}, {}, False),
+        # What no push has revealed is empty.
+        ({"group_id": "billing"}, {}, False),
+        ({"group_id!": "billing"}, {}, True),
+        ({"group_id": ""}, {}, True),
     ],
 )
 def test_every_selector_must_match_the_whole_value(
     match: dict[str, str], changes: dict[str, Any], matches: bool
 ) -> None:
-    assert subscription(match=match).matches(client(**changes)) is matches
+    one = subscription(match=match)
+    assert one.matches(client(**changes)) is matches
+    assert (SubscriptionSet([one]).assignment(client(**changes)).matched == ("all",)) is matches
+
+
+def resource_of(attributes: dict[str, str]) -> bytes:
+    return resource_metrics(gauge("a", 1.0), **attributes).resource.SerializeToString()
+
+
+def test_a_push_reveals_texts_of_bounded_length() -> None:
+    assert reveal(b"") == Revealed()
+    assert reveal(resource_of({"group_id": "g" * 600, "service": "x"})) == Revealed(group_id="g" * 512)
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_a_selector_reads_the_value_of_the_label_with_its_name(selector: str) -> None:
+def test_a_selector_reads_the_value_of_the_label_or_attribute_with_its_name(selector: str) -> None:
     one = client(principal="User:alice", sasl_mechanism="PLAIN")
-    labels = identity_labels(one)._asdict()
+    attributes = {"client_rack": "rack-1", "group_id": "billing", "transactional_id": "tx-7"}
+    assert attributes.keys() == set(REVEALED_SELECTORS)
+    revealed = reveal(resource_of(attributes))
+    labels = identity_labels(one)._asdict() | attributes
     value = str(labels[selector])
-    assert subscription(match={selector: re.escape(value)}).matches(one)
-    assert not subscription(match={selector: re.escape(value) + "x"}).matches(one)
+    assert subscription(match={selector: re.escape(value)}).matches(one, revealed)
+    assert not subscription(match={selector: re.escape(value) + "x"}).matches(one, revealed)
+    assert not subscription(match={f"{selector}!": re.escape(value)}).matches(one, revealed)
+    assert subscription(match={f"{selector}!": re.escape(value) + "x"}).matches(one, revealed)
     others = {str(other) for name, other in labels.items() if name != selector}
     assert value not in others, "the identity of this test must tell all labels apart"
 
@@ -275,3 +327,102 @@ def test_a_set_is_bounded_and_names_are_unique() -> None:
     assert MAX_PREFIXES == 1000
     with pytest.raises(SubscriptionError, match="1001 different prefixes"):
         SubscriptionSet([*wide, subscription("more", ("more.",))])
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    with pytest.raises(SubscriptionError) as caught:
+        Subscription("", ("ok.", "a b", "c d"), 5, {"colour": "red", "client_id": "("}, enabled="no")  # type: ignore[arg-type]
+    assert [error.field for error in caught.value.all] == [
+        "name",
+        "metrics[1]",
+        "metrics[2]",
+        "interval_ms",
+        "match.colour",
+        "match.client_id",
+        "enabled",
+    ]
+
+
+def test_a_subscription_names_the_conditions_that_keep_it_from_matching() -> None:
+    one = subscription(match={"client_id": "else", "listener": "CLIENT", "principal!": "User:ANONYMOUS"})
+    assert one.mismatches(client()) == ("client_id", "principal!")
+
+
+def test_a_subscription_ends_by_itself() -> None:
+    end = NOW + timedelta(minutes=15, microseconds=1_999)
+    one = Subscription("a", ("*",), expires_at=end)
+    assert one.expires_at == NOW + timedelta(minutes=15, microseconds=1_000), "to the millisecond"
+    assert one.state(NOW) is State.ACTIVE
+    assert one.state(end) is State.EXPIRED
+    off = Subscription("b", ("*",), enabled=False, expires_at=end)
+    assert off.state(NOW) is off.state(end) is State.DISABLED
+    both = SubscriptionSet([one, off, subscription("c")])
+    assert [s.name for s in both.active(NOW).subscriptions] == ["a", "c"]
+    assert [s.name for s in both.active(end).subscriptions] == ["c"]
+    assert both.next_end(NOW) == one.expires_at
+    assert both.next_end(end) is None
+    always = SubscriptionSet([subscription("c")])
+    assert always.active(NOW) is always
+    assert always.next_end(NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("temporalities", "expected"),
+    [
+        ((), None),
+        ((None, None), None),
+        (("delta", None), "delta"),
+        (("cumulative", None), "cumulative"),
+        (("delta", "cumulative", "delta"), "cumulative"),
+    ],
+)
+def test_cumulative_wins_where_subscriptions_disagree(
+    temporalities: tuple[Any, ...], expected: Temporality | None
+) -> None:
+    subscriptions = [Subscription(str(n), ("*",), temporality=one) for n, one in enumerate(temporalities)]
+    assert SubscriptionSet(subscriptions).assignment(client()).temporality == expected
+
+
+def test_the_subscription_id_tells_temporalities_apart() -> None:
+    assert subscription_id(INSTANCE, ("a.",), 1000) != subscription_id(INSTANCE, ("a.",), 1000, delta=False)
+
+
+def test_many_subscriptions_match_as_each_alone_does() -> None:
+    """300 patterns of one selector are several automata, which must agree with each pattern."""
+    many = [
+        subscription(f"{kind}{n:03}", (f"m{n}.",), match={f"client_id{kind}": f"java-[a-z]{{{n}}}"})
+        for kind in ("", "!")
+        for n in range(150)
+    ]
+    many += [subscription(f"x{n:03}", (), match={"client_source_port": f"{n}.*"}) for n in range(100)]
+    together = SubscriptionSet(many)
+    for client_id in ("java-", "java-producer", "java-" + "x" * 149, "java-" + "x" * 150, "", "else"):
+        one = client(client_id=client_id)
+        assert together.assignment(one).matched == tuple(sorted(s.name for s in many if s.matches(one)))
+
+
+def test_clients_with_the_same_subscriptions_share_an_assignment() -> None:
+    subscriptions = SubscriptionSet([subscription(match={"client_id": "j.*"})])
+    first, second = (subscriptions.assignment(client(client_id=name)) for name in ("j1", "j2"))
+    assert first is second
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        Subscription("all", ("*",), 10_000, enabled=False),
+        Subscription("all", ("*",), 10_000, temporality=Temporality.DELTA),
+        Subscription("all", ("*",), 10_000, expires_at=NOW),
+        Subscription("all", ("*",), 10_000, labels={"a": ""}),
+        Subscription("all", ("*",), 10_000, description="x"),
+    ],
+)
+def test_every_field_of_an_operator_changes_the_version(changed: Subscription) -> None:
+    assert SubscriptionSet([changed]).version != SubscriptionSet([subscription()]).version
+    assert changed != subscription()
+
+
+def test_who_changed_a_subscription_is_no_part_of_its_content() -> None:
+    one = Subscription("all", ("*",), 10_000, changed_by="ed", changed_at=NOW)
+    assert one == subscription()
+    assert SubscriptionSet([one]).version == SubscriptionSet([subscription()]).version

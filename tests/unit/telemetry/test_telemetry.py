@@ -12,11 +12,17 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.subscription import SubscriptionSet, subscription_id
+from receiver.telemetry.subscription import (
+    Subscription,
+    SubscriptionSet,
+    Temporality,
+    subscription_id,
+)
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import ONE_UUID, RESERVED_UUIDS, ZERO_UUID, Uuid
+from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
 from tests.unit.telemetry.parts import (
     COMPRESSED,
     INSTANCE,
@@ -388,3 +394,80 @@ def test_no_codec_at_all_may_be_offered() -> None:
     assert client.push(1, SMALL, compression_type=0).push is not None
     refused = client.push(11, COMPRESSED[1](SMALL), compression_type=1)
     assert refused.response.error_code == E.UNSUPPORTED_COMPRESSION_TYPE
+
+
+# -- subscriptions' temporality, and selectors that a push reveals
+# ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("default", "temporality", "delta"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, Temporality.CUMULATIVE, False),
+        (False, Temporality.DELTA, True),
+    ],
+)
+def test_a_subscription_decides_the_temporality(
+    default: bool, temporality: Temporality | None, delta: bool
+) -> None:
+    one = Subscription("s", ("*",), temporality=temporality)
+    client = Client(one, settings=TelemetrySettings(delta_temporality=default))
+    assert client.get(0).response.delta_temporality is delta
+
+
+def test_a_new_temporality_reaches_a_client_that_pushes() -> None:
+    client = ready()
+    telemetry = client.telemetry
+    changed = Subscription("all", ("*",), 10_000, temporality=Temporality.CUMULATIVE)
+    telemetry.replace_subscriptions(SubscriptionSet([changed]))
+    assert client.push(10).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get(10).response.delta_temporality is False
+    assert client.push(20).response.error_code == E.NONE
+    # The receiver's default is the client's too.
+    telemetry.replace_subscriptions(SubscriptionSet([subscription()]))
+    assert client.push(30).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get(30).response.delta_temporality is True
+    telemetry.replace_settings(TelemetrySettings(delta_temporality=False))
+    assert client.push(40).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get(40).response.delta_temporality is False
+
+
+def of_group(group_id: str) -> bytes:
+    return push(resource_metrics(gauge("org.apache.kafka.consumer.a", 1.0), group_id=group_id))
+
+
+def test_a_push_reveals_what_selectors_match() -> None:
+    client = Client(
+        subscription("all", ("org.apache.kafka.consumer.",), 10_000),
+        subscription("billing", ("more.",), 5_000, {"group_id": "bill.*"}),
+    )
+    assert client.get(0).response.requested_metrics == ("org.apache.kafka.consumer.",)
+    assert client.push(10, of_group("billing")).response.error_code == E.NONE
+    # The next push is refused, so that the client asks at once.
+    assert client.push(20, of_group("billing")).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    answer = client.get(20).response
+    assert (answer.error_code, answer.requested_metrics) == (
+        E.NONE,
+        ("more.", "org.apache.kafka.consumer."),
+    )
+    assert answer.push_interval_ms == 5_000
+    assert client.push(25, of_group("billing")).response.error_code == E.NONE
+    # An empty push reveals nothing new.
+    assert client.push(30).response.error_code == E.NONE
+    assert client.push(35, of_group("other")).response.error_code == E.NONE
+    # The interval is ten seconds again.
+    assert client.push(40).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    assert client.push(45).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get(45).response.requested_metrics == ("org.apache.kafka.consumer.",)
+
+
+def test_nothing_is_matched_anew_where_no_selector_reads_what_a_push_reveals() -> None:
+    client = ready()
+    instance = client.telemetry.instances.find(client.id)
+    assert instance is not None
+    matched = instance.matched
+    assert client.push(10, of_group("billing")).response.error_code == E.NONE
+    assert instance.revealed.group_id == "billing"
+    assert instance.matched is matched
