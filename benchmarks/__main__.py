@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, idle, passthrough, plugins, pushes, rollup, spool
+from benchmarks import core, idle, passthrough, plugins, pushes, rollup, spool, subscriptions
 from benchmarks.figures import Report, Results
 from benchmarks.processes import BenchmarkError, allow_files
 from tests.testbed.parts import NotSetUpError
@@ -23,6 +23,7 @@ _BUSY_LOAD = 0.5
 _PARTS: dict[str, Callable[..., Report]] = {
     "core": core.run,
     "meaning": core.run_steps,
+    "subscriptions": subscriptions.run,
     "spool": spool.run,
     "plugins": plugins.run,
     "pushes": pushes.run,

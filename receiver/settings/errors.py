@@ -120,7 +120,7 @@ def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "string_pattern_mismatch":
         return f"must match {context['pattern']}"
     limits = bounds(annotation)
-    if kind.endswith(("_type", "_parsing", "_from_float", "literal_error")) or limits:
+    if kind.endswith(("_type", "_parsing", "_from_float", "literal_error", "enum")) or limits:
         return f"expected {type_name(annotation)}{f', {limits}' if limits else ''}"
     return _one_line(detail["msg"])
 

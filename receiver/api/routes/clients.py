@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.pages import Page, PageQuery, first_page, in_portions
+from receiver.api.filters import ClientQuery, matching_clients
+from receiver.api.pages import first_page, list_responses
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
 from receiver.api.queries import NO_QUERY
-from receiver.api.routes.connections import ConnectionFields
+from receiver.api.routes.connections import ConnectionFields, connection_fields
+from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.subscription import Temporality
 from receiver.wire.error_codes import error_name
-from receiver.wire.uuid import Uuid, uuid_from_text, uuid_to_text
+from receiver.wire.uuid import Uuid, uuid_from_text
 
 __all__ = ["ClientView", "router"]
 
@@ -42,11 +48,13 @@ class ClientView(ConnectionFields):
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
     connection_id: str = Field(description="The connection of its latest telemetry request.")
+    state: ClientState = Field(description="What it does now.")
     subscription_id: int = Field(description="The subscription id that its pushes must have.")
     push_interval_ms: int
     requested_metrics: list[str] = Field(
         description='The metric name prefixes it is asked for; `[""]`: every metric.'
     )
+    temporality: Temporality = Field(description="How it pushes counters.")
     subscriptions: list[str] = Field(description="The names of the subscriptions that match it.")
     quirks: list[str] = Field(description="The reasons of the quirk rules that apply to its software.")
     interval_factor: int = Field(
@@ -65,17 +73,26 @@ class ClientView(ConnectionFields):
     terminating: bool = Field(description="Whether its latest accepted push was marked as its last.")
 
 
-@router.get("", summary="List the client instances by id", responses={422: {"model": Problem}})
-async def list_clients(dependencies: Dependencies, query: Annotated[PageQuery, Query()]) -> Page[ClientView]:
-    """List the client instances in the order of their ids' bytes (not of their text)."""
+@router.get("", summary="List the client instances by id", responses=list_responses(ClientView))
+async def list_clients(dependencies: Dependencies, query: Annotated[ClientQuery, Query()]) -> Response:
+    """List the client instances in the order of their ids' bytes (not of their text).
+
+    With filters, only those that pass all of them.
+    """
     start = None if query.after is None else _parse_id("after", query.after)
-    ids = (one.id for one in dependencies.telemetry.instances if start is None or one.id > start)
-    page, following = first_page(ids, query.limit, uuid_to_text)
-    clients = (dependencies.find_client(one) for one in page)
-    return Page(
-        items=[_view(client, dependencies) async for client in in_portions(clients) if client is not None],
-        next=following,
+    instances = list(dependencies.telemetry.instances)
+    return json_response(await in_background(_page, instances, query, start, dependencies))
+
+
+def _page(
+    instances: Sequence[ClientInstance], query: ClientQuery, start: Uuid | None, dependencies: ApiDependencies
+) -> dict[str, Any]:
+    now = dependencies.monotonic()
+    later = instances if start is None else [one for one in instances if one.id > start]
+    found, following = first_page(
+        matching_clients(later, query, now), query.limit, attrgetter("text_id"), attrgetter("id")
     )
+    return {"items": [_document(client, dependencies, now) for client in found], "next": following}
 
 
 @router.get(
@@ -93,7 +110,7 @@ async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> Cl
             f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "
             "or none for a long time",
         )
-    return _view(client, dependencies)
+    return ClientView.model_validate(_document(client, dependencies, dependencies.monotonic()))
 
 
 def _parse_id(field: str, text: str) -> Uuid:
@@ -103,34 +120,37 @@ def _parse_id(field: str, text: str) -> Uuid:
         raise InvalidError(field_error((field,), text, str(error))) from None
 
 
-def _view(client: ClientInstance, dependencies: ApiDependencies) -> ClientView:
-    identity, telemetry, now = client.identity, dependencies.telemetry, dependencies.monotonic()
-    return ClientView(
-        **ConnectionFields.model_validate(identity).model_dump(),
-        client_instance_id=uuid_to_text(client.id),
-        connection_id=identity.id,
-        subscription_id=client.subscription_id,
-        push_interval_ms=client.push_interval_ms,
-        requested_metrics=list(client.requested_metrics),
-        subscriptions=list(client.assignment.matched),
-        quirks=list(client.treatment.reasons),
-        interval_factor=client.interval_factor,
-        plugin_behind=telemetry.backpressure.plugin if client.interval_factor > 1 else None,
-        narrowed=_narrowed(client, dependencies),
-        pushes=client.pushes_accepted,
-        last_request_age_s=round(now - client.last_request_at, 3),
-        last_push_age_s=None if client.last_push_at is None else round(now - client.last_push_at, 3),
-        last_error=error_name(client.last_error),
-        terminating=client.terminating,
-    )
+def _document(client: ClientInstance, dependencies: ApiDependencies, now: float) -> dict[str, Any]:
+    """Return what :class:`ClientView` describes."""
+    identity, request, assignment = client.identity, client.request, client.assignment
+    return {
+        **connection_fields(identity),
+        "client_instance_id": client.text_id,
+        "connection_id": identity.id,
+        "state": state_of(client, now),
+        "subscription_id": request.subscription_id,
+        "push_interval_ms": request.interval_ms,
+        "requested_metrics": request.metrics,
+        "temporality": Temporality.DELTA if request.delta else Temporality.CUMULATIVE,
+        "subscriptions": assignment.matched,
+        "quirks": client.treatment.reasons,
+        "interval_factor": client.interval_factor,
+        "plugin_behind": dependencies.telemetry.backpressure.plugin if client.interval_factor > 1 else None,
+        "narrowed": _narrowed(client, dependencies, now),
+        "pushes": client.pushes_accepted,
+        "last_request_age_s": round(now - client.last_request_at, 3),
+        "last_push_age_s": None if client.last_push_at is None else round(now - client.last_push_at, 3),
+        "last_error": error_name(client.last_error),
+        "terminating": client.terminating,
+    }
 
 
-def _narrowed(client: ClientInstance, dependencies: ApiDependencies) -> NarrowedView | None:
-    narrowed = dependencies.telemetry.offenders.explain(client.id, dependencies.monotonic())
+def _narrowed(client: ClientInstance, dependencies: ApiDependencies, now: float) -> dict[str, Any] | None:
+    narrowed = dependencies.telemetry.offenders.explain(client.id, now)
     if narrowed is None:
         return None
-    return NarrowedView(
-        to="nothing" if narrowed.demand is Demand.NOTHING else "standard_metrics",
-        offence=narrowed.offence.value,
-        relaxes_in_s=round(narrowed.relaxes_in_s, 3),
-    )
+    return {
+        "to": "nothing" if narrowed.demand is Demand.NOTHING else "standard_metrics",
+        "offence": narrowed.offence.value,
+        "relaxes_in_s": round(narrowed.relaxes_in_s, 3),
+    }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
 
+from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import Dependencies
-from receiver.api.pages import Page, PageQuery, first_page, in_portions
-from receiver.api.problems import InvalidError, Problem, field_error
+from receiver.api.filters import ConnectionQuery, ConnectionState, connection_state, matching_connections
+from receiver.api.pages import first_page, list_responses
+from receiver.api.problems import InvalidError, field_error
 from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.instance import ClientInstance
 
-__all__ = ["ConnectionFields", "ConnectionView", "router"]
+__all__ = ["ConnectionFields", "ConnectionView", "connection_fields", "router"]
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
@@ -25,8 +29,6 @@ def _rfc3339(seconds: float) -> str:
 
 class ConnectionFields(BaseModel):
     """The fields that connections and client instances share."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     listener: str
     source_address: str
@@ -44,24 +46,67 @@ class ConnectionView(ConnectionFields):
     id: str = Field(description="Unique until the receiver restarts.")
     security_protocol: str
     client_instance_id: str | None = Field(
-        validation_alias="instance_text",
         description="In Kafka's text form, 22 characters; null until the client has sent one.",
     )
-    since: Annotated[str, BeforeValidator(_rfc3339)] = Field(
-        description="When it was accepted (RFC 3339, UTC)."
+    since: str = Field(description="When it was accepted (RFC 3339, UTC).")
+    state: ConnectionState = Field(
+        description="The state of the client instance whose latest telemetry request came over it."
     )
 
 
-@router.get("", summary="List the open connections, oldest first", responses={422: {"model": Problem}})
+@router.get("", summary="List the open connections, oldest first", responses=list_responses(ConnectionView))
 async def list_connections(
-    dependencies: Dependencies, query: Annotated[PageQuery, Query()]
-) -> Page[ConnectionView]:
-    """List the open connections, oldest first."""
+    dependencies: Dependencies, query: Annotated[ConnectionQuery, Query()]
+) -> Response:
+    """List the open connections, oldest first. With filters, only those that pass all of them."""
     start = None if query.after is None else _position(query.after)
-    found = (one for one in dependencies.connections() if start is None or _order(one) > start)
-    page, following = first_page(found, query.limit, _cursor, _order)
-    views = [ConnectionView.model_validate(identity) async for identity in in_portions(page)]
-    return Page(items=views, next=following)
+    identities = dependencies.connections()
+    instances = list(dependencies.telemetry.instances)
+    now = dependencies.monotonic()
+    return json_response(await in_background(_page, identities, instances, query, start, now))
+
+
+def _page(
+    identities: Sequence[ClientIdentity],
+    instances: Sequence[ClientInstance],
+    query: ConnectionQuery,
+    start: tuple[float, str] | None,
+    now: float,
+) -> dict[str, Any]:
+    by_connection = {one.identity.id: one for one in instances if not one.is_expired(now)}
+    later = identities if start is None else [one for one in identities if _order(one) > start]
+    found, following = first_page(
+        matching_connections(later, query, by_connection, now), query.limit, _cursor, _order
+    )
+    return {
+        "items": [_document(one, connection_state(by_connection.get(one.id), now)) for one in found],
+        "next": following,
+    }
+
+
+def connection_fields(identity: ClientIdentity) -> dict[str, Any]:
+    """Return what :class:`ConnectionFields` describes."""
+    return {
+        "listener": identity.listener,
+        "source_address": identity.source_address,
+        "source_port": identity.source_port,
+        "client_id": identity.client_id,
+        "client_software_name": identity.client_software_name,
+        "client_software_version": identity.client_software_version,
+        "principal": identity.principal,
+        "sasl_mechanism": identity.sasl_mechanism,
+    }
+
+
+def _document(identity: ClientIdentity, state: ConnectionState) -> dict[str, Any]:
+    return {
+        **connection_fields(identity),
+        "id": identity.id,
+        "security_protocol": identity.security_protocol,
+        "client_instance_id": identity.instance_text,
+        "since": _rfc3339(identity.since),
+        "state": state,
+    }
 
 
 def _order(identity: ClientIdentity) -> tuple[float, str]:

@@ -24,6 +24,7 @@ from receiver.api.pages import Page, PageQuery, first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error, subscription_errors
 from receiver.api.queries import NO_QUERY
 from receiver.store.subscriptions import ChangedMeanwhileError, Condition
+from receiver.telemetry.client_state import SPREAD
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.subscription import State, Subscription
@@ -41,10 +42,6 @@ _IfNoneMatch = Annotated[str | None, Header(description="`*`: only create, never
 
 #: A response header: the milliseconds within which every connected client is asked.
 ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
-
-#: Clients spread their first push over half an interval to one and a half (KIP-714, "Client
-#: behavior").
-_SPREAD: Final = 1.5
 
 #: A change that lost a race with another one is made anew at most so often.
 _MAX_ATTEMPTS: Final = 10
@@ -250,7 +247,7 @@ def _changed(
     telemetry = dependencies.telemetry
     response.headers["etag"] = _entity_tag(subscription)
     longest_ms = max((instance.push_interval_ms for instance in telemetry.instances), default=0)
-    response.headers[ASKED_WITHIN] = str(int(longest_ms * _SPREAD))
+    response.headers[ASKED_WITHIN] = str(int(longest_ms * SPREAD))
     change.after = to_document(subscription)
     nothing_known = unmatched(subscription.metrics, telemetry.seen_metrics)
     for warning in nothing_known:

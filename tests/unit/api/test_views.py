@@ -34,6 +34,8 @@ def test_a_client(api: Api) -> None:
             "sasl_mechanism": None,
             "subscription_id": answer.subscription_id,
             "push_interval_ms": 60_000,
+            "state": "waiting",
+            "temporality": "delta",
             "requested_metrics": ["org.apache.kafka."],
             "subscriptions": ["all"],
             "quirks": [],
@@ -57,6 +59,7 @@ def test_a_client(api: Api) -> None:
             **shown,
             "connection_id": "CLIENT-6",
             "source_port": 40_006,
+            "state": "terminated",
             "pushes": 1,
             "last_request_age_s": 1.5,
             "last_push_age_s": 1.5,
@@ -136,6 +139,7 @@ def test_connections(api: Api) -> None:
             "principal": "User:ANONYMOUS",
             "sasl_mechanism": None,
             "since": "2023-11-14T22:13:21.250Z",
+            "state": "no_telemetry",
         }
         assert second["id"] == "CLIENT-2"
         assert second["client_instance_id"] is None

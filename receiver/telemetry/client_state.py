@@ -1,0 +1,49 @@
+"""The state of a client instance in one word, for lists and filters."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from receiver.telemetry.instance import ClientInstance
+from receiver.wire.error_codes import ErrorCode
+
+__all__ = ["SPREAD", "ClientState", "state_of"]
+
+#: The longest pause between two requests of a client, in push intervals. The first push comes half
+#: an interval to one and a half after the get (KIP-714, "Client behavior").
+SPREAD: Final = 1.5
+
+
+class ClientState(StrEnum):
+    """What a client instance does. The first state that applies counts.
+
+    Attributes:
+        TERMINATED: Its last accepted push was its last.
+        SILENT: It has sent no request for more than one and a half push intervals.
+        FAILING: The last answer was an error.
+        UNSUBSCRIBED: It is asked for no metrics.
+        WAITING: It is asked for metrics and has not pushed yet.
+        PUSHING: It pushes.
+    """
+
+    TERMINATED = "terminated"
+    SILENT = "silent"
+    FAILING = "failing"
+    UNSUBSCRIBED = "unsubscribed"
+    WAITING = "waiting"
+    PUSHING = "pushing"
+
+
+def state_of(instance: ClientInstance, now: float) -> ClientState:
+    """Return the state of a client instance; ``now`` is monotonic seconds."""
+    if instance.terminating:
+        return ClientState.TERMINATED
+    request = instance.request
+    if now - instance.last_request_at > SPREAD * request.interval_ms / 1000:
+        return ClientState.SILENT
+    if instance.last_error is not ErrorCode.NONE:
+        return ClientState.FAILING
+    if not request.metrics:
+        return ClientState.UNSUBSCRIBED
+    return ClientState.WAITING if instance.last_push_at is None else ClientState.PUSHING
