@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
-from spark_streaming.contributions import reconcile, required_pairs, split_by_client
+from spark_streaming.contributions import reconcile, required_pairs, since, split_by_client
 from spark_streaming.lake import Lake
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
@@ -365,7 +365,9 @@ class Batches:
                 reconciled = reconcile(part, stored, states_before, closed=progress.closed)
                 parts.append(_since(reconciled.rows, self._min_minute))
                 states += reconciled.clients
-                contributions = [one for one in reconciled.contributions if self._is_kept(one.minute)]
+                contributions = reconciled.contributions
+                if self._min_minute is not None:
+                    contributions = since(contributions, self._min_minute)
                 written.append(writer.submit(batch.put_contributions, contributions))
             written.append(writer.submit(batch.put_clients, states, entries))
             parts.append(_since(_cast(histogram_rows, ROLLUP_ROWS), self._min_minute))

@@ -13,7 +13,7 @@ remain beyond that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
+from spark_streaming.contributions.ranges import KnownContributions
 from spark_streaming.contributions.values import ClientState, Contribution
 
 __all__ = ["CarryResult", "Source", "carry_forward", "carry_limit", "carry_limits"]
@@ -47,7 +48,8 @@ class CarryResult:
 
     Attributes:
         counts: Minute, encoded counts, and 1 to add or -1 to subtract them.
-        contributions: Contributions of minutes that counts are carried to, or no longer carried to.
+        contributions: Contributions of minutes that counts are carried to, or no longer carried to,
+            each for one minute.
         clients: New states of the clients.
     """
 
@@ -84,7 +86,7 @@ def carry_forward(
     *,
     state: ClientState | None,
     cumulative: bytes | None,
-    stored: Mapping[tuple[int, int], Contribution],
+    known: KnownContributions,
     closed: int,
     carried: CarryResult,
 ) -> None:
@@ -99,7 +101,7 @@ def carry_forward(
             entries.
         state: Stored state of the client.
         cumulative: Its encoded cumulative sums, if they changed.
-        stored: Stored contributions.
+        known: The contributions before.
         closed: The last minute that is complete.
         carried: Receives the changes.
     """
@@ -108,36 +110,38 @@ def carry_forward(
         follows = state is None or source.minute == state.covered_until + 1
         if source.counts is not None and follows and closed <= source.minute:
             # The common case: no minutes to fill before it, and none after it yet.
-            carried.clients.append(_state(client_key, source, source.minute, state, cumulative))
+            carried.clients.append(
+                _state(client_key, source, source.minute, source.minute + 1, state, cumulative)
+            )
             return
     own = [source for source in sources if source.counts is not None]
     # An empty push may be ahead of the minutes with counts. Entries up to it are not older than
     # those.
-    known = min(state.minute, state.covered_until) if state is not None else None
-    newest = own[-1] if own and (known is None or own[-1].minute >= known) else None
+    last_known = min(state.minute, state.covered_until) if state is not None else None
+    newest = own[-1] if own and (last_known is None or own[-1].minute >= last_known) else None
     if state is None:
         last = newest or sources[-1]
-        covered = last.minute
+        covered, carried_from = last.minute, last.minute + 1
     else:
         last = Source(
             state.minute, state.last_ns, state.push_interval_ms, state.terminated, state.counts or NO_COUNTS
         )
-        covered = state.covered_until
+        covered, carried_from = state.covered_until, state.carried_from
         if newest is not None:
             last = newest if newest.time_ns >= state.last_ns else last._replace(counts=newest.counts)
-            covered = newest.minute
+            covered, carried_from = newest.minute, newest.minute + 1
     for source in sources:
         if source.counts is None and source.time_ns > last.time_ns:
             last = source._replace(minute=max(last.minute, source.minute), counts=last.counts)
 
     with_entries = {source.minute for source in own}
-    if known is not None:
-        with_entries.add(known)
+    if last_known is not None:
+        with_entries.add(last_known)
 
     def fill(first: int, until: int, counts: bytes, last_ns: int) -> int:
         body = decode_contribution(counts).body
         for minute in count(first):
-            existing = stored.get((client_key, minute))
+            existing = known.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
             if minute in with_entries or (existing is not None and existing.entries > 0):
                 return max(first - 1, min(minute - 1, until))
@@ -165,11 +169,11 @@ def carry_forward(
                 source.counts or NO_COUNTS,
                 source.time_ns,
             )
-    if state is not None and known is not None and (newest is None or newest.minute > known):
-        following = next((source.minute for source in own if source.minute > known), None)
+    if state is not None and last_known is not None and (newest is None or newest.minute > last_known):
+        following = next((source.minute for source in own if source.minute > last_known), None)
         if following is None:
             covered = fill(covered + 1, final, last.counts or NO_COUNTS, last.time_ns)
-        elif following > state.covered_until and all(source.minute != known for source in own):
+        elif following > state.covered_until and all(source.minute != last_known for source in own):
             # Else this batch has the newest push of the minute, which was carried above.
             until = carry_limit(
                 state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated
@@ -178,13 +182,18 @@ def carry_forward(
     if newest is not None:
         covered = fill(newest.minute + 1, final, newest.counts or NO_COUNTS, newest.time_ns)
 
-    new_state = _state(client_key, last, covered, state, cumulative)
+    new_state = _state(client_key, last, covered, carried_from, state, cumulative)
     if new_state != state:
         carried.clients.append(new_state)
 
 
 def _state(
-    client_key: int, last: Source, covered: int, before: ClientState | None, cumulative: bytes | None
+    client_key: int,
+    last: Source,
+    covered: int,
+    carried_from: int,
+    before: ClientState | None,
+    cumulative: bytes | None,
 ) -> ClientState:
     if cumulative is None:
         cumulative = b"" if before is None else before.cumulative
@@ -195,6 +204,7 @@ def _state(
         push_interval_ms=last.push_interval_ms,
         terminated=last.terminating,
         covered_until=covered,
+        carried_from=carried_from,
         counts=last.counts or NO_COUNTS,
         cumulative=cumulative,
     )

@@ -52,6 +52,7 @@ from spark_streaming.contributions.codec import (
 from spark_streaming.contributions.combine import Parts, combine
 from spark_streaming.contributions.corrections import Corrections
 from spark_streaming.contributions.cumulative import reconcile_cumulative
+from spark_streaming.contributions.ranges import KnownContributions, carries, in_ranges
 from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
 __all__ = ["reconcile", "required_pairs", "split_by_client"]
@@ -84,8 +85,8 @@ def split_by_client(entries: pa.Table, *, points: int) -> Iterator[pa.Table]:
 def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set[tuple[int, int]]:
     """Return (client_key, minute) of the contributions that ``reconcile`` needs.
 
-    These are the pairs of the entries, and the later minutes to which counts may have been carried.
-    Without entries none are needed.
+    These are the pairs of the entries, and the later minutes to which counts may have been carried,
+    without those that the states imply. Without entries none are needed.
 
     Args:
         entries: ``ENTRY_ROWS``.
@@ -100,7 +101,7 @@ def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set
             newest_ns = max(time_ns, state.last_ns) if minute == state.minute else time_ns
             reach = carry_limit(minute, newest_ns, max(interval, state.push_interval_ms))
             until = min(reach, max(state.minute, state.covered_until))
-            pairs.update((key, m) for m in range(minute, until + 1))
+            pairs.update((key, m) for m in range(minute, until + 1) if not carries(state, m))
     return pairs
 
 
@@ -126,7 +127,8 @@ def reconcile(
     columns = _entry_columns(entries)
     with_values = columns.filter(columns.has_values)
     gauges = decode_points(with_values.gauges, POINT)
-    contributions, sources = _contributions(with_values, gauges, stored, corrections, carried)
+    known = KnownContributions(stored, clients)
+    contributions, sources = _contributions(with_values, gauges, known, corrections, carried)
     silent = np.flatnonzero(~columns.has_values)
     for key, source in zip(
         columns.client[silent].tolist(), columns.sources(silent, [None] * len(silent)), strict=True
@@ -146,11 +148,12 @@ def reconcile(
             sources.get(key, ()),
             state=clients.get(key),
             cumulative=cumulative.get(key),
-            stored=stored,
+            known=known,
             closed=closed,
             carried=carried,
         )
     _add_carried(carried, corrections)
+    ranges, states = in_ranges(carried.contributions, contributions, before=clients, after=carried.clients)
     return Reconciliation(
         rows=pa.concat_tables(
             [
@@ -158,8 +161,8 @@ def reconcile(
                 corrections.table(),
             ]
         ),
-        contributions=contributions + carried.contributions,
-        clients=carried.clients,
+        contributions=contributions + ranges,
+        clients=states,
     )
 
 
@@ -232,7 +235,7 @@ def _entry_columns(entries: pa.Table) -> _EntryColumns:
 def _contributions(
     columns: _EntryColumns,
     points: PointColumns,
-    stored: Mapping[tuple[int, int], Contribution],
+    known: KnownContributions,
     corrections: Corrections,
     carried: CarryResult,
 ) -> tuple[list[Contribution], dict[int, list[Source]]]:
@@ -248,7 +251,7 @@ def _contributions(
     entries = np.diff(np.append(starts, len(pair)))
     newest = starts + entries - 1
     clients, minutes = columns.client[starts].tolist(), columns.minute[starts].tolist()
-    existing = [stored.get(key) for key in zip(clients, minutes, strict=True)]
+    existing = [known.get(key) for key in zip(clients, minutes, strict=True)]
     for contribution in existing:
         if contribution is not None and not contribution.entries:
             carried.subtract(contribution)

@@ -14,7 +14,7 @@ __all__ = ["ClientState", "Contribution", "Reconciliation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What one client instance has added to one minute.
+    """What one client instance has added to one minute, or to each minute of a range.
 
     Attributes:
         client_key: Key of the instance.
@@ -23,6 +23,7 @@ class Contribution:
         last_ns: Time of the newest entry. If ``entries`` is 0, of the entry that was carried
             forward.
         packed: Encoded points, with which another entry of this minute is combined.
+        until: The last minute to which the same counts were carried; -1 for ``minute`` alone.
     """
 
     client_key: int
@@ -30,6 +31,12 @@ class Contribution:
     entries: int
     last_ns: int
     packed: bytes
+    until: int = -1
+
+    @property
+    def last_minute(self) -> int:
+        """The last minute of the range."""
+        return max(self.minute, self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,8 @@ class ClientState:
         push_interval_ms: Push interval at that time.
         terminated: Whether the newest push was a terminating one.
         covered_until: Last minute that has the client's counts, its own or carried forward.
+        carried_from: First minute to which ``counts`` were carried forward. They were carried to
+            all minutes from it to ``covered_until``. For these no contribution is stored.
         counts: Encoded newest values of rule ``last``, which are carried forward.
         cumulative: Encoded newest values of its cumulative sums.
     """
@@ -53,6 +62,7 @@ class ClientState:
     push_interval_ms: int
     terminated: bool
     covered_until: int
+    carried_from: int
     counts: bytes
     cumulative: bytes
 

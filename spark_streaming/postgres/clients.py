@@ -34,6 +34,7 @@ _STATE_BUT_KEY: Final = {
     "push_interval_ms": "int8",
     "terminated": "bool",
     "covered_until": "int8",
+    "carried_from": "int8",
     "counts": "bytea",
     "cumulative": "bytea",
 }
@@ -123,10 +124,11 @@ def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[
     cursor.execute(
         sql.SQL(
             "INSERT INTO client_state AS old ({columns}, first_seen, last_seen, push_interval_ms, minute, "
-            "last_ns, terminated, terminated_at, covered_until, counts, cumulative) "
+            "last_ns, terminated, terminated_at, covered_until, carried_from, counts, cumulative) "
             "SELECT {columns}, to_timestamp(first_ns / 1e9), to_timestamp(heard_ns / 1e9), "
             "coalesce(push_interval_ms, heard_interval_ms), minute, last_ns, coalesce(terminated, false), "
-            "CASE WHEN terminated THEN to_timestamp(heard_ns / 1e9) END, covered_until, counts, cumulative "
+            "CASE WHEN terminated THEN to_timestamp(heard_ns / 1e9) END, covered_until, carried_from, "
+            "counts, cumulative "
             "FROM pg_temp.staged_client "
             "ON CONFLICT (client_key) DO UPDATE SET {labels}, push_interval_ms = excluded.push_interval_ms, "
             "first_seen = least(old.first_seen, excluded.first_seen), "
@@ -139,6 +141,7 @@ def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[
             "WHEN excluded.terminated "
             "THEN coalesce(old.terminated_at, greatest(old.last_seen, excluded.last_seen)) END, "
             "covered_until = coalesce(excluded.covered_until, old.covered_until), "
+            "carried_from = coalesce(excluded.carried_from, old.carried_from), "
             "counts = coalesce(excluded.counts, old.counts), "
             "cumulative = coalesce(excluded.cumulative, old.cumulative)"
         ).format(columns=sql.SQL(", ").join(map(sql.Identifier, _LABELS)), labels=labels)
@@ -152,7 +155,8 @@ def _put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> N
         "UPDATE client_state old SET minute = new.minute, last_ns = new.last_ns, "
         "push_interval_ms = new.push_interval_ms, terminated = new.terminated, "
         "terminated_at = CASE WHEN new.terminated THEN coalesce(old.terminated_at, old.last_seen) END, "
-        "covered_until = new.covered_until, counts = new.counts, cumulative = new.cumulative "
+        "covered_until = new.covered_until, carried_from = new.carried_from, counts = new.counts, "
+        "cumulative = new.cumulative "
         "FROM pg_temp.staged_client new WHERE new.client_key = old.client_key"
     )
     if cursor.rowcount != len(states):

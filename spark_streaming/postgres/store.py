@@ -235,12 +235,17 @@ class Store:
             partitions.drop("push", since=read_again_since(since_minute))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])
             cursor.execute(
-                "UPDATE client_state SET minute = NULL, last_ns = NULL, covered_until = NULL, counts = NULL, "
-                "cumulative = NULL, terminated = false, terminated_at = NULL WHERE minute >= %s",
+                "UPDATE contribution SET until = %(last)s WHERE until > %(last)s", {"last": since_minute - 1}
+            )
+            cursor.execute(
+                "UPDATE client_state SET minute = NULL, last_ns = NULL, covered_until = NULL, "
+                "carried_from = NULL, counts = NULL, cumulative = NULL, "
+                "terminated = false, terminated_at = NULL WHERE minute >= %s",
                 [since_minute],
             )
             cursor.execute(
-                "UPDATE client_state SET covered_until = %(last)s WHERE covered_until > %(last)s",
+                "UPDATE client_state SET covered_until = %(last)s, "
+                "carried_from = least(carried_from, %(last)s + 1) WHERE covered_until > %(last)s",
                 {"last": since_minute - 1},
             )
             return since_minute

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.contributions import MAX_RANGE_MINUTES, ClientState, Contribution
 from spark_streaming.postgres import clients
 from spark_streaming.postgres.partitions import Partitions, beginning
 from spark_streaming.postgres.reasons import digest, fold_reasons
@@ -213,11 +213,18 @@ class Transaction:
         """Return the stored contributions by client key and minute."""
         keys, minutes = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
         self._binary.execute(
-            "SELECT DISTINCT ON (c.client_key, c.minute) c.client_key, c.minute, c.entries, "
-            "c.last_ns, c.packed "
-            "FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (client_key, minute) "
-            "JOIN contribution c USING (client_key, minute) ORDER BY c.client_key, c.minute, c.version DESC",
-            (keys, minutes),
+            "WITH wanted AS ("
+            "SELECT * FROM unnest(%(keys)s::bigint[], %(minutes)s::bigint[]) AS w (key, at)"
+            "), found AS ("
+            "SELECT key, at, entries, last_ns, packed, version FROM wanted "
+            "JOIN contribution ON client_key = key AND minute = at "
+            "UNION ALL "
+            "SELECT key, at, entries, last_ns, packed, version FROM wanted "
+            "JOIN contribution ON client_key = key AND minute < at AND minute > at - %(longest)s::bigint "
+            "AND until IS NOT NULL AND until >= at"
+            ") SELECT DISTINCT ON (key, at) key, at, entries, last_ns, packed FROM found "
+            "ORDER BY key, at, version DESC",
+            {"keys": keys, "minutes": minutes, "longest": MAX_RANGE_MINUTES},
         )
         return {
             (key, minute): Contribution(
@@ -227,28 +234,35 @@ class Transaction:
         }
 
     def put_contributions(self, contributions: Sequence[Contribution]) -> None:
-        """Store contributions. Each replaces the one of its client and minute."""
+        """Store contributions. Each replaces those of its client and minutes."""
         self._partitions.ensure("contribution", [self._now])
         # Packed here, because psycopg takes as long for each row as PostgreSQL does.
         layout = struct.Struct(">hiqiqiiiqi")
+        until, no_until = struct.Struct(">iq"), struct.pack(">i", -1)
         rows = [
-            layout.pack(
-                5,
-                8,
-                one.client_key,
-                8,
-                one.minute,
-                4,
-                min(one.entries, _MAX_ENTRIES),
-                8,
-                one.last_ns,
-                len(one.packed),
+            b"".join(
+                (
+                    layout.pack(
+                        6,
+                        8,
+                        one.client_key,
+                        8,
+                        one.minute,
+                        4,
+                        min(one.entries, _MAX_ENTRIES),
+                        8,
+                        one.last_ns,
+                        len(one.packed),
+                    ),
+                    one.packed,
+                    until.pack(8, one.until) if one.until > one.minute else no_until,
+                )
             )
-            + one.packed
             for one in contributions
         ]
         with self._cursor.copy(
-            "COPY contribution (client_key, minute, entries, last_ns, packed) FROM STDIN (FORMAT binary)"
+            "COPY contribution (client_key, minute, entries, last_ns, packed, until) "
+            "FROM STDIN (FORMAT binary)"
         ) as copy:
             copy.write(b"".join((COPY_HEADER, *rows, COPY_TRAILER)))
 

@@ -47,6 +47,7 @@ def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> N
             push_interval_ms=60_000,
             terminated=False,
             covered_until=MINUTE,
+            carried_from=MINUTE + 1,
             counts=b"c",
             cumulative=b"",
         )
@@ -85,6 +86,35 @@ def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> N
         maintenance.expire()
     assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]
     assert read(database, "SELECT client_id, pushes FROM telemetry.client_1h") == [("a\ufffdb", 1)]
+
+
+def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, database: str) -> None:
+    def carried(minute: int, until: int, packed: bytes) -> Contribution:
+        return Contribution(client_key=5, minute=minute, entries=0, last_ns=3, packed=packed, until=until)
+
+    def known(*minutes: int) -> dict[int, bytes]:
+        with store.maintenance(NOW_NS) as maintenance:
+            found = maintenance.contributions([(key, minute) for key in (5, 6) for minute in minutes])
+            for (key, minute), one in found.items():
+                assert (key, minute, one.until) == (one.client_key, one.minute, -1)
+            return {minute: one.packed for (_, minute), one in found.items()}
+
+    own = Contribution(client_key=5, minute=MINUTE + 3, entries=1, last_ns=4, packed=b"own")
+    for number, contributions in enumerate(
+        (
+            [carried(MINUTE, MINUTE + 5, b"a"), carried(MINUTE + 10, MINUTE + 73, b"long")],
+            [own],
+            [carried(MINUTE + 4, MINUTE + 4, b"b")],
+        )
+    ):
+        with store.batch("q", number) as batch:
+            assert batch is not None
+            batch.put_contributions(contributions)
+    everything = {MINUTE + n: b"a" for n in (0, 1, 2, 5)} | {MINUTE + 3: b"own", MINUTE + 4: b"b"}
+    everything |= {MINUTE + n: b"long" for n in range(10, 74)}
+    assert known(*range(MINUTE - 5, MINUTE + 100)) == everything
+    store.forget_since(MINUTE + 2)
+    assert known(*range(MINUTE - 5, MINUTE + 100)) == {MINUTE: b"a", MINUTE + 1: b"a"}
 
 
 def test_series_that_differ_only_in_reason_or_error_are_bounded(store: Store, database: str) -> None:

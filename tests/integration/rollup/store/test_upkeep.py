@@ -158,7 +158,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
                 put_series(batch, (1, 1, "m", False))
                 state = ClientState(
                     client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
-                    covered_until=YESTERDAY + 90, counts=b"", cumulative=b"",
+                    covered_until=YESTERDAY + 90, carried_from=YESTERDAY + 91, counts=b"", cumulative=b"",
                 )  # fmt: skip
                 batch.put_clients([state], entries((5, YESTERDAY, "c")))
         return known
@@ -189,7 +189,7 @@ def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str
     states = [
         ClientState(
             client_key=key, minute=first, last_ns=first * 60 * 10**9 + ns, push_interval_ms=ms,
-            terminated=False, covered_until=first, counts=NO_COUNTS, cumulative=b"",
+            terminated=False, covered_until=first, carried_from=first + 1, counts=NO_COUNTS, cumulative=b"",
         )
         for key, (ns, ms) in ends.items()
     ]  # fmt: skip
@@ -211,7 +211,7 @@ def test_states_of_clients(store: Store, database: str) -> None:
     def state(key: int, *, terminated: bool) -> ClientState:
         return ClientState(
             client_key=key, minute=TODAY, last_ns=NOW_NS, push_interval_ms=60_000, terminated=terminated,
-            covered_until=TODAY, counts=b"", cumulative=b"",
+            covered_until=TODAY, carried_from=TODAY + 1, counts=b"", cumulative=b"",
         )  # fmt: skip
 
     # The view compares with the server's clock, and NOW_NS is from this process's start.

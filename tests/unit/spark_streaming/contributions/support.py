@@ -6,7 +6,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -125,6 +125,7 @@ class Store:
     spread: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
+    rows: int = 0
 
     def batch(self, entries: Sequence[Entry], *, closed: int = 0) -> Reconciliation:
         rows = table(entries)
@@ -145,7 +146,10 @@ class Store:
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:
                 self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
-        self.contributions.update(((c.client_key, c.minute), c) for c in reconciled.contributions)
+        for one in reconciled.contributions:
+            self.rows += 1
+            for minute in range(one.minute, one.last_minute + 1):
+                self.contributions[one.client_key, minute] = replace(one, minute=minute, until=-1)
         self.clients.update((c.client_key, c) for c in reconciled.clients)
         return reconciled
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from spark_streaming.contributions import ClientState, CodecError, reconcile, required_pairs, split_by_client
-from spark_streaming.contributions.codec import decode_contribution
+from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
@@ -129,7 +131,7 @@ def test_counts_are_carried_for_three_intervals_and_never_beyond_closed() -> Non
         "pushed_sum": None,
     }
     assert store.clients[1].covered_until == 1
-    assert store.contributions[1, 1].entries == 0
+    assert store.contributions.keys() == {(1, 0)}
     store.maintenance(closed=20)
     assert store.total() == {(minute, 1): 4 for minute in range(4)}
     assert store.maintenance(closed=21).clients == []
@@ -229,12 +231,46 @@ def test_required_pairs_are_those_that_may_be_stored() -> None:
         push_interval_ms=60_000,
         terminated=False,
         covered_until=7,
-        counts=b"",
+        carried_from=7,
+        counts=b"counts",
         cumulative=b"",
     )
     entries = [Entry(time_ns=m * MINUTE_NS, points=COUNT) for m in (1, 6, 8)]
     other = Entry(time_ns=0, client=2, points=COUNT)
-    assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
+    # The state says what minute 7 has.
+    assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6)}
+    without = replace(state, counts=NO_COUNTS)
+    assert required_pairs(table(entries), {1: without}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
+
+
+def test_counts_are_carried_without_a_row_for_each_minute() -> None:
+    """Of a client that pushes every five minutes, two contributions are stored instead of five."""
+    store = Store()
+    for number in range(12):
+        push = Entry(
+            time_ns=number * 5 * MINUTE_NS,
+            push=str(number),
+            points=(Point(1, float(number), LAST),),
+            interval_ms=300_000,
+        )
+        store.batch([push], closed=5 * number - 1)
+        for minute in range(5 * number, 5 * number + 5):
+            assert store.maintenance(closed=minute).contributions == []
+    assert store.total() == {(minute, 1): minute // 5 for minute in range(5, 60)}
+    assert store.rows == 12 + 11
+    late = Entry(time_ns=32 * MINUTE_NS, push="late", points=(Point(1, 70.0, LAST),), interval_ms=300_000)
+    store.batch([late], closed=59)
+    assert store.total() == {(minute, 1): 70 if 32 <= minute < 35 else minute // 5 for minute in range(5, 60)}
+
+
+def test_a_long_range_is_stored_in_parts() -> None:
+    store = Store()
+    hour_ms = 3_600_000
+    store.batch([Entry(time_ns=0, push="a", points=COUNT, interval_ms=hour_ms)])
+    store.maintenance(closed=150)
+    later = Entry(time_ns=160 * MINUTE_NS, push="b", points=COUNT, interval_ms=hour_ms)
+    stored = [(one.minute, one.until) for one in store.batch([later], closed=150).contributions]
+    assert sorted(stored) == [(1, 64), (65, 128), (129, 159), (160, -1)]
 
 
 def test_no_entries_change_nothing() -> None:
