@@ -128,6 +128,7 @@ async def _lists(
         listeners=list,
         not_ready_because=lambda: None,
         accepts_somewhere=lambda: True,
+        warnings=list,
         refresh=_nothing,
         exposition=ReceiverMetrics(version="0").exposition,
         count_refusal=lambda _: None,

@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from deploy.chart.rules import RULES, with_rule
-from receiver.api.routes.subscriptions import SubscriptionBody
+from receiver.api.documents import SubscriptionBody
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.hostport import HostPort, HostPorts

@@ -7,6 +7,7 @@ import pytest
 from receiver.store.document import from_document
 from receiver.telemetry.subscription import Subscription
 
+
 def test_a_document_without_a_name_gets_the_given_one() -> None:
     assert from_document({"metrics": ["a."]}, name="b") == Subscription(name="b", metrics=("a.",))
     assert from_document({"name": "c", "metrics": ["a."]}, name="b") == Subscription(
@@ -19,7 +20,7 @@ def test_a_document_without_a_name_gets_the_given_one() -> None:
     [
         ([], ["[] is not a mapping; give the subscription's fields"]),
         ({"metrics": []}, ["name: None is not a name; give a text of one character or more"]),
-        ({"name": "a"}, ['metrics: None is required; give a list of prefixes, or ']),
+        ({"name": "a"}, ["metrics: None is required; give a list of prefixes, or "]),
         (
             {"name": "a", "metrcs": []},
             ["metrcs: [] is an unknown field; did you mean metrics?", "metrics: None is required; "],

@@ -77,7 +77,7 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
         "digits and _ . - /, or * alone for every metric",
         "a.yaml:4:1: interval_ms: 5 is out of range; give 100 to 3600000 milliseconds",
         "b.yaml:3:3: [1].metric: [] is an unknown field; did you mean metrics?",
-        "b.yaml:2:3: [1]: metrics: None is required; give a list of prefixes, or [\"*\"]",
+        'b.yaml:2:3: [1]: metrics: None is required; give a list of prefixes, or ["*"]',
         "c.yaml:2:1: expected the node content, but found '<stream end>'",
         "d.yaml:1:1: name: 'x' is the name of a subscription at b.yaml:1:4 too; give another name",
         "e.yaml:1:15: metrics: the key is given twice",
