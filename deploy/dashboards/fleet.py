@@ -93,10 +93,10 @@ def fleet() -> Dashboard:
         "Clients over time",
         clients_by_version(),
         lines(
-            "Pushes per second by software",
+            "Pushes a minute by software",
             f"`{_PUSHES}`: accepted pushes. Each counts once, however often it was delivered.",
-            "count:pushes/s",
-            f"{per_second(_rolled_up(_PUSHES, name_of_software))}\nORDER BY 1, 2",
+            "count:pushes/min",
+            f"{per_second(_rolled_up(_PUSHES, name_of_software), factor=60.0)}\nORDER BY 1, 2",
             stacked=True,
         ),
     )

@@ -273,13 +273,17 @@ def column(
 ) -> list[models.DynamicConfigValue]:
     """Return the properties of a table's column.
 
-    The unit is Grafana's id; None is text, whose empty cells show a dash. The width is in pixels,
+    The unit is Grafana's id; None is text. Empty cells of texts and times show a
+    dash. The width is in pixels,
     at least the heading's. Colours are by the cell's text. A hidden column only orders the rows.
     """
     # The heading and the symbol of its filter must fit.
     least = 8 * len(heading) + 44
     properties = [_value("displayName", heading)]
-    properties.append(_value("noValue", _NONE) if unit is None else _value("unit", unit))
+    if unit is None or unit.startswith("dateTime"):
+        properties.append(_value("noValue", _NONE))
+    if unit is not None:
+        properties.append(_value("unit", unit))
     if width is not None:
         properties.append(_value("custom.width", max(width, least)))
     elif least > _COLUMN:

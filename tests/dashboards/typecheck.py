@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from tests.testbed import parts
 
@@ -15,11 +16,16 @@ _TIMEOUT_S = 120.0
 _DECLARATION = "import type { DashboardJson } from './dashboard'; export const dashboard: DashboardJson = "
 
 
-def type_errors(dashboards: Iterable[Path]) -> list[str]:
+#: Versions of Grafana whose types are there, beside the newest: the last ones of their kind.
+OLDER_VERSIONS: Final = ("10.4", "11.0", "12.4")
+
+
+def type_errors(dashboards: Iterable[Path], *, version: str | None = None) -> list[str]:
     """Check dashboards against ``types/dashboard.ts`` with ``tsc --strict``.
 
     Args:
         dashboards: JSON files, each with a name of its own.
+        version: One of :data:`OLDER_VERSIONS`; None: the newest.
 
     Returns:
         A line for each error, headed by the dashboard's name, line and column, as in
@@ -33,7 +39,13 @@ def type_errors(dashboards: Iterable[Path]) -> list[str]:
     packages = parts.GRAFANA_SCHEMA.require() / "node_modules"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "node_modules").symlink_to(packages)
+        modules = folder / "node_modules"
+        if version is None:
+            modules.symlink_to(packages)
+        else:
+            (modules / "@grafana").mkdir(parents=True)
+            (modules / "@grafana" / "schema").symlink_to(packages / f"schema-{version}")
+            (modules / "typescript").symlink_to(packages / "typescript")
         (folder / _TYPES.name).write_text(_TYPES.read_text())
         sources = []
         for dashboard in dashboards:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
-from tests.dashboards.typecheck import type_errors
+import pytest
+
+from tests.dashboards.typecheck import OLDER_VERSIONS, type_errors
 
 _DASHBOARDS = Path(__file__).parents[3] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
 
+#: They hide the text box for values of one's own, and name the default colours of a percent change.
+_NEWER_MEMBERS = {"allowCustomValue", "percentChangeColorMode"}
 _WRONG_PANELS = {
     "option": {"type": "stat", "options": {"colourMode": "value"}},
     "member": {"type": "stat", "options": {"colorMode": "colour"}},
@@ -22,6 +27,17 @@ def test_every_dashboard_has_grafanas_types() -> None:
     dashboards = sorted(_DASHBOARDS.glob("*.json"))
     assert dashboards, f"no dashboards in {_DASHBOARDS}"
     assert type_errors(dashboards) == []
+
+
+@pytest.mark.parametrize("version", OLDER_VERSIONS)
+def test_every_dashboard_has_the_types_of_older_grafanas(version: str) -> None:
+    errors = type_errors(sorted(_DASHBOARDS.glob("*.json")), version=version)
+    # An older Grafana ignores members that it does not know.
+    unknown = re.compile(
+        r".* error TS2353: .* may only specify known properties, and '\"(\w+)\"' does not .*"
+    )
+    found = [match[1] if (match := unknown.fullmatch(error)) else error for error in errors]
+    assert set(found) <= _NEWER_MEMBERS
 
 
 def test_a_panel_that_grafana_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def test_the_generated_dashboards_and_rules_are_up_to_date() -> None:
         path.relative_to(CHART).as_posix(): path.read_text("utf-8")
         for folder in ("dashboards", "alerts")
         for path in (CHART / folder).iterdir()
-    }
+    } | {"mixin.libsonnet": (CHART / "mixin.libsonnet").read_text("utf-8")}
 
     assert there.keys() == made.keys()
     assert [name for name in made if made[name] != there[name]] == [], "run `make docs`"
