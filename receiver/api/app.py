@@ -12,7 +12,16 @@ from receiver.api.authorization import AuthorizationMiddleware
 from receiver.api.dependencies import ApiDependencies
 from receiver.api.documents import PatchBody, SubscriptionBody
 from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
-from receiver.api.routes import clients, connections, health, listeners, plugins, series, subscriptions
+from receiver.api.routes import (
+    clients,
+    connections,
+    explain,
+    health,
+    listeners,
+    plugins,
+    series,
+    subscriptions,
+)
 from receiver.settings.rest import RestSettings
 
 __all__ = ["create_api"]
@@ -36,7 +45,8 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     )
     app.state.dependencies = dependencies
     routers = [
-        part.router for part in (subscriptions, clients, series, connections, listeners, plugins, health)
+        part.router
+        for part in (subscriptions, clients, explain, series, connections, listeners, plugins, health)
     ]
     for router in routers:
         app.include_router(router)

@@ -34,9 +34,13 @@ _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{16,}=*")
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def is_change(method: str) -> bool:
-    """Whether the method may change something and so needs the role editor."""
-    return method not in _SAFE_METHODS
+#: A dry run has a body, so it is a POST, but it only reads.
+_SAFE_POSTS: Final = frozenset({"/v1/explain"})
+
+
+def is_change(method: str, path: str) -> bool:
+    """Whether a request may change something and so needs the role editor."""
+    return method not in _SAFE_METHODS and not (method == "POST" and path in _SAFE_POSTS)
 
 
 class Refusal(StrEnum):
@@ -80,7 +84,7 @@ class Authenticator:
 
     def is_open(self, method: str, path: str) -> bool:
         """Whether ``rest.open`` lets anybody send this request."""
-        return not is_change(method) and path in self._open
+        return not is_change(method, path) and path in self._open
 
     def authenticate(self, authorization: Sequence[bytes], certificate: bytes | None) -> Caller | Refusal:
         """Find the caller of a request. A token takes precedence over a certificate.

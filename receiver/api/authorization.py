@@ -67,7 +67,7 @@ class AuthorizationMiddleware:
         caller = self._authenticator.authenticate(authorization, state.get("client_certificate"))
         if isinstance(caller, Refusal):
             await self._refuse(caller, scope, receive, send)
-        elif not is_change(scope["method"]):
+        elif not is_change(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
         elif caller.role == "editor":
             await self._audit(caller, scope, receive, send)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from receiver.doctor.findings import Area, Finding, State, failed, ok, unknown, warning
 from receiver.patterns import compile_pattern
-from receiver.telemetry.prefixes import SeenMetrics, unmatched
+from receiver.telemetry.prefixes import unmatched
 
 __all__ = ["Fleet", "client_findings", "one_client", "subscription_findings"]
 
@@ -96,7 +96,7 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     name = subscription["name"]
     subject = f"subscription {name}"
     # A metric of an application's own is in no catalogue, so somebody may push it.
-    problems = [] if count else unmatched(subscription["metrics"][:_MAX_NAMED], SeenMetrics())
+    problems = [] if count else unmatched(subscription["metrics"][:_MAX_NAMED], ())
     if problems:
         fix = f"correct it: kafka-telemetry subscriptions show {name}"
         return warning(Area.SUBSCRIPTION, "prefixes", subject, problems[0], fix)

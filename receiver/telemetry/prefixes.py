@@ -8,52 +8,19 @@ misspelt prefix asks for nothing, and no error says so.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
-
 from receiver.catalogue import CATALOGUE
-from receiver.plugin import Push
 
-__all__ = ["SeenMetrics", "unmatched"]
+__all__ = ["unmatched"]
 
-#: Seconds between two pushes whose names are read; reading a push takes about a millisecond.
-_SAMPLE_EVERY_S: Final = 1.0
-
-#: Names kept, and their greatest length.
-_MAX_NAMES: Final = 4_096
+#: The longest beginning of a prefix that is compared.
 _MAX_NAME_CHARS: Final = 256
 
-#: Largest push that is read, in bytes.
-_MAX_SAMPLED_BYTES: Final = 262_144
 
-
-class SeenMetrics:
-    """Names of metrics that clients push, from one push a second at most."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._next = float("-inf")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def sample(self, push: Push, now: float) -> None:
-        """Read the names of a push if the last reading is a second ago (``now``: monotonic)."""
-        data = push.payload.data
-        if now < self._next or len(data) > _MAX_SAMPLED_BYTES:
-            return
-        self._next = now + _SAMPLE_EVERY_S
-        for resource in MetricsData.FromString(data).resource_metrics:
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    if len(self._names) < _MAX_NAMES and len(metric.name) <= _MAX_NAME_CHARS:
-                        self._names[metric.name] = None
-
-
-def unmatched(prefixes: Iterable[str], seen: SeenMetrics) -> list[str]:
+def unmatched(prefixes: Iterable[str], seen: Iterable[str]) -> list[str]:
     """Return a warning for each prefix that matches no catalogued and no seen metric."""
     names = (*_catalogued(), *seen)
     return [

@@ -20,7 +20,7 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
 from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
-from receiver.telemetry.prefixes import SeenMetrics
+from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Quirks, Treatment
 from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
@@ -74,7 +74,7 @@ class ClientTelemetry:
         self._quirks = Quirks(settings.quirks, compression=settings.compression)
         self._settings = settings
         self.defaults = _defaults(settings)
-        self.seen_metrics = SeenMetrics()
+        self.profiles = MetricProfiles()
         self._intake = Intake(
             settings,
             hash_key,
@@ -204,7 +204,8 @@ class ClientTelemetry:
         if taken.refusal is not None:
             instance.refuse(_error_of(taken.refusal))
         if taken.push is not None:
-            self.seen_metrics.sample(taken.push, now)
+            software = instance.identity.client_software_name
+            self.profiles.sample(taken.push.payload.data, software, instance.requested_metrics, now)
             self._match_revealed(instance)
         return _outcome(instance.identity, request, taken)
 

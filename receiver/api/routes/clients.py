@@ -23,7 +23,7 @@ from receiver.telemetry.subscription import Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
 
-__all__ = ["ClientView", "router"]
+__all__ = ["ClientView", "NarrowedView", "narrowed_document", "require_client", "router"]
 
 router = APIRouter(prefix="/v1/clients", tags=["clients"])
 
@@ -103,6 +103,16 @@ def _page(
 )
 async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> ClientView:
     """Show a client instance."""
+    client = require_client(dependencies, client_instance_id)
+    return ClientView.model_validate(_document(client, dependencies, dependencies.monotonic()))
+
+
+def require_client(dependencies: ApiDependencies, client_instance_id: str) -> ClientInstance:
+    """Return the client instance with this id.
+
+    Raises:
+        ProblemError: 422 it is no id, 404 there is no such instance.
+    """
     client = dependencies.find_client(_parse_id("client_instance_id", client_instance_id))
     if client is None:
         raise ProblemError(
@@ -110,7 +120,7 @@ async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> Cl
             f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "
             "or none for a long time",
         )
-    return ClientView.model_validate(_document(client, dependencies, dependencies.monotonic()))
+    return client
 
 
 def _parse_id(field: str, text: str) -> Uuid:
@@ -136,7 +146,7 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
         "quirks": client.treatment.reasons,
         "interval_factor": client.interval_factor,
         "plugin_behind": dependencies.telemetry.backpressure.plugin if client.interval_factor > 1 else None,
-        "narrowed": _narrowed(client, dependencies, now),
+        "narrowed": narrowed_document(client, dependencies, now),
         "pushes": client.pushes_accepted,
         "last_request_age_s": round(now - client.last_request_at, 3),
         "last_push_age_s": None if client.last_push_at is None else round(now - client.last_push_at, 3),
@@ -145,7 +155,10 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
     }
 
 
-def _narrowed(client: ClientInstance, dependencies: ApiDependencies, now: float) -> dict[str, Any] | None:
+def narrowed_document(
+    client: ClientInstance, dependencies: ApiDependencies, now: float
+) -> dict[str, Any] | None:
+    """Return what :class:`NarrowedView` describes; None if the client is not narrowed."""
     narrowed = dependencies.telemetry.offenders.explain(client.id, now)
     if narrowed is None:
         return None

@@ -249,7 +249,7 @@ def _changed(
     longest_ms = max((instance.push_interval_ms for instance in telemetry.instances), default=0)
     response.headers[ASKED_WITHIN] = str(int(longest_ms * SPREAD))
     change.after = to_document(subscription)
-    nothing_known = unmatched(subscription.metrics, telemetry.seen_metrics)
+    nothing_known = unmatched(subscription.metrics, telemetry.profiles)
     for warning in nothing_known:
         _log.warning("subscription may match nothing", subscription=subscription.name, problem=warning)
     warnings = [*warnings, *nothing_known]

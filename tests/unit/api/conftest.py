@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,12 @@ class Api:
 
     async def app(self) -> FastAPI:
         """The application."""
-        subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
+        subscriptions = Subscriptions(
+            self.store,
+            lambda every: self.telemetry.replace_subscriptions(
+                every.active(datetime.fromtimestamp(self.wall_ns / 1e9, UTC))
+            ),
+        )
         await subscriptions.load()
         return create_api(
             ApiDependencies(

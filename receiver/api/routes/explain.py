@@ -1,0 +1,240 @@
+"""``/v1/explain`` and ``/v1/clients/{id}/explain``: what a subscription does, and why.
+
+Both only read, and run in the thread for long reads.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, Field
+
+from receiver.api.background import in_background, json_response
+from receiver.api.bodies import JSON_TYPES, body_of, read_json
+from receiver.api.dependencies import ApiDependencies, Dependencies
+from receiver.api.documents import SubscriptionBody
+from receiver.api.problems import Problem, subscription_errors
+from receiver.api.queries import NO_QUERY
+from receiver.api.routes.clients import NarrowedView, narrowed_document, require_client
+from receiver.telemetry.client_state import ClientState, state_of
+from receiver.telemetry.control.offenders import Demand
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.explain import Origin, Verdict, dry_run, explain_client
+from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.subscription import State, Subscription, SubscriptionSet, Temporality
+from receiver.telemetry.subscription_document import read_document
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["explain"])
+
+#: The name of a subscription in a dry run that gives none.
+_NO_NAME: Final = "(dry run)"
+
+_Id = Annotated[str, Path(description="The client instance id in Kafka's text form, 22 characters.")]
+
+
+class DryRunView(BaseModel):
+    """What a subscription would do alone, if it were stored."""
+
+    matched: int = Field(description="Known client instances that it matches.")
+    clients: int = Field(description="All known client instances.")
+    series: int | None = Field(
+        description="Data points in a push of each matched client, added up; estimated from what clients of "
+        "their software have pushed. null: none of them has."
+    )
+    bytes_per_second: float | None = Field(
+        description="Bytes of OTLP, not compressed, that these clients would push; null: unknown."
+    )
+    asked_within_ms: int = Field(description="The time within which each matched client asks.")
+    warnings: list[str] = Field(description="What is probably wrong with it.")
+
+
+class PrefixView(BaseModel):
+    """A requested prefix and the subscriptions that it comes from."""
+
+    prefix: str
+    subscriptions: list[str]
+
+
+class IntervalOriginView(BaseModel):
+    """Where the push interval comes from."""
+
+    origin: Origin
+    subscriptions: list[str] = Field(description="The matching subscriptions with the shortest interval.")
+    wanted_ms: int = Field(description="The interval without quirks and back-pressure.")
+    factor: int = Field(description="The factor of back-pressure; 1: none.")
+
+
+class TemporalityOriginView(BaseModel):
+    """Where the temporality comes from."""
+
+    origin: Origin
+    subscriptions: list[str]
+
+
+class VerdictView(BaseModel):
+    """Whether a subscription applies to the client."""
+
+    name: str
+    state: State
+    matches: bool
+    reasons: list[str] = Field(description="Why it does not apply; empty if it does.")
+
+
+class RevealedView(BaseModel):
+    """What the client's pushes have revealed; null: unknown."""
+
+    client_rack: str | None
+    group_id: str | None
+    transactional_id: str | None
+
+
+class ClientExplanationView(BaseModel):
+    """What a client instance is asked for with its next request, and why."""
+
+    client_instance_id: str
+    client_id: str
+    state: ClientState
+    subscription_id: int
+    requested_metrics: list[str]
+    push_interval_ms: int
+    temporality: Temporality
+    in_effect: bool = Field(description="Whether its latest request was answered the same.")
+    asked_within_ms: int = Field(description="The longest time until its next request.")
+    metrics_from: list[PrefixView]
+    interval_from: IntervalOriginView
+    temporality_from: TemporalityOriginView
+    narrowed: NarrowedView | None
+    quirks: list[str]
+    revealed: RevealedView
+    subscriptions: list[VerdictView] = Field(description="Every subscription, by name.")
+
+
+@router.post(
+    "/v1/explain",
+    summary="Dry run of a subscription",
+    dependencies=[NO_QUERY],
+    responses={
+        200: {"model": DryRunView, "description": "What it would do."},
+        **{status: {"model": Problem} for status in (400, 408, 413, 415, 422)},
+    },
+    openapi_extra=body_of(SubscriptionBody, JSON_TYPES),
+)
+async def explain_subscription(dependencies: Dependencies, request: Request) -> Response:
+    """Tell what a subscription would do, without storing it.
+
+    With the `name` of an existing subscription, it is taken for its replacement.
+    """
+    document = await read_json(request, JSON_TYPES)
+    every = dependencies.subscriptions.in_force
+    name = document.get("name") if isinstance(document, dict) else None
+    existing = every.get(name) if isinstance(name, str) else None
+    try:
+        subscription = read_document(document, name=_NO_NAME if name is None else name, existing=existing)
+        others = SubscriptionSet(one for one in every.subscriptions if one.name != subscription.name)
+        instances = list(dependencies.telemetry.instances)
+        return json_response(await in_background(_dry_run, subscription, others, instances, dependencies))
+    except SubscriptionError as error:
+        raise subscription_errors(error, document) from None
+
+
+def _dry_run(
+    subscription: Subscription,
+    others: SubscriptionSet,
+    instances: list[ClientInstance],
+    dependencies: ApiDependencies,
+) -> dict[str, Any]:
+    result = dry_run(
+        subscription,
+        others,
+        instances,
+        dependencies.telemetry.profiles,
+        now=dependencies.monotonic(),
+        wall=dependencies.now(),
+    )
+    return {
+        "matched": result.matched,
+        "clients": result.clients,
+        "series": result.series,
+        "bytes_per_second": result.bytes_per_second,
+        "asked_within_ms": result.asked_within_ms,
+        "warnings": result.warnings,
+    }
+
+
+@router.get(
+    "/v1/clients/{client_instance_id}/explain",
+    summary="Explain what a client instance is asked for",
+    dependencies=[NO_QUERY],
+    responses={
+        200: {"model": ClientExplanationView, "description": "What it is asked for, and why."},
+        **{status: {"model": Problem} for status in (404, 422)},
+    },
+)
+async def explain_one_client(dependencies: Dependencies, client_instance_id: _Id) -> Response:
+    """Explain what a client instance is asked for with its next request, and why."""
+    client = require_client(dependencies, client_instance_id)
+    now = dependencies.monotonic()
+    # Read here, because it takes back what is due.
+    demand = dependencies.telemetry.offenders.demand(client.id, now)
+    factor = dependencies.telemetry.backpressure.factor
+    return json_response(await in_background(_explanation, client, demand, factor, dependencies, now))
+
+
+def _explanation(
+    client: ClientInstance, demand: Demand, factor: int, dependencies: ApiDependencies, now: float
+) -> dict[str, Any]:
+    telemetry, identity, revealed = dependencies.telemetry, client.identity, client.revealed
+    treatment = telemetry.treatment(identity)
+    found = explain_client(
+        client,
+        dependencies.subscriptions.in_force,
+        telemetry.subscriptions,
+        treatment=treatment,
+        defaults=telemetry.defaults,
+        demand=demand,
+        interval_factor=factor,
+        now=now,
+        wall=dependencies.now(),
+    )
+    return {
+        "client_instance_id": client.text_id,
+        "client_id": identity.client_id,
+        "state": state_of(client, now),
+        "subscription_id": found.request.subscription_id,
+        "requested_metrics": found.request.metrics,
+        "push_interval_ms": found.request.interval_ms,
+        "temporality": Temporality.DELTA if found.request.delta else Temporality.CUMULATIVE,
+        "in_effect": found.in_effect,
+        "asked_within_ms": found.asked_within_ms,
+        "metrics_from": [{"prefix": prefix, "subscriptions": names} for prefix, names in found.prefixes],
+        "interval_from": {
+            "origin": found.interval_origin,
+            "subscriptions": found.interval_subscriptions,
+            "wanted_ms": found.wanted_interval_ms,
+            "factor": factor,
+        },
+        "temporality_from": {
+            "origin": found.temporality_origin,
+            "subscriptions": found.temporality_subscriptions,
+        },
+        "narrowed": narrowed_document(client, dependencies, now),
+        "quirks": treatment.reasons,
+        "revealed": {
+            "client_rack": revealed.client_rack,
+            "group_id": revealed.group_id,
+            "transactional_id": revealed.transactional_id,
+        },
+        "subscriptions": [_verdict(one) for one in found.verdicts],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "state": verdict.state,
+        "matches": verdict.matches,
+        "reasons": verdict.reasons,
+    }
