@@ -15,9 +15,11 @@ import typer
 from receiver import dumps
 from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli import rest
+from receiver.cli.clients import clients_app, list_connections
 from receiver.cli.doctor import doctor
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
+from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
 from receiver.host.settings import HostSettings
@@ -46,8 +48,9 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.command("doctor")(doctor)
-app.add_typer(rest.subscriptions_app, name="subscriptions")
-app.add_typer(rest.clients_app, name="clients")
+app.add_typer(subscriptions_app, name="subscriptions")
+app.add_typer(clients_app, name="clients")
+app.command("connections")(list_connections)
 app.command("series")(rest.show_series)
 app.command("plugins")(rest.show_plugins)
 app.add_typer(token_app, name="token")

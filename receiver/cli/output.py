@@ -9,8 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 import typer
+import yaml
 
-__all__ = ["OutputFormat", "fail", "plain", "print_json", "print_list", "print_table"]
+__all__ = ["OutputFormat", "fail", "plain", "print_document", "print_json", "print_list", "print_table"]
 
 
 class OutputFormat(StrEnum):
@@ -18,6 +19,7 @@ class OutputFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
@@ -41,15 +43,24 @@ def print_json(value: Any) -> None:
     )
 
 
+def print_document(value: Any, output: OutputFormat) -> None:
+    """Write a value as JSON or YAML."""
+    if output is OutputFormat.YAML:
+        # Without allow_unicode, PyYAML escapes everything but printable ASCII.
+        typer.echo(yaml.safe_dump(value, sort_keys=False, width=100).rstrip("\n"))
+    else:
+        print_json(value)
+
+
 def print_list(
     items: Sequence[dict[str, Any]],
     output: OutputFormat,
     row: Callable[[dict[str, Any]], Mapping[str, str]],
     nothing: str,
 ) -> None:
-    """Write items as JSON or as a table, or ``nothing`` on stderr for no items."""
-    if output is OutputFormat.JSON:
-        print_json(items)
+    """Write items as a document or as a table, or ``nothing`` on stderr for no items."""
+    if output is not OutputFormat.TABLE:
+        print_document(items, output)
     elif items:
         print_table([row(item) for item in items])
     else:

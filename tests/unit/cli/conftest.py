@@ -21,6 +21,7 @@ from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
+from receiver.telemetry.identity import ClientIdentity
 from tests.testbed.ports import listening_on
 from tests.unit.api.conftest import Clock, telemetry_core
 
@@ -34,6 +35,7 @@ class Sidecar:
         self.settings = RestSettings(bind=HostPort(host="127.0.0.1", port=0), **settings)
         self.telemetry = telemetry_core()
         self.plugins: list[PluginStatistics] = []
+        self.connections: list[ClientIdentity] = []
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -62,7 +64,7 @@ class Sidecar:
                 subscriptions=subscriptions,
                 telemetry=self.telemetry,
                 monotonic=Clock(),
-                connections=list,
+                connections=lambda: self.connections,
                 listeners=list,
                 plugins=lambda: self.plugins,
                 not_ready_because=lambda: None,

@@ -26,9 +26,9 @@ def test_the_life_of_subscriptions(run: Run, sidecar: Sidecar) -> None:
 
     listed = run("subscriptions", "list", **url)
     assert listed.stdout.splitlines() == [
-        "NAME       INTERVAL  METRICS                        MATCH",
-        "all        300 s     *                              (every client)",
-        "producers  60 s      org.apache.kafka.producer. a.  "
+        "NAME       STATE   INTERVAL  METRICS                        MATCH",
+        "all        active  300 s     *                              (every client)",
+        "producers  active  60 s      org.apache.kafka.producer. a.  "
         "client_software_name=apache-kafka-java client_id=a=b",
     ]
     shown = run("subscriptions", "show", "producers", "--output", "json", **url)
@@ -69,7 +69,8 @@ def test_an_error_of_the_sidecar_is_one_line(run: Run, sidecar: Sidecar) -> None
     put = run("subscriptions", "put", "s", "-m", "a.", "--match", "colour=red", "--url", sidecar.url)
     assert put.stderr.startswith("kafka-telemetry: match.colour: ")
     put = run("subscriptions", "put", "s", "-f", "-", "--url", sidecar.url, stdin="{")
-    assert put.stderr.startswith("kafka-telemetry: the body is not JSON: ")
+    assert put.exit_code == 2
+    assert put.stderr.startswith("kafka-telemetry: stdin: line 1, column 2: ")
 
 
 def test_wrong_usage(run: Run, tmp_path: Path) -> None:
@@ -113,6 +114,7 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
             "SOFTWARE",
             "VERSION",
             "ADDRESS",
+            "STATE",
             "INTERVAL",
             "PUSHES",
             "LAST",
@@ -120,7 +122,16 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
         ]
     )
     software = ["orders", "apache-kafka-java", "4.4.0"]
-    assert first.split() == ["AAAAAAAAAAAAAAAAAAAAAg", *software, "10.0.0.7:40002", "300", "s", "0", "-"]
+    assert first.split() == [
+        "AAAAAAAAAAAAAAAAAAAAAg",
+        *software,
+        "10.0.0.7:40002",
+        "unsubscribed",
+        "300",
+        "s",
+        "0",
+        "-",
+    ]
     assert "10.0.0.7:40003" in second
     ids = [uuid_to_text(instance_id(number)) for number in numbers]
     for limit, expected in (("3000", ids), ("1001", ids[:1001])):

@@ -1,0 +1,45 @@
+"""Lists and paths of the REST API, for commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+import typer
+
+from receiver.cli.session import document_of
+
+__all__ = ["PAGE", "given", "pages", "subscription_path"]
+
+#: The most items of a page.
+PAGE: Final = 1000
+
+
+def pages(
+    session: httpx.Client, path: str, limit: int = sys.maxsize, filters: Mapping[str, str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Return the items of a list, page by page."""
+    parameters: dict[str, str | int] = {}
+    while limit > 0:
+        query = {"limit": min(limit, PAGE), **(filters or {}), **parameters}
+        page = document_of(session.get(path, params=query))
+        yield from page["items"]
+        if page["next"] is None:
+            return
+        parameters = {"after": page["next"]}
+        limit -= len(page["items"])
+
+
+def given(**filters: str | None) -> dict[str, str]:
+    """Return the filters that are given."""
+    return {name: value for name, value in filters.items() if value is not None}
+
+
+def subscription_path(name: str) -> str:
+    """Return the path of a subscription."""
+    if name in {"", ".", ".."}:
+        raise typer.BadParameter(f"{name!r} cannot be the name of a subscription", param_hint="NAME")
+    return f"/v1/subscriptions/{quote(name, safe='')}"
