@@ -12,13 +12,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
-from receiver.settings.plain_yaml import PlainYamlError, parse, positions
-from receiver.settings.schema import Loc
-from receiver.store.document import Mistake, from_document
+from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries
 from receiver.store.store import ReadOnlyError, StoreError, StoreStatus
 from receiver.telemetry.subscription import (
     MAX_SUBSCRIPTIONS,
@@ -30,10 +28,6 @@ from receiver.watch import Stamp, stamp
 
 __all__ = ["FileSubscriptionStore", "Folder", "FolderError", "read_folder"]
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-#: A larger file is a wrong path, because subscriptions are written by hand.
-MAX_FILE_BYTES: Final = 1_048_576
 #: The most files, because each has one subscription at least.
 MAX_FILES: Final = MAX_SUBSCRIPTIONS
 
@@ -72,9 +66,7 @@ class FolderError(StoreError):
 def read_folder(folder: Path) -> Folder:
     """Read and validate all files of a folder.
 
-    A file is a mapping of one subscription, whose default name is the file's without its suffix, or
-    a list of subscriptions with names. Names of files that begin with a dot are left out, and so
-    are subfolders.
+    Names of files that begin with a dot are left out, and so are subfolders.
 
     Raises:
         FolderError: The folder can't be read, or files have mistakes; it has all of them.
@@ -83,18 +75,15 @@ def read_folder(folder: Path) -> Folder:
     found: list[Subscription] = []
     places: dict[str, tuple[str, str]] = {}  # file, and place of the name in it
     for path in _files(folder):
-        subscriptions, wrong = _read(path)
+        entries, wrong = _read(path)
         mistakes += wrong
-        for one, place in subscriptions:
-            if one.name in places:
-                _, other = places[one.name]
-                mistakes.append(
-                    f"{place}: name: {one.name!r} is the name of a subscription at {other} too; "
-                    "give another name"
-                )
+        for entry in entries:
+            name = entry.subscription.name
+            if name in places:
+                mistakes.append(name_taken(entry, places[name][1]))
                 continue
-            places[one.name] = path.name, place
-            found.append(one)
+            places[name] = path.name, entry.place
+            found.append(entry.subscription)
     if not mistakes:
         try:
             return Folder(
@@ -244,45 +233,14 @@ def _listed(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> tuple[list[tuple[Subscription, str]], list[str]]:
-    """Return the subscriptions of a file, each with its place, and the file's mistakes."""
+def _read(path: Path) -> tuple[list[Entry], list[str]]:
+    """Return the subscriptions of a file, and its mistakes."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return [], [f"{path.name}: cannot be read: {error.strerror}"]
-    if len(content) > MAX_FILE_BYTES:
-        return [], [f"{path.name}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"]
-    try:
-        document = parse(content)
-        known = positions(content)
-    except PlainYamlError as error:
-        at = ":{}:{}".format(*error.position) if error.position else ""
-        where = f"{error.where}: " if error.where and not error.position else ""
-        return [], [f"{path.name}{at}: {where}{error.problem}"]
-
-    def place(loc: Loc) -> str:
-        while loc and loc not in known:
-            loc = loc[:-1]
-        line, column = known.get(loc, (1, 1))
-        return f"{path.name}:{line}:{column}"
-
-    entries: list[tuple[Loc, Any, str | None]]
-    if document is None:
-        return [], []
-    if isinstance(document, list):
-        entries = [((index,), entry, None) for index, entry in enumerate(document)]
-    else:
-        entries = [((), document, path.stem)]
-    subscriptions: list[tuple[Subscription, str]] = []
-    mistakes: list[str] = []
-    for loc, entry, name in entries:
-        read = from_document(entry, name=name)
-        if isinstance(read, Subscription):
-            subscriptions.append((read, place((*loc, "name"))))
-        else:
-            mistakes += [f"{place((*loc, *one.loc))}: {Mistake((*loc, *one.loc), one.text)}" for one in read]
-    return subscriptions, mistakes
+    return read_entries(path.name, content, stem=path.stem)
 
 
 def _folder_error(folder: Path, mistakes: list[str]) -> FolderError:

@@ -137,10 +137,10 @@ def test_apply_checks_all_files_first(run: Run, here: Sidecar, tmp_path: Path) -
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert [re.sub(r"^kafka-telemetry: \S*/", "", line)[:40] for line in lines] == [
-        "b.yaml: metrics[0]: 'a b' is no prefix o",
-        "b.yaml: interval_ms: 1 is out of range; ",
-        "c.yaml: [0]: name: None is not a name; g",
-        "c.yaml: [1]: name: 'a' is given twice; g",
+        "b.yaml:3:3: metrics[0]: 'a b' is no pref",
+        "b.yaml:1:1: interval_ms: 1 is out of ran",
+        "c.yaml:1:3: [0]: name: None is not a nam",
+        "c.yaml:3:3: name: 'a' is the name of a s",
     ]
     assert here.store.load_all() == ()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from receiver.store.entries import MAX_FILE_BYTES
 from receiver.store.files import (
-    MAX_FILE_BYTES,
     MAX_FILES,
     FileSubscriptionStore,
     FolderError,

@@ -1,0 +1,88 @@
+"""Reads the subscriptions of a file, with their places and every mistake.
+
+A file is a mapping of one subscription, whose default name is the file's without its suffix, or a
+list of subscriptions with names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from receiver.settings.plain_yaml import PlainYamlError, parse, positions
+from receiver.settings.schema import Loc
+from receiver.store.document import Mistake, from_document
+from receiver.telemetry.subscription import Subscription
+
+__all__ = ["MAX_FILE_BYTES", "SUFFIXES", "Entry", "name_taken", "read_entries"]
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+#: A larger file is a wrong path, because subscriptions are written by hand.
+MAX_FILE_BYTES: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A subscription of a file.
+
+    Attributes:
+        subscription: The subscription.
+        document: What the file says of it.
+        place: Where its name is, ``FILE:LINE:COLUMN``.
+    """
+
+    subscription: Subscription
+    document: dict[str, Any]
+    place: str
+
+
+def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple[list[Entry], list[str]]:
+    """Read the content of a file.
+
+    Args:
+        file: The file's name in places and mistakes.
+        content: Its bytes, as YAML or JSON.
+        stem: The default name of its one subscription.
+
+    Returns:
+        The valid subscriptions, and a line for each mistake: ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
+    """
+    if len(content) > MAX_FILE_BYTES:
+        return [], [f"{file}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"]
+    try:
+        document = parse(content)
+        known = positions(content)
+    except PlainYamlError as error:
+        at = ":{}:{}".format(*error.position) if error.position else ""
+        where = f"{error.where}: " if error.where and not error.position else ""
+        return [], [f"{file}{at}: {where}{error.problem}"]
+
+    def place(loc: Loc) -> str:
+        while loc and loc not in known:
+            loc = loc[:-1]
+        line, column = known.get(loc, (1, 1))
+        return f"{file}:{line}:{column}"
+
+    found: list[tuple[Loc, Any, str | None]]
+    if document is None:
+        return [], []
+    if isinstance(document, list):
+        found = [((index,), entry, None) for index, entry in enumerate(document)]
+    else:
+        found = [((), document, stem)]
+    entries: list[Entry] = []
+    mistakes: list[str] = []
+    for loc, one, name in found:
+        read = from_document(one, name=name)
+        if isinstance(read, Subscription):
+            entries.append(Entry(read, one, place((*loc, "name"))))
+        else:
+            mistakes += [f"{place((*loc, *it.loc))}: {Mistake((*loc, *it.loc), it.text)}" for it in read]
+    return entries, mistakes
+
+
+def name_taken(entry: Entry, other: str) -> str:
+    """Return the mistake of a name that a subscription at another place has too."""
+    name = entry.subscription.name
+    return f"{entry.place}: name: {name!r} is the name of a subscription at {other} too; give another name"
