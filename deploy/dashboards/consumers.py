@@ -136,7 +136,6 @@ def consumers() -> Dashboard:
                 "latency_avg": Cell("consumer.node.request.latency.avg"),
                 "records": Cell(f"{_FETCH}.records.consumed.total"),
                 "bytes": Cell(f"{_FETCH}.bytes.consumed.total"),
-                "partitions": Cell(f"{_COORDINATOR}.assigned.partitions", "newest"),
                 "connections": Cell("consumer.connection.creation.total", "counted"),
             },
         ),

@@ -18,7 +18,6 @@ from deploy.dashboards.sql import (
     COVERED,
     GRAINS,
     MANY_GRAINS,
-    PUSHES,
     Source,
     as_they_are,
     choices,
@@ -153,15 +152,14 @@ def total(
         value = "max(newest)"
         how = "The newest value in this time, added up over clients."
     else:
-        rows_of_range = over_range(by=["metric"], sources=of_metrics([metric.name, PUSHES], _SOURCES))
-        of_metric, of_pushes = (f"FILTER (WHERE metric = '{name}')" for name in (metric.name, PUSHES))
+        rows_of_range = over_range(by=["metric"], sources=of_metrics([metric.name], _SOURCES))
         if metric.combines is Combination.MAX:
-            value, how = f"max(most) {of_metric}", "The largest value in this time."
+            value, how = "max(most)", "The largest value in this time."
         elif counted:
             unit = "short"
-            value, how = f"max(added) {of_metric}", "How many in this time."
+            value, how = "max(added)", "How many in this time."
         else:
-            value = f"max(added * {factor!r}) {of_metric} / max({COVERED}) {of_pushes}"
+            value = f"max(added * {factor!r} / {COVERED})"
             how = "The mean over the time in which clients pushed."
     seen = presence(by=[], condition=chosen(BY_FLEET | BY_CLIENT))
     query = (

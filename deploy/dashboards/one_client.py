@@ -17,11 +17,9 @@ from deploy.dashboards.sql import (
     BUCKETS,
     COVERED,
     GRAINS,
-    PUSHES,
     RANGE_GRAINS,
     SEEN,
     SLOT,
-    SPAN,
     TIME,
     Source,
     as_they_are,
@@ -309,7 +307,7 @@ def _every_metric() -> Panel:
     found = union([over_range(by=["metric"], sources=[source]), latest(by=["metric"], sources=[source])])
     value = (
         "CASE\n"
-        "    WHEN combines = 'sum' THEN added / coalesce(max(covered) OVER (), of_own)\n"
+        "    WHEN combines = 'sum' THEN added / covered\n"
         "    WHEN combines = 'last' THEN newest\n"
         "    ELSE averaged / nullif(points, 0)\n"
         "  END"
@@ -318,8 +316,7 @@ def _every_metric() -> Panel:
         f"WITH rows_of_range AS (\n{found}\n), found AS (\n"
         "  SELECT metric, max(added) AS added, max(averaged) AS averaged, max(points) AS points,\n"
         "    min(least) AS least, max(most) AS most, max(newest) AS newest,\n"
-        f"    max({SPAN}) AS of_own,\n"
-        f"    max({COVERED}) FILTER (WHERE metric = '{PUSHES}') AS covered\n"
+        f"    max({COVERED}) AS covered\n"
         f"  FROM rows_of_range CROSS JOIN (\n{presence(by=[], condition=_CLIENT)}\n) AS seen\n"
         "  GROUP BY metric HAVING max(points) IS NOT NULL\n"
         "), kinds AS MATERIALIZED (\n"
@@ -340,7 +337,7 @@ def _every_metric() -> Panel:
         "    WHEN unit LIKE '{%' THEN ' ' || btrim(unit, '{}') || 's/s' ELSE '/s' END AS per\n"
         "FROM (\n"
         "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, coalesce(c.unit, '') AS unit,\n"
-        "    c.combines, c.required, added, averaged, covered, of_own, newest, points, least, most,\n"
+        "    c.combines, c.required, added, averaged, covered, newest, points, least, most,\n"
         "    CASE\n"
         "      WHEN found.metric IS NOT NULL THEN 'sent'\n"
         "      WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"

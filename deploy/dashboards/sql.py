@@ -27,7 +27,6 @@ __all__ = [
     "GRAINS",
     "GROUP_GRAINS",
     "MANY_GRAINS",
-    "PUSHES",
     "RANGE_GRAINS",
     "SEEN",
     "SLOT",
@@ -140,21 +139,19 @@ SPAN: Final = (
     "    ELSE greatest(60, least(last_bucket + base, ends) - greatest(first_bucket, begins))\n"
     "  END"
 )
-#: The seconds that the counts of a row cover, from the row of :data:`PUSHES`. If all instances
-#: pushed from begin to end, each push covers an interval of its instance. That is exact, while the
-#: span is off by up to an interval.
+#: The seconds that the counts of a row cover. If all instances pushed from begin to end, and each
+#: push had one point, each point covers an interval of its instance. That is exact, while the span
+#: is off by up to an interval.
 COVERED: Final = (
     "CASE\n"
     "    WHEN last_begin <= greatest(first_bucket, begins) + 2 * interval_s\n"
     "      AND first_end >= least(last_bucket + base, ends) - 2 * interval_s\n"
-    f"      AND abs(added * interval_s / instances - {SPAN}) <= 2 * interval_s\n"
-    f"    THEN added * interval_s / instances ELSE {SPAN}\n"
+    f"      AND abs(points * interval_s / instances - {SPAN}) <= 2 * interval_s\n"
+    f"    THEN points * interval_s / instances ELSE {SPAN}\n"
     "  END"
 )
 #: Only minutes are counted, because that sorts all rows.
 _BUCKETS_OF: Final = {"1m": "count(DISTINCT bucket)", "1h": "NULL::bigint", "1d": "NULL::bigint"}
-#: Counted once for each push of a client, so its buckets are the times that have data.
-PUSHES: Final = "kafka.client.telemetry.pushes"
 #: How far to look for the newest value: three push intervals of five minutes, or the last hour.
 _NEWEST_S: Final = {"1m": 900, "1h": 2 * _HOUR_S}
 

@@ -19,7 +19,6 @@ from deploy.dashboards.sql import (
     COVERED,
     GRAINS,
     MANY_GRAINS,
-    PUSHES,
     RANGE_GRAINS,
     SEEN,
     SPAN,
@@ -259,7 +258,7 @@ def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
     source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, grains=RANGE_GRAINS)
     return union(
         [
-            over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range), PUSHES], [source])),
+            over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range)], [source])),
             latest(by=[by, "metric"], sources=of_metrics([_name(one) for one in newest], [source])),
         ]
     )
@@ -267,13 +266,9 @@ def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
 
 def _rate(metric: str) -> str:
     """Return the rate of a total of a topic, or of a group."""
-    of_metric = f"FILTER (WHERE metric = '{_name(metric)}')"
-    # Pushes are not counted by topic.
-    if ".topic." in metric:
-        return f"max(added / {SPAN}) {of_metric}"
-    return (
-        f"max(added) {of_metric} / coalesce(max({COVERED}) FILTER (WHERE metric = '{PUSHES}'), max({SPAN}))"
-    )
+    # Not every client of the range writes to a topic, so nothing is known of steady pushes.
+    covered = SPAN if ".topic." in metric else COVERED
+    return f"max(added / {covered}) FILTER (WHERE metric = '{_name(metric)}')"
 
 
 def _added(metric: str) -> str:

@@ -15,7 +15,6 @@ from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     COVERED,
-    PUSHES,
     RANGE_GRAINS,
     Source,
     chosen,
@@ -63,7 +62,7 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
     by = ["client_id", "client_software_name", "metric"]
     newest = [metrics[name].name for name, cell in columns.items() if cell.shows == "newest"]
     of_range = [metric.name for metric in metrics.values() if metric.name not in newest]
-    found = [over_range(by=by, sources=of_metrics([*of_range, PUSHES], [clients]))]
+    found = [over_range(by=by, sources=of_metrics(of_range, [clients]))]
     if newest:
         found.append(latest(by=by, sources=of_metrics(newest, [clients])))
     cells = ",\n  ".join(f"{_value(cell, metrics[name])} AS {name}" for name, cell in columns.items())
@@ -82,8 +81,6 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
         f"LEFT JOIN (\n{of_clients()}\n) AS problems USING (client_id)\n"
         "LEFT JOIN telemetry.software USING (client_software_name)\n"
         "GROUP BY client_id, client_software_name, software.client, severity, kinds, rank\n"
-        # Clients of the other role only push.
-        f"HAVING bool_or(metric <> '{PUSHES}')\n"
         ") AS cells\n"
         f"ORDER BY {', '.join(('rank NULLS LAST', *_order(columns)))}, client_id\nLIMIT {_LIMIT}"
     )
@@ -130,7 +127,7 @@ def _order(columns: Mapping[str, Cell]) -> Sequence[str]:
 
 def _value(cell: Cell, metric: StandardMetric) -> str:
     _, factor = unit_of(metric)
-    of_metric, of_pushes = (f"FILTER (WHERE metric = '{name}')" for name in (metric.name, PUSHES))
+    of_metric = f"FILTER (WHERE metric = '{metric.name}')"
     match cell.shows:
         case "counted":
             value = f"max(added) {of_metric}"
@@ -142,7 +139,7 @@ def _value(cell: Cell, metric: StandardMetric) -> str:
             column = "newest_most" if metric.combines is Combination.MAX else "newest"
             value = f"max({column}) {of_metric}"
         case "mean" if metric.combines is Combination.SUM:
-            value = f"max(added * {factor!r}) {of_metric} / max({COVERED}) {of_pushes}"
+            value = f"max(added * {factor!r} / {COVERED}) {of_metric}"
         case "mean":
             value = f"max(averaged / nullif(points, 0)) {of_metric}"
     # A sent value needs no test of whether its software has the metric.

@@ -12,6 +12,12 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.dashboards.consumers import consumers
 from deploy.dashboards.fleet import fleet
+from deploy.dashboards.on_prometheus import (
+    consumers_on_prometheus,
+    fleet_on_prometheus,
+    one_client_on_prometheus,
+    producers_on_prometheus,
+)
 from deploy.dashboards.one_client import one_client
 from deploy.dashboards.producers import producers
 from deploy.dashboards.prometheus_rules import prometheus_rules
@@ -33,6 +39,10 @@ _DASHBOARDS: Final = {
     "topics-and-groups": topics_and_groups,
     "versions": versions,
     "receiver": receiver,
+    "prometheus-fleet": fleet_on_prometheus,
+    "prometheus-producers": producers_on_prometheus,
+    "prometheus-consumers": consumers_on_prometheus,
+    "prometheus-one-client": one_client_on_prometheus,
 }
 
 

@@ -38,6 +38,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "delivery",
         "rollup",
         "dashboards",
+        "dashboards-on-prometheus",
         "findings",
         "security",
     ),

@@ -9,6 +9,10 @@
     'kct-topics-and-groups.json': import 'dashboards/topics-and-groups.json',
     'kct-versions.json': import 'dashboards/versions.json',
     'kct-receiver.json': import 'dashboards/receiver.json',
+    'kct-prometheus-fleet.json': import 'dashboards/prometheus-fleet.json',
+    'kct-prometheus-producers.json': import 'dashboards/prometheus-producers.json',
+    'kct-prometheus-consumers.json': import 'dashboards/prometheus-consumers.json',
+    'kct-prometheus-one-client.json': import 'dashboards/prometheus-one-client.json',
   },
   prometheusAlerts+:: {
     groups+: std.parseYaml(importstr 'alerts/prometheus-rules.yaml').groups,
