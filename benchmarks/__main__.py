@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, idle, passthrough, plugins, pushes, rollup, spool, subscriptions
+from benchmarks import core, idle, passthrough, plugins, pushes, rollup, rollup_live, spool, subscriptions
 from benchmarks.figures import Report, Results
 from benchmarks.processes import BenchmarkError, allow_files
 from tests.testbed.parts import NotSetUpError
@@ -28,6 +28,7 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "plugins": plugins.run,
     "pushes": pushes.run,
     "rollup": rollup.run,
+    "live": rollup_live.run,
     "idle": idle.run,
     "pass-through": partial(passthrough.run, tls=False),
     "two-relays": passthrough.run_several,

@@ -41,8 +41,6 @@ _INSTANCES: Final = 10_000
 _INTERVAL_S: Final = 300
 #: The plugin's default ``roll_seconds``.
 _ROLL_S: Final = 30
-_FILE_PUSHES: Final = _INSTANCES * _ROLL_S // _INTERVAL_S
-
 _SECOND_NS: Final = 1_000_000_000
 #: From a client's metrics to the receiver's clock.
 _UNDERWAY_NS: Final = 20_000_000
@@ -108,7 +106,12 @@ class _Template:
         self.points = len(self._points)
 
     def push(
-        self, labels: Mapping[str, str], received_at_ns: int, number: int, chance: random.Random
+        self,
+        labels: Mapping[str, str],
+        received_at_ns: int,
+        number: int,
+        chance: random.Random,
+        interval_s: int = _INTERVAL_S,
     ) -> Push:
         """Make the client's push of a number, with its labels and other times and values."""
         collected = received_at_ns - _UNDERWAY_NS
@@ -118,7 +121,7 @@ class _Template:
         for point, time, value, whole in self._points:
             point.time_unix_nano = collected + time - self._newest
             if point.start_time_unix_nano:
-                point.start_time_unix_nano = collected - _INTERVAL_S * _SECOND_NS
+                point.start_time_unix_nano = collected - interval_s * _SECOND_NS
             varied = value * chance.uniform(0.5, 1.5)
             if point.HasField("as_int"):
                 point.as_int = int(varied)
@@ -130,6 +133,7 @@ class _Template:
             client_id=labels["client_id"],
             principal=labels["principal"],
             source_address=labels["client_source_address"],
+            push_interval_ms=interval_s * 1000,
             received_at_ns=received_at_ns,
         )
         payload = replace(
@@ -143,53 +147,74 @@ class _Template:
 
 
 class Fleet:
-    """10,000 instances of 500 client ids, each pushing every five minutes."""
+    """Instances of some client ids, each pushing once in an interval.
 
-    def __init__(self) -> None:
-        self._chance = random.Random(_SEED)
+    Args:
+        instances: Number of instances.
+        client_ids: Number of client ids; instance n has the id n modulo this number.
+        interval_s: Push interval in seconds.
+        seed: Fleets of different seeds have different instances with the same client ids.
+    """
+
+    def __init__(
+        self,
+        *,
+        instances: int = _INSTANCES,
+        client_ids: int = _CLIENT_IDS,
+        interval_s: int = _INTERVAL_S,
+        seed: int = _SEED,
+    ) -> None:
+        self._chance = random.Random(seed)
+        self._seed = seed
+        self._instances = instances
+        self._interval_s = interval_s
         kinds = itertools.cycle([kind for kind in _KINDS for _ in range(kind.share)])
         versions = {kind: itertools.cycle(kind.versions) for kind in _KINDS}
         templates: dict[tuple[_Kind, str], _Template] = {}
         self._templates = []
-        for kind in itertools.islice(kinds, _CLIENT_IDS):
+        for kind in itertools.islice(kinds, client_ids):
             version = next(versions[kind])
             if (kind, version) not in templates:
                 templates[kind, version] = _Template(kind, version)
             self._templates.append(templates[kind, version])
-        self._ids = [uuid_to_text(Uuid(self._chance.randbytes(16))) for _ in range(_INSTANCES)]
-        # The instances push in this order, again every five minutes.
-        self._turns = self._chance.sample(range(_INSTANCES), _INSTANCES)
+        self._ids = [uuid_to_text(Uuid(self._chance.randbytes(16))) for _ in range(instances)]
+        # The instances push in this order, again in each interval.
+        self._turns = self._chance.sample(range(instances), instances)
         self._written = 0
+        #: Pushes of a file: those of half a minute.
+        self.file_pushes = instances * _ROLL_S // interval_s
 
     def write(self, folder: Path, *, points: int, end_ns: int) -> list[File]:
         """Write files of half a minute each with about ``points``, received before ``end_ns``."""
         points_a_push = statistics.fmean(template.points for template in self._templates)
-        count = round(points / (points_a_push * _FILE_PUSHES))
+        count = round(points / (points_a_push * self.file_pushes))
         begins = [end_ns - ago * _ROLL_S * _SECOND_NS for ago in range(count, 0, -1)]
-        return [self.write_file(folder, pushes=_FILE_PUSHES, begin_ns=begin) for begin in begins]
+        return [self.write_file(folder, pushes=self.file_pushes, begin_ns=begin) for begin in begins]
 
     def write_file(self, folder: Path, *, pushes: int, begin_ns: int) -> File:
         """Write one file: the next clients in turn, over half a minute."""
         made, points = [], 0
         for number in range(pushes):
-            turn, place = divmod(self._written + number, _INSTANCES)
+            turn, place = divmod(self._written + number, self._instances)
             instance = self._turns[place]
-            client = instance % _CLIENT_IDS
+            client = instance % len(self._templates)
             labels = {
                 "client_id": f"client-{client:03d}",
                 "principal": f"User:team-{client % 40:02d}",
-                "client_source_address": f"10.100.{100 + instance // 100}.{100 + instance % 100}",
+                "client_source_address": f"10.{100 + instance // 10_000}.{100 + instance // 100 % 100}"
+                f".{100 + instance % 100}",
                 "client_instance_id": self._ids[instance],
             }
             template = self._templates[client]
-            received_at_ns = begin_ns + number * (_ROLL_S * _SECOND_NS // pushes)
-            made.append(template.push(labels, received_at_ns, turn + 1, self._chance))
+            received_at_ns = begin_ns + number * _ROLL_S * _SECOND_NS // pushes
+            made.append(template.push(labels, received_at_ns, turn + 1, self._chance, self._interval_s))
             points += template.points
         self._written += pushes
         hour = folder / Hour.of(begin_ns).folder
         hour.mkdir(parents=True, exist_ok=True)
         begin = datetime.fromtimestamp(begin_ns / _SECOND_NS, UTC)
-        path = hour / f"{begin:%Y%m%dT%H%M%S%f}Z-bench-{_SEED:08x}-{self._written:08d}.parquet"
+        name = f"{begin:%Y%m%dT%H%M%S%f}Z-bench-{self._seed:08x}-{self._written:08d}.parquet"
+        path = hour / name
         unfinished = folder / f"_{path.name}"
         rows = pa.Table.from_batches([record_batch(made)])
         pq.write_table(rows, unfinished, compression="zstd", compression_level=3, use_dictionary=_REPEATED)

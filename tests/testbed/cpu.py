@@ -11,9 +11,18 @@ def with_descendants(pid: int) -> list[int]:
     """Return the ids of a process and of all processes that it started, oldest first."""
     found = [pid]
     for one in found:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
+        # Each thread has the children that it started itself.
+        for thread in _threads(one):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (thread / "children").read_text().split())
     return found
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def cpu_seconds(pid: int) -> float:

@@ -1,0 +1,389 @@
+"""Benchmark of the roll-up beside clients that push once a minute.
+
+Each client pushes to one of three sidecars. A sidecar closes a file every 30 seconds, ten seconds
+after the one before it. So each trigger of the job finds a file, whose points are in minutes that
+earlier triggers changed. The files are made before, and appear at their time. The job is the users'
+command, with maintenance, on a PostgreSQL with its defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import psycopg
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.figures import Figure, Report, table
+from benchmarks.processes import BenchmarkError
+from benchmarks.rollup_spool import Fleet
+from spark_streaming.embedded import EmbeddedPostgres
+from tests.testbed.cpu import cpu_seconds, with_descendants
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import ChildProcess, wait_until
+
+_CLIENTS: Final = (10_000, 100_000)
+_CLIENTS_OF_AN_ID: Final = 20
+_INTERVAL_S: Final = 60
+_SIDECARS: Final = 3
+_ROLL_S: Final = 30
+_TRIGGER_S: Final = 10
+_START_S: Final = 600
+#: Time for all clients to push, for all series to be known, and for the JVM to compile the decoder.
+_WARM_UP_S: Final = 120
+_MEASURED_S: Final = 300
+_QUICK_WARM_UP_S: Final = 90
+_QUICK_MEASURED_S: Final = 120
+_TRIED_PUSHES: Final = 1_000
+#: Others may use the machine.
+_RESERVE: Final = 1.6
+_STOP_S: Final = 300
+_MILLION: Final = 1_000_000
+_PREFIX: Final = "kafka_telemetry_rollup_"
+_WRITTEN: Final = (
+    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8, "
+    "(SELECT sum(n_tup_ins + n_tup_upd)::float8 FROM pg_stat_user_tables WHERE schemaname = 'telemetry'), "
+    "(SELECT sum(pg_total_relation_size(oid))::float8 FROM pg_class "
+    "WHERE relnamespace = 'telemetry'::regnamespace AND relkind = 'r')"
+)
+_LEDGER: Final = (
+    "SELECT extract(epoch FROM committed_at)::float8, pushes + repeats, points FROM telemetry.ledger "
+    "ORDER BY batch_id"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A file that appears in the spool at a time, in seconds since the epoch."""
+
+    at_s: float
+    path: Path
+    pushes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A batch: the time of its commit, its pushes and points."""
+
+    at_s: float
+    pushes: int
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What was spent and written until a time."""
+
+    at_s: float
+    #: CPU seconds by ``driver``, ``jvm`` and ``postgresql``.
+    cpu: dict[str, float]
+    #: Bytes of the write-ahead log, rows inserted or updated, bytes of tables and indexes.
+    wal_bytes: float
+    rows: float
+    table_bytes: float
+    #: Seconds of batches by stage, and of maintenance.
+    stages: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One run of the job, over the measured time."""
+
+    clients: int
+    seconds: float
+    points: int
+    cpu_us: dict[str, float]
+    rows: float
+    wal_bytes: float
+    table_bytes: float
+    stages: dict[str, float]
+    #: Seconds from the appearance of each file to its commit.
+    waits: list[float]
+    #: The job's own lag, once a second.
+    lags: list[float]
+    #: Pushes that had appeared and were not committed at the end.
+    behind: int
+
+    @property
+    def total_cpu_us(self) -> float:
+        """CPU microseconds by point of all processes."""
+        return sum(self.cpu_us.values())
+
+
+def run(folder: Path, *, quick: bool) -> Report:
+    """Run the job beside 10,000 and 100,000 clients; quick: beside 10,000 for two minutes.
+
+    The files of 100,000 clients take half a gigabyte in the folder, their tables some more.
+    """
+    sizes = _CLIENTS[:1] if quick else _CLIENTS
+    warm_up_s, measured_s = (_QUICK_WARM_UP_S, _QUICK_MEASURED_S) if quick else (_WARM_UP_S, _MEASURED_S)
+    runs = [_run(folder / str(clients), clients, warm_up_s, measured_s) for clients in sizes]
+    return Report(
+        title="The roll-up beside live clients",
+        text=_describe(runs),
+        raw=[asdict(one) for one in runs],
+        figures=[
+            Figure(
+                name=f"live roll-up of {one.clients:,} clients, CPU a point",
+                value=one.total_cpu_us,
+                unit="us",
+                at_most=5,
+                note=f"a file is committed {statistics.median(one.waits):.1f} s after it appears, "
+                f"{max(one.waits):.1f} s at most; {one.behind:,} pushes behind at the end",
+            )
+            for one in runs
+        ],
+    )
+
+
+def waits(due: Sequence[Due], committed: Sequence[Committed]) -> list[float]:
+    """Return the seconds from each file's appearance to its commit, without files not committed.
+
+    Batches take files in the order of their appearance, and only whole ones.
+    """
+    found: list[float] = []
+    last: Committed | None = None
+    done, expected, batches = 0, 0, iter(committed)
+    for file in sorted(due, key=lambda one: one.at_s):
+        expected += file.pushes
+        while done < expected:
+            last = next(batches, None)
+            if last is None:
+                return found
+            done += last.pushes
+        if last is not None:
+            found.append(last.at_s - file.at_s)
+    return found
+
+
+def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int) -> _Run:
+    spool = folder / "spool"
+    spool.mkdir(parents=True)
+    port = free_port()
+    config = folder / "rollup.yaml"
+    metrics = {"bind": f"{LOOPBACK}:{port}"}
+    config.write_text(yaml.safe_dump({"trigger_seconds": _TRIGGER_S, "metrics": metrics}))
+    with EmbeddedPostgres(folder / "postgres") as server:
+        job = ChildProcess(
+            "roll-up",
+            [
+                *(sys.executable, "-m", "spark_streaming", "run", "--config", str(config)),
+                *("--source", "spool_files", "--path", str(spool), "--postgres", server.url),
+                *("--checkpoint", str(folder / "checkpoint")),
+            ],
+            log=folder / "rollup.log",
+            cwd=folder,
+        )
+        postmaster = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
+        try:
+            wait_until(lambda: _is_ready(server.url, job), timeout_s=_START_S, what="the job's tables")
+            due = _make(folder / "made", clients, warm_up_s + measured_s)
+            first_s = min(file.at_s for file in due)
+            begin_s, end_s = first_s + warm_up_s, first_s + warm_up_s + measured_s
+            _appear(due, spool, job, until_s=begin_s)
+            before = _moment(job.pid, postmaster, server.url, port)
+            lags = _appear(due, spool, job, until_s=end_s, port=port)
+            after = _moment(job.pid, postmaster, server.url, port)
+        finally:
+            job.terminate(_STOP_S)
+        with psycopg.connect(server.url) as connection:
+            ledger = connection.execute(_LEDGER).fetchall()
+    batches = [Committed(at_s=at_s, pushes=pushes, points=points) for at_s, pushes, points in ledger]
+    points = sum(one.points for one in batches if before.at_s < one.at_s <= after.at_s)
+    if not points:
+        raise BenchmarkError(f"the job committed nothing in {measured_s} s:\n{job.log_tail()}")
+    appeared = [file for file in due if file.at_s <= after.at_s]
+    done = sum(one.pushes for one in batches if one.at_s <= after.at_s)
+    return _Run(
+        clients=clients,
+        seconds=after.at_s - before.at_s,
+        points=points,
+        cpu_us={
+            name: (seconds - before.cpu[name]) / points * _MILLION for name, seconds in after.cpu.items()
+        },
+        rows=after.rows - before.rows,
+        wal_bytes=after.wal_bytes - before.wal_bytes,
+        table_bytes=after.table_bytes - before.table_bytes,
+        stages={name: seconds - before.stages[name] for name, seconds in after.stages.items()},
+        waits=waits([file for file in appeared if file.at_s >= begin_s], _since(batches, due, begin_s)),
+        lags=lags,
+        behind=sum(file.pushes for file in appeared) - done,
+    )
+
+
+def _since(batches: Sequence[Committed], due: Sequence[Due], begin_s: float) -> list[Committed]:
+    """Return the batches without the pushes of files that appeared before a time."""
+    earlier = sum(file.pushes for file in due if file.at_s < begin_s)
+    rest = []
+    for batch in batches:
+        skipped = min(earlier, batch.pushes)
+        earlier -= skipped
+        if batch.pushes > skipped:
+            rest.append(Committed(at_s=batch.at_s, pushes=batch.pushes - skipped, points=batch.points))
+    return rest
+
+
+def _make(folder: Path, clients: int, seconds: int) -> list[Due]:
+    """Make the files of all sidecars in several processes. The first appears after the return."""
+    instances = clients // _SIDECARS
+    files = -(-seconds // _ROLL_S)
+    with ProcessPoolExecutor(_SIDECARS, mp_context=get_context("spawn")) as pool:
+        # All at once, and after the processes have imported what they need.
+        tried = [pool.submit(_try, folder / "tried", sidecar, instances) for sidecar in range(_SIDECARS)]
+        a_push = max(one.result() for one in tried)
+        takes_s = files * instances * _ROLL_S / _INTERVAL_S * a_push * _RESERVE
+        first_s = time.time() + takes_s + _TRIGGER_S
+        made = [
+            pool.submit(_sidecar, folder, sidecar, instances, files, first_s + sidecar * _TRIGGER_S)
+            for sidecar in range(_SIDECARS)
+        ]
+        due = [file for one in made for file in one.result()]
+    if time.time() > min(file.at_s for file in due):
+        raise BenchmarkError("the files took longer to make than expected: repeat it on a quieter machine")
+    return due
+
+
+def _try(folder: Path, sidecar: int, instances: int) -> float:
+    """Return the seconds that a push takes to make."""
+    fleet = _fleet(sidecar, instances)
+    began = time.monotonic()
+    fleet.write_file(folder, pushes=_TRIED_PUSHES, begin_ns=time.time_ns())
+    return (time.monotonic() - began) / _TRIED_PUSHES
+
+
+def _fleet(sidecar: int, instances: int) -> Fleet:
+    client_ids = max(1, instances * _SIDECARS // _CLIENTS_OF_AN_ID)
+    return Fleet(instances=instances, client_ids=client_ids, interval_s=_INTERVAL_S, seed=sidecar)
+
+
+def _sidecar(folder: Path, sidecar: int, instances: int, files: int, first_s: float) -> list[Due]:
+    fleet = _fleet(sidecar, instances)
+    made = []
+    for number in range(files):
+        begin_s = first_s + number * _ROLL_S
+        file = fleet.write_file(folder, pushes=fleet.file_pushes, begin_ns=round(begin_s * 1e9))
+        made.append(Due(at_s=begin_s + _ROLL_S, path=file.path, pushes=file.pushes))
+    return made
+
+
+def _appear(
+    due: Sequence[Due], spool: Path, job: ChildProcess, *, until_s: float, port: int | None = None
+) -> list[float]:
+    """Let files appear at their time until a time; return the job's lag, once a second."""
+    lags: list[float] = []
+    waiting = sorted((file for file in due if file.path.exists()), key=lambda file: file.at_s)
+    while (now := time.time()) < until_s:
+        if job.returncode is not None:
+            raise BenchmarkError(f"the job ended with {job.returncode}:\n{job.log_tail()}")
+        while waiting and waiting[0].at_s <= now:
+            file = waiting.pop(0)
+            hour = spool / file.path.relative_to(file.path.parents[2]).parent
+            hour.mkdir(parents=True, exist_ok=True)
+            # Spark takes files in the order of their time.
+            os.utime(file.path)
+            file.path.rename(hour / file.path.name)
+        if port is not None:
+            lags.append(_scraped(port)["lag_seconds"])
+        time.sleep(max(0.0, min(now + 1, until_s) - time.time()))
+    return lags
+
+
+def _moment(job: int, postmaster: int, url: str, port: int) -> _Moment:
+    with psycopg.connect(url) as connection:
+        ((wal_bytes, rows, table_bytes),) = connection.execute(_WRITTEN).fetchall()
+    scraped = _scraped(port)
+    driver = _cpu([job])
+    return _Moment(
+        at_s=time.time(),
+        cpu={
+            "driver": driver,
+            "jvm": _cpu(with_descendants(job)) - driver,
+            "postgresql": _cpu(with_descendants(postmaster)),
+        },
+        wal_bytes=wal_bytes,
+        rows=rows,
+        table_bytes=table_bytes,
+        stages={name: value for name, value in scraped.items() if name != "lag_seconds"},
+    )
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """Return the CPU seconds of processes and of their children that have ended."""
+    total = 0.0
+    for pid in pids:
+        try:
+            total += cpu_seconds(pid)
+            ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
+        except (ProcessLookupError, FileNotFoundError):
+            continue  # it has just ended, and its parent has its time
+        total += sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def _scraped(port: int) -> dict[str, float]:
+    """Return the job's lag, and the seconds of its stages and of maintenance."""
+    text = httpx.get(f"http://{LOOPBACK}:{port}/metrics", trust_env=False, timeout=30).text
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == f"{_PREFIX}stage_seconds_sum":
+                found[sample.labels["stage"]] = sample.value
+            elif sample.name == f"{_PREFIX}maintenance_seconds_sum":
+                found["maintenance"] = sample.value
+            elif sample.name == f"{_PREFIX}lag_seconds":
+                found["lag_seconds"] = sample.value
+    return found
+
+
+def _is_ready(url: str, job: ChildProcess) -> bool:
+    """Return whether the job has made its tables; then only its query has to start."""
+    if job.returncode is not None:
+        raise BenchmarkError(f"the job ended with {job.returncode}:\n{job.log_tail()}")
+    with psycopg.connect(url) as connection:
+        ((there,),) = connection.execute("SELECT to_regclass('telemetry.ledger') IS NOT NULL").fetchall()
+    return bool(there)
+
+
+def _describe(runs: Sequence[_Run]) -> str:
+    head = (
+        "clients", "points/s", "driver us/point", "JVM us/point", "PostgreSQL us/point", "all us/point",
+        "rows/point", "WAL bytes/point", "table bytes/point", "file to commit s", "most s", "lag s",
+    )  # fmt: skip
+    rows = [
+        (
+            f"{run.clients:,}",
+            f"{run.points / run.seconds:,.0f}",
+            f"{run.cpu_us['driver']:.2f}",
+            f"{run.cpu_us['jvm']:.2f}",
+            f"{run.cpu_us['postgresql']:.2f}",
+            f"{run.total_cpu_us:.2f}",
+            f"{run.rows / run.points:.2f}",
+            f"{run.wal_bytes / run.points:.0f}",
+            f"{run.table_bytes / run.points:.0f}",
+            f"{statistics.median(run.waits):.1f}",
+            f"{max(run.waits):.1f}",
+            f"{statistics.median(run.lags):.1f}",
+        )
+        for run in runs
+    ]
+    lines = [table(head, rows)]
+    for run in runs:
+        shares: dict[str, Any] = {
+            name: f"{seconds / run.seconds:.1%}"
+            for name, seconds in sorted(run.stages.items(), key=lambda one: -one[1])
+            if seconds
+        }
+        lines.append(f"{run.clients:,} clients, share of the time: " + ", ".join(
+            f"{name} {share}" for name, share in shares.items()
+        ))  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,39 @@
+"""The live benchmark of the roll-up: how long files wait for their commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.rollup_live import Committed, Due, _since, waits
+
+
+def due(at_s: float, pushes: int) -> Due:
+    return Due(at_s=at_s, path=Path("file"), pushes=pushes)
+
+
+def batch(at_s: float, pushes: int) -> Committed:
+    return Committed(at_s=at_s, pushes=pushes, points=pushes)
+
+
+def test_a_file_waits_until_the_batch_that_has_all_of_it() -> None:
+    assert waits([due(10, 5), due(20, 5)], [batch(12, 5), batch(25, 5)]) == [2, 5]
+
+
+def test_a_batch_may_have_several_files() -> None:
+    assert waits([due(10, 5), due(20, 5), due(30, 5)], [batch(31, 10), batch(33, 5)]) == [21, 11, 3]
+
+
+def test_a_batch_without_pushes_commits_no_file() -> None:
+    assert waits([due(10, 5)], [batch(11, 0), batch(12, 5)]) == [2]
+
+
+def test_a_file_that_is_not_committed_has_no_wait() -> None:
+    assert waits([due(10, 5), due(20, 5)], [batch(12, 5), batch(22, 4)]) == [2]
+
+
+def test_pushes_of_earlier_files_are_left_out() -> None:
+    files = [due(10, 5), due(20, 5)]
+    assert _since([batch(11, 3), batch(12, 4), batch(21, 3)], files, begin_s=20) == [
+        Committed(at_s=12, pushes=2, points=4),
+        batch(21, 3),
+    ]
