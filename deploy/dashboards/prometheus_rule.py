@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from deploy.dashboards.runbooks import runbook_url
@@ -20,33 +21,28 @@ class PrometheusRule:
     summary: str
     description: str
 
-    def written(self, dashboard: str | None) -> dict[str, object]:
+    def written(self, dashboard: str, *, by: Collection[str]) -> dict[str, object]:
         """Return it as an entry of a rule file.
 
         Args:
-            dashboard: The uid of the dashboard that shows more; None if there is none.
+            dashboard: The uid of the dashboard that shows more.
+            by: Labels that are also variables of the dashboard.
         """
-        annotations = {
-            "summary": self.summary,
-            "description": self.description,
-            "runbook_url": runbook_url(self.name),
-        }
-        if dashboard is not None:
-            annotations["dashboard_path"] = self._path(dashboard)
         return {
             "alert": self.name,
             "expr": self.expression,
             "for": self.lasts,
             "labels": {"severity": self.severity},
-            "annotations": annotations,
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": runbook_url(self.name),
+                # Below Grafana's address, which Prometheus does not know.
+                "dashboard_path": self._path(dashboard, by),
+            },
         }
 
-    def _path(self, dashboard: str) -> str:
-        """Return the dashboard's path below Grafana's address, which Prometheus does not know."""
-        by = [
-            label
-            for label in ("job", "instance")
-            if "sum by" not in self.expression or label in self.expression
-        ]
-        chosen = "".join(f"&var-{label}={{{{ urlquery .Labels.{label} }}}}" for label in by)
+    def _path(self, dashboard: str, by: Collection[str]) -> str:
+        has = [label for label in by if "sum by" not in self.expression or label in self.expression]
+        chosen = "".join(f"&var-{label}={{{{ urlquery .Labels.{label} }}}}" for label in has)
         return f"/d/{dashboard}?from=now-6h&to=now{chosen}"

@@ -9,10 +9,11 @@ from deploy.dashboards.rollup_process_alerts import ROLLUP_RULES
 
 __all__ = ["prometheus_rules"]
 
-#: By name: the rules, and the dashboard of their metrics.
+#: By name: the rules, the dashboard that shows more, and its variables. The roll-up's own metrics
+#: have no dashboard, but the banner of all others says how current they are.
 _GROUPS: Final = {
-    "kafka-client-telemetry-receiver": (RECEIVER_RULES, "kct-receiver"),
-    "kafka-client-telemetry-rollup": (ROLLUP_RULES, None),
+    "kafka-client-telemetry-receiver": (RECEIVER_RULES, "kct-receiver", ("job", "instance")),
+    "kafka-client-telemetry-rollup": (ROLLUP_RULES, "kct-fleet", ()),
 }
 
 
@@ -20,7 +21,7 @@ def prometheus_rules() -> dict[str, object]:
     """Return the rule file for Prometheus."""
     return {
         "groups": [
-            {"name": name, "rules": [rule.written(dashboard) for rule in rules]}
-            for name, (rules, dashboard) in _GROUPS.items()
+            {"name": name, "rules": [rule.written(dashboard, by=by) for rule in rules]}
+            for name, (rules, dashboard, by) in _GROUPS.items()
         ]
     }

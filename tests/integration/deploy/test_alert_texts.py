@@ -79,6 +79,11 @@ SUMMARIES: Final = {
     "KafkaTelemetryCertificateEnds": (
         "A certificate of listener CLIENT of sidecar:8080 expires within two weeks"
     ),
+    "KafkaTelemetryRollupDown": "Roll-up sidecar:8080 does not answer",
+    "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",
+    "KafkaTelemetryRollupLags": "Roll-up sidecar:8080 is minutes behind",
+    "KafkaTelemetryRollupMaintenanceLate": "Roll-up sidecar:8080 completes no maintenance",
+    "KafkaTelemetryRollupDeadLetters": "Roll-up sidecar:8080 could not read some pushes",
 }
 
 
