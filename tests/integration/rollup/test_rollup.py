@@ -198,7 +198,14 @@ def test_a_rebuild_has_the_counts_that_continue_from_before(
     by_minute = "SELECT bucket, metric, client_id, points, sum, min, max, avg FROM metric_1m ORDER BY 1, 2, 3"
     by_client = "SELECT bucket, client_id, pushes, points FROM client_1m ORDER BY 1, 2"
     before = query(by_minute), query(by_client)
-    stored = "SELECT client_key, minute, max(entries) FROM contribution GROUP BY 1, 2 ORDER BY 1, 2"
+    # By minute: the stored contributions and ranges, and what the states imply.
+    stored = (
+        "SELECT client_key, at, max(entries) FROM ("
+        "SELECT client_key, generate_series(minute, coalesce(until, minute)) AS at, entries "
+        "FROM contribution UNION ALL "
+        "SELECT client_key, generate_series(carried_from, covered_until), 0 FROM client_state"
+        ") AS known GROUP BY 1, 2 ORDER BY 1, 2"
+    )
     contributions = query(stored)
     since = NOW // MINUTE_NS + 8
     assert rebuilt(since) == since
