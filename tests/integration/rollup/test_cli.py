@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -105,6 +106,15 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     assert status == 0, err
     found = json.loads(out)
     assert (found["pushes"], found["repeats"], found["dead_letters"]) == (3, 0, 0)
+
+
+def test_a_metrics_port_that_is_taken_ends_the_command_at_once(rollup: Rollup, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, out, err = rollup.run("run", "--metrics-bind", bind, "--path", tmp_path / "telemetry")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"kafka-telemetry: metrics.bind: cannot listen on {bind}: ")
+    assert not (tmp_path / "rollup").exists()
 
 
 # Starts Spark; in the gate, test_crash.py does so with the same command.
