@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.choices import client_variables, sending
+from deploy.dashboards.findings import marks
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
 from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest
@@ -52,7 +53,7 @@ def consumers() -> Dashboard:
         start="now-2h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_CONSUMER, "consumers")).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row(
         "In this time",
         total("Records read", f"{_FETCH}.records.consumed.total"),

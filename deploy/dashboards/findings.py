@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_path, number, rows
+from deploy.dashboards.queries import Mark
 from deploy.dashboards.sql import SEEN, chosen, key
 
-__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time", "of_clients", "tiles"]
+__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time", "marks", "of_clients", "tiles"]
 
 #: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
@@ -87,6 +88,30 @@ def of_clients() -> str:
         "  WHERE resolved_at IS NULL AND finding.client_id IS NULL AND finding.group_id IS NOT NULL\n"
         ") AS open_findings\nGROUP BY client_id"
     )
+
+
+def marks() -> tuple[Mark, ...]:
+    """Build the marks of findings and of new versions, for all lines of a dashboard."""
+    versions = (
+        "SELECT begun AS time, client_id || ' now runs ' || client_software_name || ' '\n"
+        "  || client_software_version AS text, 'version' AS tags\n"
+        "FROM (\n"
+        "  SELECT client_id, client_software_name, client_software_version, min(first_seen) AS begun,\n"
+        "    row_number() OVER (\n"
+        "      PARTITION BY client_id, client_software_name ORDER BY min(first_seen)) AS turn\n"
+        f"  FROM telemetry.client WHERE {chosen({'cluster': 'cluster_id'})}\n"
+        "  GROUP BY 1, 2, 3\n"
+        ") AS versions\n"
+        "WHERE turn > 1 AND begun BETWEEN $__timeFrom() AND $__timeTo()\nORDER BY 1 DESC LIMIT 100"
+    )
+    found = (
+        "SELECT first_seen AS time, severity || ': ' || summary AS text, kind AS tags\n"
+        "FROM telemetry.finding\n"
+        "WHERE severity <> 'info' AND first_seen BETWEEN $__timeFrom() AND $__timeTo()\n"
+        f"  AND ({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
+        "ORDER BY 1 DESC LIMIT 100"
+    )
+    return Mark("Findings", found, colour="red"), Mark("Versions", versions, colour="blue")
 
 
 def findings(title: str, condition: str, *, height: int = 9) -> Panel:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.choices import cluster, software
-from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time, tiles
+from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time, marks, tiles
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_client, number, rows
 from deploy.dashboards.sql import (
@@ -22,6 +22,7 @@ from deploy.dashboards.sql import (
     per_second,
 )
 from deploy.dashboards.status import status
+from deploy.dashboards.tops import worst_ten
 
 __all__ = ["clients_by_version", "fleet"]
 
@@ -39,7 +40,7 @@ def fleet() -> Dashboard:
         "All client instances that push telemetry, by software and version, with their findings.",
     )  # fmt: skip
     board.sources().variables(cluster(), software()).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row(
         "Now",
         *tiles(),
@@ -88,6 +89,15 @@ def fleet() -> Dashboard:
         findings("Findings", OF_CHOSEN),
         findings_over_time(OF_CHOSEN, width=12),
         _silent(),
+    )
+    board.row(
+        "Worst ten, in this time",
+        worst_ten("Lag", "consumer.fetch.manager.records.lag.max"),
+        worst_ten("Produce throttling", "producer.produce.throttle.time.max"),
+        worst_ten("Fetch throttling", "consumer.fetch.manager.fetch.throttle.time.max"),
+        worst_ten("Produce latency", "producer.node.request.latency.max"),
+        worst_ten("Failed records", "producer.record.error.total", counted=True),
+        worst_ten("Rebalances", "consumer.coordinator.rebalance.total", counted=True),
     )
     board.row(
         "Clients over time",

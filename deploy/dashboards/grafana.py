@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.panels import Panel
-from deploy.dashboards.queries import POSTGRES, POSTGRES_UID, PROMETHEUS_UID
+from deploy.dashboards.queries import POSTGRES, POSTGRES_UID, PROMETHEUS_UID, Mark
 
 __all__ = ["Dashboard", "choice"]
 
@@ -127,6 +127,12 @@ class Dashboard:
         """Add variables."""
         for variable in variables:
             self._builder.with_variable(variable)
+        return self
+
+    def marks(self, *marks: Mark) -> Dashboard:
+        """Add marks on all lines."""
+        for mark in marks:
+            self._builder.annotation(mark)
         return self
 
     def panel(self, panel: Panel) -> Dashboard:

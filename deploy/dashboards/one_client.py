@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.choices import cluster
-from deploy.dashboards.findings import findings
+from deploy.dashboards.findings import findings, marks
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, rows
@@ -121,7 +121,7 @@ def one_client() -> Dashboard:
             several=False,
         ),
     ).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row("Findings", findings("Findings", _FINDINGS, height=6))
     board.row(
         "What it waits for",

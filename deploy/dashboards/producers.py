@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.choices import client_variables, sending
+from deploy.dashboards.findings import marks
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
 from deploy.dashboards.status import status
@@ -36,7 +37,7 @@ def producers() -> Dashboard:
         start="now-3h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_PRODUCER, "producers")).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row(
         "In this time",
         total("Records sent", "producer.record.send.total"),

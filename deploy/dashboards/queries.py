@@ -11,9 +11,9 @@ from grafana_foundation_sdk.builders import prometheus
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import prometheus as prometheus_models
-from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery, DataSourceRef
 
-__all__ = ["POSTGRES", "POSTGRES_UID", "PROMETHEUS", "PROMETHEUS_UID", "Sql", "promql"]
+__all__ = ["POSTGRES", "POSTGRES_UID", "PROMETHEUS", "PROMETHEUS_UID", "Mark", "Sql", "promql"]
 
 #: The uids of the data sources. Dashboards prefer them; alert rules need the first, because a rule
 #: can't use a variable.
@@ -46,6 +46,25 @@ class Sql(Dataquery, Builder[Dataquery]):
             "rawSql": self._sql,
             "refId": self._ref_id,
         }
+
+
+class Mark(AnnotationQuery, Builder[AnnotationQuery]):
+    """Marks on all lines, from SQL with the columns time, text and tags.
+
+    The SDK has no type for SQL.
+    """
+
+    def __init__(self, name: str, sql: str, *, colour: str) -> None:
+        super().__init__(name=name, datasource=POSTGRES, enable=True, icon_color=colour)
+        self._sql = Sql(sql, over_time=False, ref_id=name)
+
+    def build(self) -> Mark:
+        """Return the marks themselves."""
+        return self
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON of the annotation in a dashboard."""
+        return {**super().to_json(), "target": self._sql.to_json()}
 
 
 def promql(expression: str, legend: str, *, ref_id: str = "A", instant: bool = False) -> Builder[Dataquery]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.choices import client_variables, sending
-from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS
+from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, marks
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
@@ -88,7 +88,7 @@ def topics_and_groups() -> Dashboard:
             ),
         ),
     ).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row(
         "Topics",
         _topics(),

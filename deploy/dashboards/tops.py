@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import Panel, column, link_to_client, rows
+from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link_to_client, rows
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -29,9 +29,10 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
-__all__ = ["Cell", "clients_by_problem"]
+__all__ = ["Cell", "clients_by_problem", "worst_ten"]
 
 _LIMIT: Final = 100
+_WORST: Final = 10
 _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
 
 
@@ -105,6 +106,33 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
         f"{legend}",
         query,
         shown,
+    )
+
+
+def worst_ten(title: str, name: str, *, counted: bool = False) -> Panel:
+    """Build a table of the ten client ids with the largest values above zero in the range."""
+    metric = standard(name)
+    condition = chosen(BY_FLEET)
+    clients = Source(view="metric", condition=condition, grains=RANGE_GRAINS)
+    found = over_range(by=["client_id"], sources=of_metrics([metric.name], [clients]))
+    value = "sum(added)" if counted else "max(most)"
+    query = (
+        f"SELECT client_id, {value} AS value,\n  {key_column('client_id')}\n"
+        f"FROM (\n{found}\n) AS found\nGROUP BY client_id HAVING {value} > 0\n"
+        f"ORDER BY 2 DESC, 1 LIMIT {_WORST}"
+    )
+    unit = "short" if counted else unit_of(metric)[0]
+    return rows(
+        title,
+        f"`{metric.name}`: {metric.description} {_HOW['counted' if counted else 'most'].capitalize()}.",
+        query,
+        {
+            "client_id": column("Client id", links=link_to_client()),
+            "value": column("Number" if counted else "Largest", unit, width=130),
+        },
+        width=8,
+        height=8,
+        nothing=NOTHING_FOUND,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
 from deploy.dashboards.choices import cluster, sending, software
-from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, findings
+from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, findings, marks
 from deploy.dashboards.fleet import clients_by_version
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import support
@@ -59,7 +59,7 @@ def versions() -> Dashboard:
     board.sources(prometheus=True).variables(
         cluster(), software(), sending(every, "clients", by_client=False)
     ).resolution()
-    board.panel(status())
+    board.marks(*marks()).panel(status())
     board.row("Before an upgrade", note("Kafka 4 and old clients", _READ_ME), _connected(), _connections())
     board.row(
         "Versions that push",

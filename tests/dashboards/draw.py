@@ -294,8 +294,12 @@ def main(words: Sequence[str]) -> int:
             file
             for file in sorted(DASHBOARDS.glob("*.json"))
             if file.stem in (arguments.only or [file.stem])
-            # Without a Prometheus the receiver's dashboard is empty, so its old picture stays.
-            and (prometheus is not None or file.stem != "receiver" or arguments.only)
+            # Without a Prometheus these dashboards are empty, so an old picture stays.
+            and (
+                prometheus is not None
+                or not file.stem.startswith(("receiver", "prometheus-"))
+                or arguments.only
+            )
         ]
         scenes = {
             arguments.out / f"{file.stem}.png": scene(

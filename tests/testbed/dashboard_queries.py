@@ -100,6 +100,9 @@ def asked(
         if model["type"] == "query" and isinstance(model["query"], str):
             sql = expand(model["query"], window=window, interval=60, variables=variables.values())
             yield Asked(title=f"${model['name']}", sql=sql, over_time=False)
+    for mark in dashboard.get("annotations", {}).get("list", ()):
+        sql = expand(mark["target"]["rawSql"], window=window, interval=60, variables=variables.values())
+        yield Asked(title=f"marks: {mark['name']}", sql=sql, over_time=False)
     for panel in dashboard["panels"]:
         interval = interval_s(
             window,

@@ -56,6 +56,9 @@ interface PrometheusQuery extends schema.DataQuery {
   format?: 'time_series' | 'table' | 'heatmap';
 }
 
+/** Marks on all lines, from a query of either data source. */
+type Annotation = Omit<schema.AnnotationQuery, 'target'> & { target?: PostgresQuery };
+
 type PanelOf<Type extends keyof PanelTypes> = Omit<schema.Panel, 'fieldConfig' | 'options' | 'targets' | 'type'> & {
   type: Type;
   options?: Partial<PanelTypes[Type]['options']>;
@@ -76,7 +79,8 @@ type Json<Value> = 0 extends 1 & Value // only for `any`
       : Value;
 
 export type DashboardJson = Json<
-  Omit<schema.Dashboard, 'panels' | 'templating'> & {
+  Omit<schema.Dashboard, 'annotations' | 'panels' | 'templating'> & {
+    annotations?: { list?: Annotation[] };
     panels: Array<Panel | (Omit<schema.RowPanel, 'panels'> & { panels: Panel[] })>;
     templating?: { list?: Array<schema.VariableModel & Grafana11Variable> };
   }

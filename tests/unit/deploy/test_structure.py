@@ -33,6 +33,7 @@ def queries(name: str) -> list[str]:
         for variable in DASHBOARDS[name]["templating"]["list"]
         if variable["type"] == "query" and isinstance(variable["query"], str)
     ]
+    found += [mark["target"]["rawSql"] for mark in DASHBOARDS[name].get("annotations", {}).get("list", ())]
     return found + [
         target["rawSql"]
         for panel in panels(name)
@@ -236,3 +237,24 @@ def test_a_share_has_an_axis_to_100_percent() -> None:
 def test_totals_of_one_client_software_say_so() -> None:
     titles = {panel["title"] for name in ("producers", "consumers") for panel in panels(name)}
     assert {"Records sent, Java only", "Records failed, Java only", "Largest lag, Java only"} <= titles
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "feed" in str(DASHBOARDS[name])])
+def test_findings_and_new_versions_are_marked_on_all_lines(name: str) -> None:
+    marks = DASHBOARDS[name]["annotations"]["list"]
+    assert [(mark["name"], mark["enable"]) for mark in marks] == [("Findings", True), ("Versions", True)]
+    for mark in marks:
+        assert re.match(r"SELECT \w+ AS time, .* AS text, .* AS tags", mark["target"]["rawSql"], re.DOTALL)
+
+
+def test_the_fleet_has_the_worst_ten_of_each_problem() -> None:
+    tables = [
+        panel
+        for panel in panels("fleet")
+        if "LIMIT 10" in str(panel.get("targets")) and panel["gridPos"]["w"] == 8
+    ]
+    assert [panel["title"] for panel in tables] == [
+        "Lag", "Produce throttling", "Fetch throttling", "Produce latency", "Failed records", "Rebalances",
+    ]  # fmt: skip
+    for panel in tables:
+        assert "/d/kct-one-client?${__url_time_range}" in str(panel["fieldConfig"]["overrides"])
