@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.figures import Figure, Report, table
-from receiver.api import ApiDependencies, create_api
+from receiver.api import ApiDependencies, EventLog, create_api
 from receiver.metrics import ReceiverMetrics
 from receiver.process_memory import tune_garbage_collection
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
@@ -132,6 +132,7 @@ async def _lists(
         refresh=_nothing,
         exposition=ReceiverMetrics(version="0").exposition,
         count_refusal=lambda _: None,
+        events=EventLog(time.time_ns),
     )
     transport = httpx.ASGITransport(create_api(dependencies, RestSettings()))
     taken: dict[str, list[tuple[float, float]]] = {}

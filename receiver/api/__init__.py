@@ -6,6 +6,7 @@ The API keeps no state. It reads and changes the objects in :class:`ApiDependenc
 from receiver.api.app import create_api
 from receiver.api.dependencies import ApiDependencies
 from receiver.api.errors import ServerError
+from receiver.api.events import EventLog
 from receiver.api.server import RestServer
 
-__all__ = ["ApiDependencies", "RestServer", "ServerError", "create_api"]
+__all__ = ["ApiDependencies", "EventLog", "RestServer", "ServerError", "create_api"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 
@@ -10,11 +10,12 @@ from receiver.api import problems
 from receiver.api.authentication import Authenticator
 from receiver.api.authorization import AuthorizationMiddleware
 from receiver.api.dependencies import ApiDependencies
-from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.documents import ExplainBody, PatchBody, SubscriptionBody
 from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
 from receiver.api.routes import (
     clients,
     connections,
+    events,
     explain,
     health,
     listeners,
@@ -32,6 +33,20 @@ a problem document (RFC 9457, `application/problem+json`) that names the field.
 """
 
 
+#: The endpoints, in the order of the OpenAPI document.
+_PARTS: Final = (
+    subscriptions,
+    clients,
+    explain,
+    series,
+    connections,
+    listeners,
+    plugins,
+    events,
+    health,
+)
+
+
 def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI:
     """Build the REST application; a wrong token file raises ServerError."""
     app = _Api(
@@ -44,10 +59,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
-    routers = [
-        part.router
-        for part in (subscriptions, clients, explain, series, connections, listeners, plugins, health)
-    ]
+    routers = [part.router for part in _PARTS]
     for router in routers:
         app.include_router(router)
     app.state.endpoints = [route for router in routers for route in router.routes]
@@ -78,7 +90,7 @@ class _Api(FastAPI):
             }
             # Either of them, or none where neither is configured.
             schema["security"] = [{"token": []}, {"certificate": []}, {}]
-            for body in (SubscriptionBody, PatchBody):
+            for body in (SubscriptionBody, ExplainBody, PatchBody):
                 body_schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
                 components |= body_schema.pop("$defs", {})
                 components[body.__name__] = body_schema

@@ -14,6 +14,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from receiver.api.events import EventLog
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.session.listener_state import ListenerState
 from receiver.store.subscriptions import Subscriptions
@@ -50,6 +51,8 @@ class ApiDependencies:
     #: Counts a request that was refused for its caller, by reason.
     count_refusal: Callable[[str], None]
 
+    #: The latest events.
+    events: EventLog
     #: Nanoseconds since the epoch.
     wall_ns: Callable[[], int] = time.time_ns
 

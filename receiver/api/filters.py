@@ -20,6 +20,7 @@ from receiver.telemetry.instance import MIN_LIFETIME_S, ClientInstance
 from receiver.telemetry.subscription import Assignment
 
 __all__ = [
+    "UUID_PATTERN",
     "ClientQuery",
     "ConnectionQuery",
     "ConnectionState",
@@ -29,6 +30,9 @@ __all__ = [
 ]
 
 _MAX_CHARS: Final = 1024
+
+#: Kafka's text form of an id, for the OpenAPI document.
+UUID_PATTERN: Final = "^[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]$"
 
 _Item = TypeVar("_Item")
 
@@ -91,12 +95,23 @@ class _Filters(PageQuery):
 class ClientQuery(_Filters):
     """The query parameters of ``/v1/clients``."""
 
+    after: str | None = Field(
+        default=None,
+        description="The `next` of the previous page; omitted: the first page.",
+        json_schema_extra={"pattern": UUID_PATTERN},
+    )
     state: ClientState | None = Field(default=None, description="Only in this state.")
 
 
 class ConnectionQuery(_Filters):
     """The query parameters of ``/v1/connections``."""
 
+    after: str | None = Field(
+        default=None,
+        max_length=_MAX_CHARS,
+        description="The `next` of the previous page; omitted: the first page.",
+        json_schema_extra={"pattern": r"^[0-9]{1,11}(\.[0-9]{1,6})?/"},
+    )
     state: ConnectionState | None = Field(default=None, description="Only in this state.")
 
 

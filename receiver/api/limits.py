@@ -62,7 +62,7 @@ class HeadAsGet:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        await self._app({**scope, "method": "GET", "is_head": True}, receive, send_without_body)
 
 
 class HeaderCheck:

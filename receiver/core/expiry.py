@@ -35,6 +35,7 @@ class Expiry:
         replace: Puts a set of active subscriptions in force.
         wall_ns: Returns nanoseconds since the epoch.
         call_later: Calls a function after so many seconds, unless its result is cancelled.
+        on_end: Called with the name of a subscription that ends.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class Expiry:
         replace: Callable[[SubscriptionSet], object],
         wall_ns: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], Timer],
+        on_end: Callable[[str], object],
     ) -> None:
         self._replace = replace
         self._wall_ns = wall_ns
         self._call_later = call_later
+        self._on_end = on_end
         self._all = SubscriptionSet()
         self._active = self._all
         self._timer: Timer | None = None
@@ -84,4 +87,5 @@ class Expiry:
             return
         for name in ended:
             _log.info("subscription expired", subscription=name)
+            self._on_end(name)
         self._apply(now)

@@ -22,7 +22,7 @@ from typing import Final
 import structlog
 
 from receiver import dumps
-from receiver.api import ApiDependencies, RestServer, ServerError, create_api
+from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
 from receiver.clock import SystemClock
 from receiver.core.expiry import Expiry
 from receiver.core.relays import Relays
@@ -152,10 +152,17 @@ class _Core:
         )
         self._relays.max_connections = _max_connections(settings)
         self._store = open_store(settings.subscriptions)
+        self._events = EventLog(self._clock.wall_ns)
+        self._telemetry.on_created = self._events.client_created
+        self._telemetry.on_forgotten = self._events.client_forgotten
         self._expiry = Expiry(
-            self._telemetry.replace_subscriptions, self._clock.wall_ns, self._loop.call_later
+            self._telemetry.replace_subscriptions,
+            self._clock.wall_ns,
+            self._loop.call_later,
+            self._events.subscription_expired,
         )
-        self._subscriptions = Subscriptions(self._store, self._expiry.put_in_force)
+        self._every_subscription = SubscriptionSet()
+        self._subscriptions = Subscriptions(self._store, self._put_in_force)
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
@@ -310,6 +317,11 @@ class _Core:
             self._plugin_time.charge(cpu_s, self._clock.monotonic())
         return self._host.offer(push, notify)
 
+    def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
+        before, self._every_subscription = self._every_subscription, subscriptions
+        self._events.subscriptions_replaced(before, subscriptions)
+        self._expiry.put_in_force(subscriptions)
+
     def _identified(self, identity: ClientIdentity) -> None:
         self._telemetry.instances.identity_changed(identity)
         self._plugin_time.identified(identity)
@@ -333,6 +345,8 @@ class _Core:
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
             count_refusal=self._metrics.rest_refused,
+            events=self._events,
+            wall_ns=self._clock.wall_ns,
         )
         return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)
 

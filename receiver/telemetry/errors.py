@@ -61,6 +61,12 @@ class SubscriptionError(InvalidValueError):
         super().__init__(field, value, problem, fix)
         self.further: list[SubscriptionError] = []
 
+    def renamed(self, field: str) -> SubscriptionError:
+        """Give it another field, and return it."""
+        self.field = field
+        self.args = (f"{field}: {self.value} {self.problem}; {self.fix}",)
+        return self
+
     @property
     def all(self) -> tuple[SubscriptionError, ...]:
         """This error and all further ones."""

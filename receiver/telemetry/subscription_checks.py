@@ -7,7 +7,7 @@ mistakes at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -86,7 +86,7 @@ def _checked_name(name: Any, report: _Report) -> Any:
 
 
 def _checked_metrics(metrics: Any, report: _Report) -> Any:
-    if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+    if not isinstance(metrics, list | tuple):
         report(SubscriptionError("metrics", metrics, "is not a list", 'give a list of prefixes, or ["*"]'))
         return ()
     checked = tuple(metrics)
@@ -115,6 +115,9 @@ def _checked_metrics(metrics: Any, report: _Report) -> Any:
 
 
 def _checked_interval(interval_ms: Any, report: _Report) -> Any:
+    # In JSON, 1000.0 is a whole number.
+    if type(interval_ms) is float and interval_ms.is_integer():
+        interval_ms = int(interval_ms)
     if type(interval_ms) is not int:
         fix = "give milliseconds as a number"
         report(SubscriptionError("interval_ms", interval_ms, "is not a whole number", fix))

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import CHECKS
 
 __all__ = [
     "FIELDS",
@@ -201,15 +202,14 @@ def _fields_of(document: object, known: tuple[str, ...], report: _Report) -> dic
 
 
 def _metrics(prefixes: object, field: str, report: _Report) -> list[str]:
+    """Check the prefixes of a patch's field; none of them count if one is wrong."""
     if prefixes is None:
         return []
-    if not isinstance(prefixes, list):
-        report(SubscriptionError(field, prefixes, "is not a list", "give a list of prefixes"))
-        return []
-    wrong = [index for index, prefix in enumerate(prefixes) if not isinstance(prefix, str)]
-    for index in wrong:
-        report(SubscriptionError(f"{field}[{index}]", prefixes[index], "is not a text", "give a prefix"))
-    return [prefix for prefix in prefixes if isinstance(prefix, str)]
+    errors: list[SubscriptionError] = []
+    checked = CHECKS["metrics"](prefixes, errors.append)
+    for error in errors:
+        report(error.renamed(field + error.field.removeprefix("metrics")))
+    return [] if errors else list(checked)
 
 
 def _text_or_none(time: datetime | None) -> str | None:

@@ -51,6 +51,10 @@ class ClientTelemetry:
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
 
+    Attributes:
+        on_created: Called with each new client instance.
+        on_forgotten: Called with the id of each client instance that is forgotten.
+
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
     """
@@ -65,6 +69,8 @@ class ClientTelemetry:
         hash_key: bytes | None = None,
     ) -> None:
         self.subscriptions = subscriptions
+        self.on_created: Callable[[ClientInstance], object] = _ignore
+        self.on_forgotten: Callable[[Uuid], object] = _ignore
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
@@ -271,11 +277,14 @@ class ClientTelemetry:
             identity = replace(identity, client_instance_id=client_instance_id)
         if created or instance.subscriptions is not self.subscriptions:
             self._assign(instance, identity)
+            if created:
+                self.on_created(instance)
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
         self.instances.keep(instance, identity, now)
         return instance, created
 
     def _on_forget(self, client_instance_id: Uuid) -> None:
+        self.on_forgotten(client_instance_id)
         self.series.forget(client_instance_id)
         self.offenders.forget(client_instance_id)
 
@@ -293,6 +302,10 @@ _PROBLEMS: Final = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the push interval is not over",
     ErrorCode.UNKNOWN_SUBSCRIPTION_ID: "the subscription id is not the instance's current one",
 }
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 def _defaults(settings: TelemetrySettings) -> Defaults:

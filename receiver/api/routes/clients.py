@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.filters import ClientQuery, matching_clients
+from receiver.api.filters import UUID_PATTERN, ClientQuery, matching_clients
 from receiver.api.pages import first_page, list_responses
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
 from receiver.api.queries import NO_QUERY
@@ -23,11 +23,18 @@ from receiver.telemetry.subscription import Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
 
-__all__ = ["ClientView", "NarrowedView", "narrowed_document", "require_client", "router"]
+__all__ = ["ClientInstanceId", "ClientView", "NarrowedView", "narrowed_document", "require_client", "router"]
 
 router = APIRouter(prefix="/v1/clients", tags=["clients"])
 
-_Id = Annotated[str, Path(description="The client instance id in Kafka's text form, 22 characters.")]
+#: A path's client instance id.
+ClientInstanceId = Annotated[
+    str,
+    Path(
+        description="The client instance id in Kafka's text form, 22 characters.",
+        json_schema_extra={"pattern": UUID_PATTERN},
+    ),
+]
 
 
 class NarrowedView(BaseModel):
@@ -48,6 +55,10 @@ class ClientView(ConnectionFields):
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
     connection_id: str = Field(description="The connection of its latest telemetry request.")
+    security_protocol: str
+    client_rack: str | None = Field(description="As its pushes say; null: no push has revealed it.")
+    group_id: str | None = Field(description="The same.")
+    transactional_id: str | None = Field(description="The same.")
     state: ClientState = Field(description="What it does now.")
     subscription_id: int = Field(description="The subscription id that its pushes must have.")
     push_interval_ms: int
@@ -101,7 +112,7 @@ def _page(
     dependencies=[NO_QUERY],
     responses={status: {"model": Problem} for status in (404, 422)},
 )
-async def show_client(dependencies: Dependencies, client_instance_id: _Id) -> ClientView:
+async def show_client(dependencies: Dependencies, client_instance_id: ClientInstanceId) -> ClientView:
     """Show a client instance."""
     client = require_client(dependencies, client_instance_id)
     return ClientView.model_validate(_document(client, dependencies, dependencies.monotonic()))
@@ -137,6 +148,10 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
         **connection_fields(identity),
         "client_instance_id": client.text_id,
         "connection_id": identity.id,
+        "security_protocol": identity.security_protocol,
+        "client_rack": client.revealed.client_rack,
+        "group_id": client.revealed.group_id,
+        "transactional_id": client.revealed.transactional_id,
         "state": state_of(client, now),
         "subscription_id": request.subscription_id,
         "push_interval_ms": request.interval_ms,

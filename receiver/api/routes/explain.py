@@ -5,18 +5,18 @@ Both only read, and run in the thread for long reads.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.bodies import JSON_TYPES, body_of, read_json
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.documents import SubscriptionBody
+from receiver.api.documents import ExplainBody
 from receiver.api.problems import Problem, subscription_errors
 from receiver.api.queries import NO_QUERY
-from receiver.api.routes.clients import NarrowedView, narrowed_document, require_client
+from receiver.api.routes.clients import ClientInstanceId, NarrowedView, narrowed_document, require_client
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.errors import SubscriptionError
@@ -31,8 +31,6 @@ router = APIRouter(tags=["explain"])
 
 #: The name of a subscription in a dry run that gives none.
 _NO_NAME: Final = "(dry run)"
-
-_Id = Annotated[str, Path(description="The client instance id in Kafka's text form, 22 characters.")]
 
 
 class DryRunView(BaseModel):
@@ -120,7 +118,7 @@ class ClientExplanationView(BaseModel):
         200: {"model": DryRunView, "description": "What it would do."},
         **{status: {"model": Problem} for status in (400, 408, 413, 415, 422)},
     },
-    openapi_extra=body_of(SubscriptionBody, JSON_TYPES),
+    openapi_extra=body_of(ExplainBody, JSON_TYPES),
 )
 async def explain_subscription(dependencies: Dependencies, request: Request) -> Response:
     """Tell what a subscription would do, without storing it.
@@ -173,7 +171,7 @@ def _dry_run(
         **{status: {"model": Problem} for status in (404, 422)},
     },
 )
-async def explain_one_client(dependencies: Dependencies, client_instance_id: _Id) -> Response:
+async def explain_one_client(dependencies: Dependencies, client_instance_id: ClientInstanceId) -> Response:
     """Explain what a client instance is asked for with its next request, and why."""
     client = require_client(dependencies, client_instance_id)
     now = dependencies.monotonic()

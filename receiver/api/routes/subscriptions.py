@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from receiver.api.authorization import AuditedChange, Change
 from receiver.api.bodies import JSON_TYPES, MERGE_PATCH_TYPES, body_of, read_json
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.documents import NAME_SCHEMA, PatchBody, SubscriptionBody
 from receiver.api.pages import Page, PageQuery, first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error, subscription_errors
 from receiver.api.queries import NO_QUERY
@@ -34,11 +34,13 @@ __all__ = ["ASKED_WITHIN", "SubscriptionView", "router"]
 
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
-_Name = Annotated[str, Path(description="The subscription's name.")]
+_Name = Annotated[str, Path(description="The subscription's name.", json_schema_extra=NAME_SCHEMA)]
 _IfMatch = Annotated[
     str | None, Header(description="Change only a subscription that has one of these entity tags; `*`: any.")
 ]
-_IfNoneMatch = Annotated[str | None, Header(description="`*`: only create, never replace.")]
+_IfNoneMatch = Annotated[
+    str | None, Header(description="`*`: only create, never replace.", json_schema_extra={"enum": ["*"]})
+]
 
 #: A response header: the milliseconds within which every connected client is asked.
 ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
@@ -196,6 +198,8 @@ async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
 ) -> None:
     """Delete a subscription. It stops to apply with the next request of every client."""
+    if dependencies.subscriptions.in_force.get(name) is None:
+        raise _not_found(name)
     condition = _audited(change, _condition(if_match, None))
     if not await dependencies.subscriptions.delete(name, only_if=condition):
         raise _not_found(name)
@@ -215,9 +219,10 @@ async def _change(
     """
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         existing = dependencies.subscriptions.in_force.get(name)
+        subscription, warnings = make(existing)
+        # Conditions count only for a request that is right (RFC 9110, section 13.2.1).
         if condition is not None and not condition(existing):
             raise ChangedMeanwhileError(name, existing is not None)
-        subscription, warnings = make(existing)
         if subscription == existing:
             change.before = to_document(existing)
             return _changed(dependencies, change, response, existing, warnings)

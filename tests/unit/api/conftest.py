@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from receiver.api import ApiDependencies, RestServer, create_api
+from receiver.api import ApiDependencies, EventLog, RestServer, create_api
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ReceiverMetrics
 from receiver.session.listener_state import ListenerState
@@ -160,6 +160,7 @@ class Api:
     accepts_somewhere: bool = True
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
+    _events: EventLog | None = None
 
     def run(self, scenario: Scenario, *, host: str = "127.0.0.1:8642") -> None:
         async def whole() -> None:
@@ -182,17 +183,29 @@ class Api:
         finally:
             await server.stop()
 
+    def events(self) -> EventLog:
+        """The events of the telemetry core, from the first call on."""
+        if self._events is None:
+            self._events = EventLog(lambda: self.wall_ns)
+            self.telemetry.on_created = self._events.client_created
+            self.telemetry.on_forgotten = self._events.client_forgotten
+        return self._events
+
     async def _refresh(self) -> None:
         """Nothing to read: there are no other processes."""
 
     async def app(self) -> FastAPI:
         """The application."""
-        subscriptions = Subscriptions(
-            self.store,
-            lambda every: self.telemetry.replace_subscriptions(
-                every.active(datetime.fromtimestamp(self.wall_ns / 1e9, UTC))
-            ),
-        )
+        every = SubscriptionSet()
+
+        def replace(subscriptions: SubscriptionSet) -> None:
+            nonlocal every
+            self.events().subscriptions_replaced(every, subscriptions)
+            every = subscriptions
+            now = datetime.fromtimestamp(self.wall_ns / 1e9, UTC)
+            self.telemetry.replace_subscriptions(subscriptions.active(now))
+
+        subscriptions = Subscriptions(self.store, replace)
         await subscriptions.load()
         return create_api(
             ApiDependencies(
@@ -209,6 +222,7 @@ class Api:
                 refresh=self._refresh,
                 exposition=self.exposition,
                 count_refusal=self.refused.append,
+                events=self.events(),
                 wall_ns=lambda: self.wall_ns,
             ),
             self.settings,

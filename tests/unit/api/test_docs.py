@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from receiver.api import connection, connection_rate, server
 from receiver.api.bodies import MAX_BODY_BYTES
-from receiver.api.documents import PatchBody, SubscriptionBody
+from receiver.api.documents import ExplainBody, PatchBody, SubscriptionBody
 from receiver.api.limits import MAX_HEADER_BYTES
 from receiver.api.pages import MAX_LIMIT
 from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS, SELECTORS
@@ -37,6 +37,7 @@ def test_every_endpoint_is_there_with_every_answer(api: Api) -> None:
     ("model", "fields"),
     [
         (SubscriptionBody, {"name", *FIELDS, *READ_ONLY_FIELDS}),
+        (ExplainBody, {"name", *FIELDS, *READ_ONLY_FIELDS}),
         (PatchBody, {"name", *FIELDS, *READ_ONLY_FIELDS, "add_metrics", "remove_metrics"}),
     ],
 )

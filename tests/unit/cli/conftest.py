@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from receiver.api import ApiDependencies, RestServer, create_api
+from receiver.api import ApiDependencies, EventLog, RestServer, create_api
 from receiver.cli import app
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.log import configure as configure_log
@@ -73,6 +74,7 @@ class Sidecar:
                 refresh=self._refresh,
                 exposition=ReceiverMetrics(version="9.9.9").exposition,
                 count_refusal=lambda reason: None,
+                events=EventLog(time.time_ns),
             ),
             self.settings,
         )

@@ -53,21 +53,22 @@ def names(one: SubscriptionSet) -> list[str]:
 
 
 def test_each_subscription_ends_at_its_time() -> None:
-    timers = Timers()
+    timers, ended = Timers(), list[str]()
     in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later)
+    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
     three = [subscription("a", 0.5), subscription("b", 1.25), subscription("c", None)]
     expiry.put_in_force(SubscriptionSet(three))
     while timers.due:
         timers.run_next()
     assert [names(one) for one in in_force] == [["a", "b", "c"], ["b", "c"], ["c"]]
     assert timers.now == START + timedelta(minutes=1.25)
+    assert ended == ["a", "b"]
 
 
 def test_a_subscription_that_is_over_or_disabled_is_never_in_force() -> None:
-    timers = Timers()
+    timers, ended = Timers(), list[str]()
     in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later)
+    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
     off = Subscription("off", ("*",), enabled=False, expires_at=START + timedelta(hours=1))
     expiry.put_in_force(SubscriptionSet([subscription("over", -1), off]))
     assert names(in_force[0]) == []
@@ -76,9 +77,9 @@ def test_a_subscription_that_is_over_or_disabled_is_never_in_force() -> None:
 
 def test_the_wall_clock_may_be_set() -> None:
     """A long wait looks at the clock each minute."""
-    timers = Timers()
+    timers, ended = Timers(), list[str]()
     in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later)
+    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
     expiry.put_in_force(SubscriptionSet([subscription("a", 600)]))
     assert timers.due[0].at == START + timedelta(minutes=1)
     due = timers.due.pop()
@@ -89,9 +90,9 @@ def test_the_wall_clock_may_be_set() -> None:
 
 
 def test_a_change_replaces_the_timer() -> None:
-    timers = Timers()
+    timers, ended = Timers(), list[str]()
     in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later)
+    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
     expiry.put_in_force(SubscriptionSet([subscription("a", 0.5)]))
     expiry.put_in_force(SubscriptionSet([subscription("a", 0.75)]))
     while timers.due:

@@ -101,6 +101,7 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
         {"metrics": ("m" * 255, "a-b/c_d.0")},
         {"metrics": tuple("m" + str(n) for n in range(MAX_METRICS))},
         {"interval_ms": 100},
+        {"interval_ms": 1000.0},
         {"interval_ms": 3_600_000},
         {"match": {"client_id": "a" * 1024}},
         {"labels": {"a" * 63: "x" * 256, "example.org/team-1": ""}},

@@ -147,5 +147,9 @@ def test_every_mistake_of_a_patch_is_reported() -> None:
         "interval_ms",
         "colour",
     }
-    with pytest.raises(SubscriptionError, match="is no prefix of a metric name"):
-        patch({"add_metrics": ["a b"]})
+    with pytest.raises(SubscriptionError) as caught:
+        patch({"add_metrics": ["ok.", "a b"], "remove_metrics": ["x."] * 257})
+    assert [str(one).partition(";")[0] for one in caught.value.all] == [
+        "add_metrics[1]: 'a b' is no prefix of a metric name",
+        "remove_metrics: '257 prefixes' are too many",
+    ]

@@ -1,0 +1,48 @@
+"""Subscriptions of a real receiver: they end by themselves, are explained, and are events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from receiver.telemetry.subscription_document import time_to_text
+from tests.integration.gateway.support import (
+    TIMEOUT_S,
+    GatewaySidecar,
+    Raw,
+    config,
+    get_subscriptions,
+    read_get,
+)
+from tests.testbed.process import wait_until
+from tests.testbed.scripted_broker import ScriptedBroker
+
+
+def test_a_subscription_ends_by_itself() -> None:
+    body = {"metrics": ["org.apache.kafka."], "interval_ms": 100}
+    with ScriptedBroker() as broker, GatewaySidecar(config(broker.port)) as sidecar:
+        sidecar.http.put("/v1/subscriptions/debug", json=body).raise_for_status()
+        with Raw(sidecar.port("CLIENT")) as raw:
+            _, instance, first = read_get(raw.exchange(get_subscriptions()))
+            (client,) = sidecar.clients()
+            explained = sidecar.http.get(f"/v1/clients/{client['client_instance_id']}/explain").json()
+            assert [one["name"] for one in explained["subscriptions"]] == ["debug"]
+            assert explained["asked_within_ms"] <= 450_000
+            dry = sidecar.http.post("/v1/explain", json={"metrics": ["*"]}).json()
+            assert (dry["matched"], dry["clients"]) == (1, 1)
+
+            end = time_to_text(datetime.now(UTC) + timedelta(seconds=1))
+            sidecar.http.patch("/v1/subscriptions/debug", json={"expires_at": end}).raise_for_status()
+
+            def ended() -> bool:
+                state: str = sidecar.http.get("/v1/subscriptions/debug").json()["state"]
+                logged = sidecar.logged("subscription expired")
+                return state == "expired" and len(logged) == 1
+
+            wait_until(ended, timeout_s=TIMEOUT_S, what="the end of the subscription")
+            _, same, second = read_get(raw.exchange(get_subscriptions(instance)))
+            assert same == instance
+            assert second != first
+        seen = [(one["type"], one["subscription"]) for one in sidecar.http.get("/v1/events").json()["items"]]
+        assert ("subscription_created", "debug") in seen
+        assert ("subscription_expired", "debug") in seen
+        assert "client_created" in {kind for kind, _ in seen}
