@@ -13,6 +13,7 @@ from typing import Any, Final
 from receiver.doctor.findings import Area, Finding, State, failed, ok, unknown, warning
 from receiver.patterns import compile_pattern
 from receiver.telemetry.prefixes import unmatched
+from receiver.telemetry.selectors import selector_of
 
 __all__ = ["Fleet", "client_findings", "one_client", "subscription_findings"]
 
@@ -101,6 +102,9 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
         fix = f"correct it: kafka-telemetry subscriptions show {name}"
         return warning(Area.SUBSCRIPTION, "prefixes", subject, problems[0], fix)
     every = f"every {subscription['interval_ms'] / 1000:g} s"
+    state = subscription.get("state", "active")
+    if state != "active":
+        return ok(Area.SUBSCRIPTION, "state", subject, f"is {state}, so it applies to no client")
     total = len(fleet.clients)
     if not total:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
@@ -119,16 +123,20 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
 
 
 def mismatch(subscription: _Document, client: _Document) -> str | None:
-    """Return the first selector that a client does not match; None: the subscription matches it."""
-    for selector, pattern in subscription["match"].items():
+    """Return why a subscription does not apply to a client; None: it does."""
+    if subscription.get("state", "active") != "active":
+        return f"the subscription is {subscription['state']}"
+    for condition, pattern in subscription["match"].items():
+        selector, negated = selector_of(condition)
         value = client.get(_FIELDS.get(selector, selector))
         text = "" if value is None else str(value)
         try:
             found = _compiled(pattern).fullmatch(text.encode("utf-8", "replace"))
         except ValueError:
             continue
-        if found is None:
-            return f"{selector} {text!r} does not match {pattern!r}"
+        if (found is not None) is negated:
+            verb = "must not match" if negated else "does not match"
+            return f"{selector} {text!r} {verb} {pattern!r}"
     return None
 
 

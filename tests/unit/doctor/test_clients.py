@@ -167,3 +167,25 @@ def test_subscriptions() -> None:
     typo = subscription("typo", metrics=["producer."])
     (misspelt,) = subscription_findings(fleet(subscriptions=[typo]))
     assert (misspelt.check, "did you mean" in misspelt.seen) == ("prefixes", True)
+
+
+@pytest.mark.parametrize(
+    ("match", "seen"),
+    [
+        ({"client_id!": "client-.*"}, "client_id 'client-1' must not match 'client-.*'"),
+        ({"principal": "User:a"}, "principal '' does not match 'User:a'"),
+        ({"client_id!": "else", "client_id": "else"}, "client_id 'client-1' does not match 'else'"),
+    ],
+)
+def test_a_negated_selector_is_explained(match: dict[str, str], seen: str) -> None:
+    found = subscription_findings(fleet(unasked(), subscriptions=[subscription(match=match)]))
+    assert [(one.check, one.state) for one in found] == [("matches", State.WARNING)]
+    assert found[0].seen == f"matches none of 1 known clients; for example {seen}"
+
+
+@pytest.mark.parametrize("state", ["disabled", "expired"])
+def test_a_subscription_that_does_not_apply_is_no_mistake(state: str) -> None:
+    (found,) = subscription_findings(fleet(unasked(), subscriptions=[subscription(state=state)]))
+    assert (found.state, found.seen) == (State.OK, f"is {state}, so it applies to no client")
+    described = one_client(fleet(unasked(), subscriptions=[subscription(state=state)]), "client-1")
+    assert f"the subscription is {state}" in " ".join(one.seen for one in described)
