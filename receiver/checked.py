@@ -11,6 +11,7 @@ from typing import Any
 from receiver.host.discovery import HostedPlugin, load_plugins
 from receiver.settings.errors import SettingsError, key_text, together
 from receiver.settings.hostport import HostPort
+from receiver.settings.kafka_options import SECRET_OPTIONS, named_files
 from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, read_merged, sourced
 from receiver.settings.model import ReceiverSettings
@@ -136,14 +137,19 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
     named += _paths(settings.rest.tls, ("rest", "tls"))
     for index, token in enumerate(settings.rest.tokens):
         named += _paths(token, ("rest", "tokens", index))
+    if settings.subscriptions.kafka is not None:
+        files = named_files(settings.subscriptions.kafka.options)
+        named += ((("subscriptions", "kafka", "options", name), Path(file)) for name, file in files)
     for loc, file in named:
         if not file.is_file():
             yield _mistake(loc, "there is no such file", f'"{file}"')
         elif not os.access(file, os.R_OK):
             yield _mistake(loc, "the file can't be read by this user", f'"{file}"')
+    store = settings.subscriptions
     folders: list[tuple[Loc, Path]] = []
-    if settings.subscriptions.store == "sqlite":
-        folders.append((("subscriptions", "path"), settings.subscriptions.sqlite_file))
+    if store.store != "file":
+        file = store.sqlite_file if store.store == "sqlite" else store.copy_file
+        folders.append((("subscriptions", "path"), file))
     if settings.gateway.control is not None:
         folders.append((("gateway", "control"), settings.gateway.control))
     for loc, file in folders:
@@ -210,6 +216,11 @@ def _collide(one: HostPort, other: HostPort) -> bool:
 
 
 def _inline_secrets(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    if settings.subscriptions.kafka is not None:
+        for name in SECRET_OPTIONS:
+            if isinstance(settings.subscriptions.kafka.options.get(name), str):
+                loc: Loc = ("subscriptions", "kafka", "options", name)
+                yield _mistake(loc, "a secret in the configuration: put it into a file, {file: PATH}")
     for index, entry in enumerate(settings.plugins):
         for loc, value in _leaves(entry, ("plugins", index)):
             if isinstance(value, str) and str(loc[-1]).lower() in _SECRET_KEYS:

@@ -68,7 +68,16 @@ def _set_up(*parts: str) -> _Group:
 
 _PARTS: Final = ("broker", "collector", "clients")
 #: Parts that only tests marked ``full`` use.
-_FULL_PARTS: Final = ("prometheus", "helm", "haproxy", "network", "grafana-schema", "compose", "actionlint")
+_FULL_PARTS: Final = (
+    "prometheus",
+    "helm",
+    "haproxy",
+    "network",
+    "grafana-schema",
+    "compose",
+    "actionlint",
+    "tools",
+)
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
 #: The tests of this group and of the next two share no server, so workers can divide them. Each
 #: worker collects all tests again. On two processors that costs more than it saves.

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from plugins._shared.destination import PROTOCOL_HEADERS
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
+from receiver.settings.kafka_options import CHOICES, FROM_FILES, OPTIONS
 
 __all__ = ["RULES", "with_rule"]
 
@@ -24,6 +25,12 @@ _HOST: Final = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 #: Helm shows a value that does not match. One with these characters may hold a secret, so the
 #: chart's templates refuse it instead, without its value.
 _LEAK: Final = "[@?#]"
+_FILE: Final[Keywords] = {
+    "type": "object",
+    "properties": {"file": {"type": "string", "pattern": "^/"}},
+    "required": ["file"],
+    "additionalProperties": False,
+}
 _GRPC: Final = f"^https?://{_HOST}:{_PORT}/?$|{_LEAK}"
 _HTTP: Final = f'^https?://{_HOST}(:{_PORT})?(/[!"$->A-~]*)?$|{_LEAK}'
 _HTTP_WITH_PATH: Final = f'^https?://{_HOST}(:{_PORT})?/[!"$->A-~]+$|{_LEAK}'
@@ -79,6 +86,32 @@ _CLIENT_CA: Final[Keywords] = _if(
 )
 _COMPRESSION: Final[Keywords] = _properties(compression={"uniqueItems": True})
 
+_OPTIONS: Final[list[Keywords]] = [
+    {
+        "propertyNames": {"enum": list(OPTIONS)},
+        "additionalProperties": {"type": "string"},
+        "properties": {name: {"enum": list(known)} for name, known in CHOICES.items()}
+        | {name: {"anyOf": [{"type": "string"}, _FILE]} for name in FROM_FILES}
+        | {"request.timeout.ms": {"type": "integer", "minimum": 1000, "maximum": 60_000}},
+    },
+    *(
+        _if(_with(one), _without(other))
+        for one, other in (
+            ("sasl.mechanism", "sasl.mechanisms"),
+            ("ssl.ca.location", "ssl.truststore.location"),
+            ("ssl.certificate.location", "ssl.keystore.location"),
+        )
+    ),
+    _if(
+        _given("security.protocol", enum=list(_SASL)),
+        {
+            "anyOf": [_with("sasl.mechanism"), _with("sasl.mechanisms")],
+            **_if(_with("sasl.jaas.config"), {}, _with("sasl.username", "sasl.password")),
+        },
+        _without(*(name for name in OPTIONS if name.startswith("sasl."))),
+    ),
+]
+
 #: Keywords by the name of a shape; each is one more branch of its ``allOf``.
 RULES: Final[dict[str, tuple[Keywords, ...]]] = {
     "receiver.TlsSettings": (_CLIENT_CA,),
@@ -96,6 +129,14 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
     ),
     "receiver.SubscriptionStoreSettings": (
         _if(_given("store", const="file"), _with("path") | _properties(path={"type": "string"})),
+        _if(
+            _given("store", const="kafka"),
+            _with("kafka") | _properties(kafka={"type": "object"}),
+            _without("kafka"),
+        ),
+    ),
+    "receiver.KafkaStoreSettings": (
+        _properties(bootstrap_servers={"pattern": _SERVERS}, options={"allOf": _OPTIONS}),
     ),
     "receiver.TelemetrySettings": (_COMPRESSION,),
     "receiver.QuirkSettings": (

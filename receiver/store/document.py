@@ -1,18 +1,21 @@
-"""Subscriptions of files: every mistake of a document, with the path of its value."""
+"""Subscriptions of files and records: every mistake of a document, with the path of its value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 from receiver.telemetry.subscription import Subscription, SubscriptionError
-from receiver.telemetry.subscription_document import read_document
+from receiver.telemetry.subscription_document import FIELDS, read_document, time_from_text, to_document
 
-__all__ = ["Mistake", "from_document"]
+__all__ = ["KEYS", "Mistake", "from_document", "to_document"]
+
+#: The keys of a stored document.
+KEYS: Final = ("name", *FIELDS, "changed_by", "changed_at")
 
 #: A field's path, such as ``metrics[0]`` or ``match.client_id``. Labels may have dots in their
 #: keys.
@@ -30,20 +33,34 @@ class Mistake:
         return f"{key_text(self.loc)}: {self.text}" if self.loc else self.text
 
 
-def from_document(document: object, *, name: str | None = None) -> Subscription | list[Mistake]:
+def from_document(
+    document: object, *, name: str | None = None, is_stored: bool = False
+) -> Subscription | list[Mistake]:
     """Read a subscription, or return all mistakes.
 
     Args:
         document: See :mod:`receiver.telemetry.subscription_document`.
         name: The name of a subscription without ``name``; None: the key is required.
+        is_stored: The receiver wrote it, so what it says of the last change holds.
     """
     if name is not None and isinstance(document, Mapping):
         document = {"name": name, **document}
     try:
+        if is_stored and isinstance(document, Mapping):
+            return read_document(document, **_last_change(document))
         return read_document(document)
     except SubscriptionError as error:
         errors = error.all if isinstance(document, Mapping) else (error,)
         return [_mistake(one, document) for one in errors]
+
+
+def _last_change(document: Mapping[str, Any]) -> dict[str, Any]:
+    by, at = document.get("changed_by"), document.get("changed_at")
+    try:
+        changed_at = time_from_text(at) if isinstance(at, str) else None
+    except ValueError:
+        changed_at = None
+    return {"changed_by": by if isinstance(by, str) else None, "changed_at": changed_at}
 
 
 def _mistake(error: SubscriptionError, document: object) -> Mistake:

@@ -24,11 +24,23 @@ _FILE: Final[Config] = {"file": "/run/secrets/a/b"}
 _TOKEN: Final[Config] = {"name": "ops", "role": "editor", "file": "/run/secrets/a/b"}
 _KAFKA: Final[Config] = {"type": "kafka_topic", "bootstrap_servers": "kafka:9092", "topic": "telemetry"}
 _OTLP: Final[Config] = {"type": "otlp", "endpoint": "http://collector:4317"}
+_SASL_OPTIONS: Final[Config] = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": "telemetry",
+    "sasl.password": _FILE,
+}
 _WRITE: Final[Config] = {"url": "http://prometheus:9090/api/v1/write"}
 
 
 def _listener(**keys: Any) -> Config:
     return {"listeners": [{"name": "CLIENT", "bind": "0.0.0.0:19092", "upstream": "127.0.0.1:29092", **keys}]}
+
+
+def _of_cluster(**options: Any) -> Config:
+    return {
+        "subscriptions": {"store": "kafka", "kafka": {"bootstrap_servers": "kafka:9092", "options": options}}
+    }
 
 
 def _listeners(**keys: Any) -> Config:
@@ -192,6 +204,31 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
     "SubscriptionStoreSettings._parts_of_the_store": [
         {"subscriptions": {"store": "file"}},
         {"subscriptions": {"store": "file", "path": None}},
+        {"subscriptions": {"store": "kafka"}},
+        {"subscriptions": {"store": "kafka", "kafka": None}},
+        {"subscriptions": {"kafka": {"bootstrap_servers": "kafka:9092"}}},
+        {"subscriptions": {"store": "sqlite", "kafka": {"bootstrap_servers": "kafka:9092"}}},
+    ],
+    "checked_options": [
+        _of_cluster(**{"ssl.keystore.password": _FILE}),
+        _of_cluster(**{"security.protocol": "TLS"}),
+        _of_cluster(**{"client.id": 5}),
+        _of_cluster(**{"client.id": _FILE}),
+        _of_cluster(**{**_SASL_OPTIONS, "sasl.password": {"path": "/a"}}),
+        _of_cluster(**{"request.timeout.ms": 5}),
+        _of_cluster(**{"request.timeout.ms": "5000"}),
+        _of_cluster(**{"security.protocol": "SSL", "ssl.truststore.type": "JKS"}),
+        _of_cluster(**{"ssl.ca.location": "/a", "ssl.truststore.location": "/a"}),
+        _of_cluster(**{**_SASL_OPTIONS, "sasl.mechanism": "GSSAPI"}),
+        _of_cluster(**{**_SASL_OPTIONS, "sasl.mechanisms": "PLAIN"}),
+    ],
+    "checked_login": [
+        _of_cluster(**{"sasl.username": "a"}),
+        _of_cluster(**{**_SASL_OPTIONS, "security.protocol": "SSL"}),
+        *(
+            _of_cluster(**{name: value for name, value in _SASL_OPTIONS.items() if name != missing})
+            for missing in ("sasl.mechanism", "sasl.username", "sasl.password")
+        ),
     ],
     "_unique": [
         {"telemetry": {"compression": ["gzip", "gzip"]}},
@@ -378,6 +415,21 @@ GOOD: Final[Config] = {
         "tls": {**TLS, "client_ca": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
         "clients": [{"name": "a", "role": "editor", "subject": "CN=a"}],
         "tokens": [{**_TOKEN, "name": "b"}, {"name": "c", "role": "viewer", "sha256": "ab" * 32}],
+    },
+    "subscriptions": {
+        "store": "kafka",
+        "path": "./copy.json",
+        "kafka": {
+            "bootstrap_servers": "kafka-1:9092, [::1]:9093",
+            "topic": "_subscriptions",
+            "options": {
+                **_SASL_OPTIONS,
+                "ssl.ca.location": "/run/secrets/tls/ca.crt",
+                "ssl.endpoint.identification.algorithm": "",
+                "request.timeout.ms": 10_000,
+                "client.id": "telemetry",
+            },
+        },
     },
     "telemetry": {
         "max_bytes": 4_194_304,

@@ -55,6 +55,25 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         },
         ("/config/listeners/0/security_protocol", "SASL_SSL"),
     ),
+    "a password of the cluster as text": (
+        {
+            "config": {
+                "subscriptions": {
+                    "store": "kafka",
+                    "kafka": {
+                        "bootstrap_servers": "kafka:9092",
+                        "options": {
+                            "security.protocol": "SASL_SSL",
+                            "sasl.mechanism": "PLAIN",
+                            "sasl.username": "a",
+                            "sasl.password": "hush",
+                        },
+                    },
+                }
+            }
+        },
+        ("config.subscriptions.kafka.options.sasl.password", "{file: PATH}"),
+    ),
     "a subscription's key": (
         {"subscriptions": [{"name": "a", "metrics": [], "interval": 5}]},
         ("/subscriptions", "interval", "not allowed"),

@@ -200,6 +200,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "grafana-ui": (GRAFANA_UI,),
     "compose": (COMPOSE,),
     "examples": (COMPOSE, EXAMPLES_COLLECTOR, EXAMPLES_KAFKA),
+    "tools": (EXAMPLES_KAFKA,),
     "helm": (HELM, KUBERNETES_SCHEMAS),
     "kubernetes": (HELM, KUBERNETES_SCHEMAS, KUBERNETES),
     "haproxy": (HAPROXY,),

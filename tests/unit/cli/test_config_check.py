@@ -77,6 +77,32 @@ def test_every_mistake_of_a_folder_of_subscriptions_is_told(run: Run, tmp_path: 
     assert check(run, tmp_path, text, "--elsewhere")[0] == 0
 
 
+def test_the_files_of_the_kafka_store_are_checked(run: Run, tmp_path: Path) -> None:
+    text = f"""\
+{GOOD}subscriptions:
+  store: kafka
+  path: {tmp_path}/absent/copy.json
+  kafka:
+    bootstrap_servers: "127.0.0.1:29093"
+    options:
+      security.protocol: SASL_SSL
+      sasl.mechanism: PLAIN
+      sasl.username: alice
+      sasl.password: hunter2
+      ssl.ca.location: {tmp_path}/ca.pem
+"""
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert lines == [
+        "warning: receiver.yaml:14:7: subscriptions.kafka.options.sasl.password: a secret in the "
+        "configuration: put it into a file, {file: PATH}",
+        f'receiver.yaml:15:7: subscriptions.kafka.options.ssl.ca.location: "{tmp_path}/ca.pem": there is no '
+        "such file",
+        f'receiver.yaml:7:3: subscriptions.path: "{tmp_path}/absent/copy.json": there is no folder '
+        f"{tmp_path}/absent: create it",
+    ]
+
+
 def test_files_and_folders_that_are_missing_are_mistakes(run: Run, tmp_path: Path) -> None:
     text = f"""\
 listeners:

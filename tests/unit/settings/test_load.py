@@ -223,7 +223,28 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         ("plugins: [hunter2]", "receiver.yaml: plugins[0]: expected a mapping"),
         (
             "subscriptions: {store: redis}",
-            'receiver.yaml: subscriptions.store: "redis": expected one of sqlite, file',
+            'receiver.yaml: subscriptions.store: "redis": expected one of sqlite, file, kafka',
+        ),
+        (
+            "subscriptions: {store: kafka}",
+            "receiver.yaml: subscriptions: kafka: required with store: kafka; set kafka: {bootstrap_servers: "
+            '"127.0.0.1:29093"} to a listener of the brokers',
+        ),
+        (
+            "subscriptions: {kafka: {bootstrap_servers: 'a:1'}}",
+            "receiver.yaml: subscriptions: kafka: has no effect with store: sqlite; set store: kafka, or "
+            "omit it",
+        ),
+        (
+            "subscriptions: {store: kafka, kafka: {bootstrap_servers: a, options: {}}}",
+            'receiver.yaml: subscriptions.kafka.bootstrap_servers: "a": expected host:port, for example '
+            "127.0.0.1:19092",
+        ),
+        (
+            "subscriptions: {store: kafka, kafka: {bootstrap_servers: 'a:1', options: {sasl.passwort: "
+            "hunter2}}}",
+            "receiver.yaml: subscriptions.kafka.options: sasl.passwort: unknown option; did you mean "
+            "sasl.password?",
         ),
         (
             "subscriptions: {store: file}",

@@ -1,0 +1,294 @@
+"""Subscriptions that belong to the cluster: its CLIENT_METRICS resources are the truth.
+
+A thread reads the resources every second or so, because Kafka reports no changes of them. So each
+sidecar follows what the others, Kafka's tools and operators of the cluster write. While the brokers
+are away, the last known subscriptions stay in force; a local copy keeps them over a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from receiver.settings.subscriptions import KafkaStoreSettings
+from receiver.store.document import Mistake
+from receiver.store.kafka_cluster import Cluster, RefusedError
+from receiver.store.kafka_format import Entry, join, split, split_complete
+from receiver.store.local_copy import LocalCopy
+from receiver.store.store import StoreError, StoreStatus
+from receiver.telemetry.subscription import Subscription, SubscriptionError, SubscriptionSet
+
+__all__ = ["KafkaSubscriptionStore"]
+
+_EVERY_S: Final = 1.0
+#: A read of a thousand resources takes half a second, so it is repeated less often.
+_MAX_EVERY_S: Final = 1.5
+_COST: Final = 2
+
+#: The library never asks again what a cluster's brokers have, so the store connects anew.
+_UPGRADED_S: Final = 30.0
+
+#: A broker may answer a read from before a write for so long.
+_SETTLE_S: Final = 3.0
+#: A record without its resource is deleted after this time: it is the half of a write before.
+_ORPHAN_S: Final = 60.0
+
+_MAX_LOGGED: Final = 20
+
+_log = structlog.get_logger("receiver.store")
+
+
+class KafkaSubscriptionStore:
+    """The subscriptions of a cluster, with a local copy.
+
+    It connects when it is followed or written, and never at its construction, because the brokers
+    may start after the sidecar.
+
+    Raises:
+        StoreError: The local copy can't be used.
+    """
+
+    def __init__(self, settings: KafkaStoreSettings, copy: Path) -> None:
+        self._settings = settings
+        self._copy = LocalCopy(copy)
+        self._known = self._copy.read()
+        self._io = threading.Lock()  # of the cluster and of everything below
+        self._cluster: Cluster | None = None
+        self._entries: Mapping[str, Entry] = {}
+        self._joined: dict[str, Subscription | list[Mistake]] = {}
+        self._connected_at = 0.0
+        self._written: dict[str, tuple[Subscription | None, float]] = {}
+        self._orphans: dict[str, float] = {}
+        self._refused: tuple[str, ...] = ()
+        self._unsaved: str | None = None
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._status = StoreStatus(problem=f"{settings.bootstrap_servers}: not read since the start")
+
+    def load_all(self) -> tuple[Subscription, ...]:
+        """Return the subscriptions that the cluster had when it was read last."""
+        return self._known
+
+    def put(self, subscription: Subscription) -> None:
+        """Write the subscription to the cluster."""
+        with self._io:
+            try:
+                entry = _write(self._writable(), subscription)
+            except RefusedError:
+                raise
+            except StoreError:
+                self._disconnect()
+                raise
+            # As the cluster shows it: `*` for "" and each prefix once.
+            shown = join(subscription.name, entry)
+            self._wrote(subscription.name, shown if isinstance(shown, Subscription) else subscription)
+
+    def delete(self, name: str) -> None:
+        """Delete the subscription in the cluster."""
+        with self._io:
+            try:
+                self._writable().delete(name)
+            except StoreError:
+                self._disconnect()
+                raise
+            self._wrote(name, None)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Read the cluster again and again from now on."""
+        self._thread = threading.Thread(
+            target=self._follow, args=(changed,), name="subscriptions-kafka", daemon=True
+        )
+        self._thread.start()
+
+    def status(self) -> StoreStatus:
+        """Return whether the last read was successful, and all subscriptions could be used."""
+        return self._status
+
+    def close(self) -> None:
+        """Stop following, and close the connections."""
+        self._closed.set()
+        if self._thread is not None:
+            # A connection attempt takes some seconds. It ends with the process.
+            self._thread.join(_SETTLE_S)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _follow(self, changed: Callable[[], None]) -> None:
+        wait_s = 0.0
+        while not self._closed.wait(wait_s):
+            begin = time.monotonic()
+            before = self._known
+            with self._io:
+                if not self._closed.is_set():
+                    self._read()
+            if self._known != before:
+                changed()
+            cost_s = time.monotonic() - begin
+            wait_s = _EVERY_S if self._cluster is None else min(_MAX_EVERY_S, max(_EVERY_S, _COST * cost_s))
+        with self._io:
+            self._disconnect()
+
+    def _read(self) -> None:
+        try:
+            cluster = self._connected()
+            entries = cluster.read()
+            self._settle_records(cluster, entries)
+        except StoreError as error:
+            self._disconnect()
+            self._failed(str(error))
+            return
+        except Exception as error:  # a defect must not end the thread, and with it the following
+            self._disconnect()
+            _log.exception("subscriptions not read because of a defect")
+            self._failed(f"{self._settings.bootstrap_servers}: {type(error).__name__}, a defect; see the log")
+            return
+        self._joined = {
+            # A thousand patterns take a tenth of a second to compile.
+            name: self._joined[name] if self._entries.get(name) == entry else join(name, entry)
+            for name, entry in entries.items()
+            if entry.exists
+        }
+        self._entries = entries
+        found, refused = self._usable()
+        for name, (subscription, until) in list(self._written.items()):
+            if found.get(name) == subscription or time.monotonic() > until:
+                del self._written[name]
+            elif subscription is None:
+                found.pop(name, None)
+            else:
+                found[name] = subscription
+        try:
+            subscriptions = SubscriptionSet(found.values()).subscriptions
+        except SubscriptionError as error:
+            self._failed(f"{self._settings.bootstrap_servers}: {error}")
+            return
+        self._use(subscriptions)
+        self._report(refused)
+
+    def _usable(self) -> tuple[dict[str, Subscription], tuple[str, ...]]:
+        """Return the subscriptions, and a line for each that can't be used and stays as it was."""
+        last_good = {one.name: one for one in self._known}
+        found: dict[str, Subscription] = {}
+        refused: list[str] = []
+        for name, read in sorted(self._joined.items()):
+            if isinstance(read, Subscription):
+                found[name] = read
+                continue
+            refused.append(f"{name!r}: {'; '.join(map(str, read))}")
+            if name in last_good:
+                found[name] = last_good[name]
+        return found, tuple(refused)
+
+    def _settle_records(self, cluster: Cluster, entries: Mapping[str, Entry]) -> None:
+        """Delete the records of subscriptions that Kafka's tools deleted; move complete ones."""
+        if not cluster.has_resources:
+            return
+        now = time.monotonic()
+        for name, entry in entries.items():
+            if entry.configs is not None:
+                self._orphans.pop(name, None)
+            elif entry.exists:
+                # Written before the brokers had CLIENT_METRICS.
+                read = join(name, entry)
+                if isinstance(read, Subscription):
+                    with suppress(RefusedError):  # it stays a record alone, and in force
+                        _write(cluster, read)
+            else:
+                before = self._entries.get(name)
+                since = self._orphans.setdefault(name, now)
+                # What is written now may be the first half of a new one.
+                deleted = before is not None and before.configs is not None and before.beside == entry.beside
+                if deleted or now - since > _ORPHAN_S:
+                    cluster.forget_record(name)
+                    del self._orphans[name]
+        for name in self._orphans.keys() - entries.keys():
+            del self._orphans[name]
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def _connected(self) -> Cluster:
+        cluster, now = self._cluster, time.monotonic()
+        if cluster is not None and not cluster.has_resources and now - self._connected_at > _UPGRADED_S:
+            self._disconnect()
+        if self._cluster is None:
+            self._cluster = Cluster(self._settings)
+            self._connected_at = now
+        return self._cluster
+
+    def _writable(self) -> Cluster:
+        cluster = self._connected()
+        cluster.prepare()
+        return cluster
+
+    def _disconnect(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+    def _wrote(self, name: str, subscription: Subscription | None) -> None:
+        self._written[name] = (subscription, time.monotonic() + _SETTLE_S)
+        others = [one for one in self._known if one.name != name]
+        if subscription is not None:
+            others.append(subscription)
+        self._use(SubscriptionSet(others).subscriptions)
+
+    def _use(self, subscriptions: tuple[Subscription, ...]) -> None:
+        if subscriptions == self._known and self._unsaved is None:
+            return
+        self._known = subscriptions
+        try:
+            self._copy.write(subscriptions)
+        except StoreError as error:
+            if self._unsaved is None:
+                _log.error(
+                    "subscriptions not saved, a restart without brokers loses them", problem=str(error)
+                )
+            self._unsaved = str(error)
+        else:
+            self._unsaved = None
+
+    def _report(self, refused: tuple[str, ...]) -> None:
+        """Say what the last successful read found."""
+        failures = self._status.failures
+        if refused and refused != self._refused:
+            failures += 1
+            _log.error("subscriptions not usable here", problems=list(refused[:_MAX_LOGGED]))
+        elif self._status.problem is not None and not refused:
+            _log.info("subscriptions read", subscriptions=len(self._known))
+        self._refused = refused
+        count = len(refused)
+        problem = (
+            f"{self._settings.bootstrap_servers}: {count} subscription{'s' * (count > 1)} can't be used; the "
+            "log has them"
+        )
+        self._status = StoreStatus(problem=problem if refused else self._unsaved, failures=failures)
+
+    def _failed(self, problem: str) -> None:
+        if problem != self._status.problem:
+            _log.warning(
+                "subscriptions not read, the last known ones stay",
+                problem=problem,
+                in_force=len(self._known),
+            )
+        self._status = StoreStatus(problem=problem, failures=self._status.failures + 1)
+
+
+def _write(cluster: Cluster, subscription: Subscription) -> Entry:
+    """Write a subscription, and return how the cluster keeps it."""
+    entry = split_complete(subscription)
+    if cluster.has_resources:
+        entry = split(subscription)
+        try:
+            cluster.check(subscription.name, entry.configs or {})
+        except RefusedError:
+            # RE2 and Java have patterns that the other lacks.
+            entry = split(subscription, match_beside=True)
+            cluster.check(subscription.name, entry.configs or {})
+    cluster.write(subscription.name, entry)
+    return entry

@@ -1,0 +1,117 @@
+"""Subscriptions as Kafka keeps them: a CLIENT_METRICS resource, and a record for the rest.
+
+Pure. A resource has the keys ``metrics``, ``interval.ms`` and ``match`` (KIP-714, "Client metrics
+configuration"; Kafka's ``ClientMetricsConfigs``). Its lists are split at commas, and a pattern of
+``match`` at its equals sign, so patterns with either go into the record, as does everything that
+Kafka has no key for. The resource decides whether a subscription exists and wins where both say
+something, because Kafka's tools write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from receiver.store.document import KEYS, Mistake, from_document, to_document
+from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, Subscription
+
+__all__ = ["COMPLETE", "RESOURCE_KEYS", "Entry", "join", "split", "split_complete"]
+
+#: The keys of a resource.
+RESOURCE_KEYS: Final = ("metrics", "interval.ms", "match")
+
+#: Marks a record that has the whole subscription, because the brokers have no such resources.
+COMPLETE: Final = "complete"
+
+#: Kafka's selectors (``ClientMetricsConfigs``).
+_SELECTORS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+_OF_KAFKA: Final = ("name", "metrics", "interval_ms", "match")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A subscription in Kafka.
+
+    Attributes:
+        configs: The keys of the resource; None: there is none.
+        beside: The record's value; empty: there is no record.
+    """
+
+    configs: Mapping[str, str] | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is a subscription, and not the record of one that is deleted."""
+        return self.configs is not None or bool(self.beside.get(COMPLETE))
+
+
+def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
+    """Return how Kafka keeps a subscription.
+
+    Args:
+        subscription: The subscription.
+        match_beside: Put all patterns into the record, because the brokers refuse one.
+    """
+    document = to_document(subscription)
+    plain = to_document(Subscription(name=subscription.name, metrics=()))
+    beside = {key: document[key] for key in KEYS if key not in _OF_KAFKA and document[key] != plain[key]}
+    ours = {
+        selector: pattern
+        for selector, pattern in subscription.match.items()
+        if match_beside or selector not in _SELECTORS or not _fits(pattern)
+    }
+    if ours:
+        beside["match"] = ours
+    metrics = ["*"] if subscription.wants_all else list(dict.fromkeys(subscription.metrics))
+    theirs = [f"{name}={pattern}" for name, pattern in subscription.match.items() if name not in ours]
+    configs = {
+        "metrics": ",".join(metrics),
+        "interval.ms": str(subscription.interval_ms),
+        "match": ",".join(theirs),
+    }
+    return Entry(configs=configs, beside=beside)
+
+
+def split_complete(subscription: Subscription) -> Entry:
+    """Return how a cluster without CLIENT_METRICS keeps a subscription: as a record alone."""
+    return Entry(beside={**to_document(subscription), COMPLETE: True})
+
+
+def join(name: str, entry: Entry) -> Subscription | list[Mistake]:
+    """Read a subscription, or return why it can't be used here."""
+    beside = {key: value for key, value in entry.beside.items() if key not in (COMPLETE, "name")}
+    if entry.configs is None:
+        return from_document(beside, name=name, is_stored=True)
+    document: dict[str, Any] = {key: value for key, value in beside.items() if key not in _OF_KAFKA}
+    document["metrics"] = _listed(entry.configs.get("metrics", ""))
+    interval = entry.configs.get("interval.ms", str(DEFAULT_INTERVAL_MS))
+    document["interval_ms"] = int(interval) if interval.isascii() and interval.isdigit() else interval
+    others = beside.get("match", {})
+    if not isinstance(others, Mapping):
+        return [Mistake(("match",), "the record has no mapping; put the subscription again")]
+    match = dict(others)
+    for pair in _listed(entry.configs.get("match", "")):
+        selector, _, pattern = pair.partition("=")
+        match[selector.strip()] = pattern.strip()
+    document["match"] = match
+    return from_document(document, name=name, is_stored=True)
+
+
+def _fits(pattern: str) -> bool:
+    """Whether Kafka reads the pattern as it is written."""
+    return bool(pattern) and pattern == pattern.strip() and not set(pattern) & {",", "="}
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,87 @@
+"""The local copy of subscriptions whose truth is elsewhere; it survives a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from receiver.store.document import from_document, to_document
+from receiver.store.store import StoreError
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+
+__all__ = ["LocalCopy"]
+
+_MARK: Final = "kafka-telemetry-subscriptions"
+_VERSION: Final = 1
+#: A thousand subscriptions of the largest kind would be larger; those of people are not.
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class LocalCopy:
+    """A JSON file of mode 0600, which is replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> tuple[Subscription, ...]:
+        """Return the subscriptions; none if there is no file yet.
+
+        Raises:
+            StoreError: The file can't be read, or is not a copy of subscriptions.
+        """
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_MAX_BYTES)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._error(f"cannot be read: {error.strerror}") from None
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict) or document.get("content") != _MARK:
+            raise self._error("is not a copy of subscriptions: set another subscriptions.path")
+        if document.get("version") != _VERSION:
+            raise self._error(
+                f"was written by a newer version (supported: {_VERSION}): move it away, and the "
+                "subscriptions are read from the cluster"
+            )
+        # An entry of a newer version, after a downgrade, is left out until the cluster is read.
+        entries: list[Any] = document.get("subscriptions", [])
+        read = (from_document(one, is_stored=True) for one in entries)
+        found = [one for one in read if isinstance(one, Subscription)]
+        return SubscriptionSet(found).subscriptions
+
+    def write(self, subscriptions: Sequence[Subscription]) -> None:
+        """Replace the file, durably.
+
+        Raises:
+            StoreError: It can't be written; the old file stays.
+        """
+        document = {
+            "content": _MARK,
+            "version": _VERSION,
+            "subscriptions": [to_document(one) for one in subscriptions],
+        }
+        fresh = self._path.with_name(f".{self._path.name}.tmp")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
+            folder = os.open(self._path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise self._error(f"cannot be written: {error.strerror}") from None
+
+    def _error(self, problem: str) -> StoreError:
+        return StoreError(str(self._path), problem)

@@ -1,0 +1,269 @@
+"""The store of subscriptions on a real broker: writes, reads, records, faults."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from receiver.settings.subscriptions import KafkaStoreSettings
+from receiver.store.kafka import KafkaSubscriptionStore
+from receiver.store.kafka_cluster import Cluster, RefusedError
+from receiver.store.kafka_format import Entry
+from receiver.store.store import StoreError
+from receiver.telemetry.subscription import Subscription
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.older_broker import OlderBroker
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
+
+_WITHIN_S = 120.0
+
+
+def settings_of(
+    bootstrap: str, topic: str = "subscriptions", options: Mapping[str, Any] | None = None
+) -> KafkaStoreSettings:
+    return KafkaStoreSettings.model_validate(
+        {"bootstrap_servers": bootstrap, "topic": topic, "options": dict(options or {})}
+    )
+
+
+@pytest.fixture
+def settings(broker: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[KafkaStoreSettings]:
+    """The shared broker with a topic of the test's own, and no resources before and after it."""
+    settings = settings_of(broker.internal_bootstrap, f"subscriptions-{request.node.name[:100]}")
+    _empty(settings)
+    yield settings
+    # Records stay: the topic is of this test alone, and may hold anything.
+    _empty(settings_of(broker.internal_bootstrap, "no-records"))
+
+
+def _empty(settings: KafkaStoreSettings) -> None:
+    with contextlib.closing(Cluster(settings)) as cluster:
+        for name, entry in cluster.read().items():
+            if entry.configs is not None:
+                cluster.delete(name)
+
+
+@contextlib.contextmanager
+def following(settings: KafkaStoreSettings, copy: Path) -> Iterator[KafkaSubscriptionStore]:
+    store = KafkaSubscriptionStore(settings, copy)
+    store.follow(lambda: None)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def become(holds: Callable[[], bool], what: str) -> None:
+    wait_until(holds, timeout_s=_WITHIN_S, what=what)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def sub(
+    name: str, *metrics: str, match: Mapping[str, str] | None = None, interval_ms: int = 1000
+) -> Subscription:
+    return Subscription(name=name, metrics=metrics, interval_ms=interval_ms, match=match or {})
+
+
+ALL = (
+    sub("a b/é", "x."),
+    sub("all", "*"),
+    sub("beside", "x.", match={"client_id": "a{1,3}", "client_source_port": "1"}),
+    sub("none"),
+    sub("only RE2", "x.", match={"client_id": "(?P<name>a)"}),
+)
+
+
+def test_two_receivers_have_the_same_subscriptions(settings: KafkaStoreSettings, tmp_path: Path) -> None:
+    with (
+        following(settings, tmp_path / "one.json") as one,
+        following(settings, tmp_path / "two.json") as two,
+    ):
+        for subscription in ALL:
+            one.put(subscription)
+        assert one.load_all() == ALL
+        become(lambda: two.load_all() == ALL, "the other's subscriptions")
+        two.put(sub("none", "y."))
+        two.delete("only RE2")
+        changed = tuple(sub("none", "y.") if each.name == "none" else each for each in ALL[:4])
+        become(lambda: one.load_all() == changed, "a change and a deletion")
+        assert one.status().problem is None
+    # Both have a copy, which is in force before the broker is asked.
+    for name in ("one.json", "two.json"):
+        again = KafkaSubscriptionStore(settings, tmp_path / name)
+        assert again.load_all() == changed
+        assert "not read since the start" in str(again.status().problem)
+
+
+def test_a_write_without_following_reads_first(settings: KafkaStoreSettings, tmp_path: Path) -> None:
+    store = KafkaSubscriptionStore(settings, tmp_path / "copy.json")
+    store.put(ALL[2])
+    other = KafkaSubscriptionStore(settings, tmp_path / "other.json")
+    other.delete("beside")
+    with contextlib.closing(Cluster(settings)) as cluster:
+        assert cluster.read() == {}
+
+
+def test_a_record_goes_with_its_resource(
+    settings: KafkaStoreSettings, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    with following(settings, tmp_path / "copy.json") as store:
+        store.put(ALL[2])
+        become(lambda: store.status().problem is None, "a read")
+        broker.alter_client_metrics("beside", ["z."], 500)  # it keeps the record
+        edited = sub("beside", "z.", match={"client_id": "a{1,3}"}, interval_ms=500)
+        become(lambda: store.load_all() == (edited,), "the tool's edit")
+
+        broker.delete_client_metrics("beside")
+        become(lambda: store.load_all() == (), "the deletion")
+        with contextlib.closing(Cluster(settings)) as cluster:
+            become(lambda: cluster.read() == {}, "the record's end")
+        broker.alter_client_metrics("beside", ["z."], 500)
+        become(lambda: store.load_all() == (sub("beside", "z.", interval_ms=500),), "a new one")
+
+
+def test_a_subscription_that_cannot_be_used_stays_as_it_was(
+    settings: KafkaStoreSettings, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    with following(settings, tmp_path / "copy.json") as store:
+        store.put(sub("a", "x."))
+        become(lambda: store.status().problem is None, "a read")
+        broker.alter_client_metrics("a", ["y."], 1000, {"client_id": "(?!no RE2)"})
+        broker.alter_client_metrics("b", ["not a prefix"], 1000)
+        broker.alter_client_metrics("c", ["z."], 1000)
+        become(lambda: store.status().failures > 0 and len(store.load_all()) == 2, "both problems")
+        assert store.load_all() == (sub("a", "x."), sub("c", "z."))
+        become(lambda: "2 subscriptions can't be used" in str(store.status().problem), "its number")
+        store.put(sub("a", "w."))
+        store.delete("b")
+        become(lambda: store.status().problem is None, "their correction")
+        assert store.load_all() == (sub("a", "w."), sub("c", "z."))
+
+
+def test_more_than_clients_can_be_asked_for_changes_nothing(
+    settings: KafkaStoreSettings, tmp_path: Path
+) -> None:
+    with (
+        following(settings, tmp_path / "copy.json") as store,
+        contextlib.closing(Cluster(settings)) as cluster,
+    ):
+        store.put(sub("a", "x."))
+        become(lambda: store.status().problem is None, "a read")
+        for number in range(5):
+            metrics = ",".join(f"p{number}.{each}." for each in range(249))
+            cluster.write(f"s{number}", Entry(configs={"metrics": metrics, "interval.ms": "1000"}))
+        become(lambda: "different prefixes in all" in str(store.status().problem), "the bound")
+        assert "keep at most 1000" in str(store.status().problem)
+        assert store.load_all()[0] == sub("a", "x.")
+        cluster.read()
+        cluster.delete("s0")
+        become(lambda: store.status().problem is None, "one less")
+        assert len(store.load_all()) == 5
+
+
+def test_what_the_broker_refuses_is_said(settings: KafkaStoreSettings) -> None:
+    with contextlib.closing(Cluster(settings)) as cluster:
+        with pytest.raises(RefusedError, match=r"the brokers refuse the subscription: .*between 100 and"):
+            cluster.check("a", {"interval.ms": "1"})
+        assert cluster.read() == {}
+
+
+def test_brokers_that_are_away_are_named_and_cost_nothing_lasting(tmp_path: Path) -> None:
+    away = f"{LOOPBACK}:{free_port()}"
+    with following(settings_of(away, options={"request.timeout.ms": 1000}), tmp_path / "copy.json") as store:
+        become(lambda: store.status().failures >= 2, "two attempts")
+        before = threading.active_count(), open_files()
+        assert f"{away}: cannot be connected to: " in str(store.status().problem)
+        with pytest.raises(StoreError, match="cannot be connected to"):
+            store.put(sub("a"))
+        failures = store.status().failures
+        become(lambda: store.status().failures >= failures + 2, "two more")
+        assert threading.active_count() <= before[0] + 1
+        assert open_files() <= before[1] + 4
+
+
+# The library leaves sockets of failed logins to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_wrong_password_is_named_and_not_shown(broker: KafkaBroker, tmp_path: Path) -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "hunter2",
+    }
+    settings = settings_of(f"{LOOPBACK}:{broker.port('SASL')}", options=login)
+    with following(settings, tmp_path / "copy.json") as store:
+        become(lambda: store.status().failures >= 1, "an attempt")
+        problem = str(store.status().problem)
+        assert "cannot be connected to: " in problem
+        assert "Authentication" in problem or "perhaps because of the login" in problem
+        assert "hunter2" not in problem
+        before = open_files()
+        become(lambda: store.status().failures >= 3, "two more")
+        assert open_files() <= before + 4
+    assert store._thread is not None
+    store._thread.join(_WITHIN_S)  # its last attempt takes some seconds
+    gc.collect()
+
+
+def test_a_topic_of_something_else_is_refused(settings: KafkaStoreSettings, broker: KafkaBroker) -> None:
+    from confluent_kafka import Producer
+
+    broker.create_topic(settings.topic)
+    producer = Producer({"bootstrap.servers": broker.internal_bootstrap})
+    for number in range(5001):
+        producer.produce(settings.topic, key=str(number), value="{}")
+    assert producer.flush(_WITHIN_S) == 0
+    with (
+        contextlib.closing(Cluster(settings)) as cluster,
+        pytest.raises(
+            StoreError, match=r"has too much for a topic of subscriptions: set subscriptions\.kafka\.t"
+        ),
+    ):
+        cluster.read()
+
+
+#: ListConfigResources, before Kafka 4.1 ListClientMetricsResources.
+_LIST_CONFIG_RESOURCES = 74
+
+
+@pytest.mark.full  # a store looks for an upgrade every half a minute
+def test_brokers_without_client_metrics_use_the_topic_alone(tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        KafkaBroker(advertised_client_port=port) as broker,
+        OlderBroker(port, broker.client_port, frozenset({_LIST_CONFIG_RESOURCES})) as older,
+    ):
+        settings = settings_of(f"{LOOPBACK}:{port}")
+        with (
+            following(settings, tmp_path / "one.json") as one,
+            following(settings, tmp_path / "two.json") as two,
+        ):
+            for subscription in ALL:
+                one.put(subscription)
+            two.delete("none")
+            kept = tuple(each for each in ALL if each.name != "none")
+            become(lambda: one.load_all() == two.load_all() == kept, "the same subscriptions")
+            with contextlib.closing(Cluster(settings_of(broker.internal_bootstrap))) as cluster:
+                assert all(entry.configs is None and entry.exists for entry in cluster.read().values())
+
+                # After the upgrade of the brokers, Kafka's tools show them too.
+                older.without = frozenset()
+                older.disconnect()
+                become(
+                    lambda: all(entry.configs is not None for entry in cluster.read().values()), "resources"
+                )
+                assert len(cluster.read()) == len(kept)
+            become(lambda: one.status().problem is None and two.status().problem is None, "reads")
+            assert one.load_all() == two.load_all() == kept
+            two.delete("all")
+            become(lambda: one.load_all() == kept[:1] + kept[2:], "a deletion")
