@@ -172,6 +172,15 @@ RECEIVER_RULES: Final = (
         "to ask again.",
     ),
     PrometheusRule(
+        name="KafkaTelemetrySubscriptionsStale",
+        expression="kafka_telemetry_subscriptions_stale == 1",
+        lasts="5m",
+        severity="warning",
+        summary="Receiver {{ .Labels.instance }} can't follow the changes of its subscriptions",
+        description="The last known subscriptions stay in force. A file has a mistake, or the brokers that "
+        "keep them don't answer or refuse the login. GET /readyz names the place, and the log each mistake.",
+    ),
+    PrometheusRule(
         name="KafkaTelemetryCertificateEnds",
         expression="kafka_telemetry_tls_certificate_expiry_seconds - time() < 14 * 86400",
         lasts="1h",

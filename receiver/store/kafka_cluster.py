@@ -33,7 +33,7 @@ _MAX_RECORDS: Final = 5000
 _MAX_READ_BYTES: Final = 64 * 1024 * 1024
 _MAX_REASON: Final = 300
 #: Resources in one request.
-_PAGE: Final = 200
+_PAGE: Final = 1000
 
 _JAAS: Final = re.compile(r'\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')')
 

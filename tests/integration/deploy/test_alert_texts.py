@@ -79,6 +79,9 @@ SUMMARIES: Final = {
     "KafkaTelemetryCertificateEnds": (
         "A certificate of listener CLIENT of sidecar:8080 expires within two weeks"
     ),
+    "KafkaTelemetrySubscriptionsStale": (
+        "Receiver sidecar:8080 can't follow the changes of its subscriptions"
+    ),
     "KafkaTelemetryRollupDown": "Roll-up sidecar:8080 does not answer",
     "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",
     "KafkaTelemetryRollupLags": "Roll-up sidecar:8080 is minutes behind",

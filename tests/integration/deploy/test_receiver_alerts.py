@@ -39,6 +39,7 @@ PLUGIN: Final = 'kafka_telemetry_plugin_%s{plugin="otlp",type="otlp"}'
 ANSWERED_BEFORE_STORED: Final = "kafka_telemetry_pushes_answered_before_stored_total"
 OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
+STALE: Final = "kafka_telemetry_subscriptions_stale"
 CERTIFICATE: Final = 'kafka_telemetry_tls_certificate_expiry_seconds{listener="CLIENT",side="client"}'
 
 #: A sidecar that is well, is asked by a health check, and to which all kinds of things happened
@@ -68,6 +69,7 @@ WELL: Final[Shown] = {
     ANSWERED_BEFORE_STORED: always(4),
     OVERFLOWED: always(5),
     EVICTED: always(6),
+    STALE: always(0),
     CERTIFICATE: always(NOW_S + 60 * DAY_S),
 }
 
@@ -120,6 +122,10 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
     "there are too many instances": (
         "KafkaTelemetryInstancesEvicted",
         WELL | {EVICTED: grows_from_then_on},
+    ),
+    "subscriptions can't be followed": (
+        "KafkaTelemetrySubscriptionsStale",
+        WELL | {STALE: always(1)},
     ),
     "a certificate ends": (
         "KafkaTelemetryCertificateEnds",

@@ -219,7 +219,8 @@ def test_states_of_clients(store: Store, database: str) -> None:
     with store.batch("q", 0) as batch:
         assert batch is not None
         heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=now_ns, cluster_id="k")
-        silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9)
+        # Its cluster's pushes are read, but not those of this client.
+        silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9, cluster_id="k")
         # A push without points has no labels.
         empty = entries((1, 0, "x"), received_at_ns=now_ns + 1000, client_id=None)
         batch.put_clients([], heard)
@@ -231,6 +232,6 @@ def test_states_of_clients(store: Store, database: str) -> None:
     assert read(database, found) == [
         ("live", "k", "live", True),
         ("left", "k", "left", False),
-        ("silent", None, "silent", True),
+        ("silent", "k", "silent", True),
     ]
     assert store.status().clients == {"live": 1, "silent": 1, "left": 1}
