@@ -18,6 +18,7 @@ from receiver.telemetry.errors import PushError
 from receiver.telemetry.identity import Broker
 from receiver.telemetry.labels import OWNED_LABELS, identity_labels, label_bytes
 from receiver.telemetry.otlp import label_metrics
+from receiver.telemetry.selectors import reveal
 from receiver.wire.uuid import Uuid
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
@@ -45,6 +46,8 @@ def _run(data: bytes) -> None:
         labelled = label_metrics(data, _LABEL_BYTES, max_entries=_MAX_ENTRIES)
     except PushError:
         return
+    if labelled.resource is not None:
+        reveal(labelled.resource)
     try:
         before = MetricsData.FromString(data)
     except DecodeError:
