@@ -11,7 +11,7 @@ import pytest
 from tests.unit.api.conftest import ask, connection
 from tests.unit.cli.conftest import Sidecar, served
 
-_CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
+_CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.mark.full
