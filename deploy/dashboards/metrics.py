@@ -128,7 +128,14 @@ def spread_lines(
             not_sent(metrics),
         ]
     )
-    return lines(title, _words(metrics, advice), unit, f"{query}\nORDER BY 1, 2", width=width)
+    return lines(
+        title,
+        _words(metrics, advice),
+        unit,
+        f"{query}\nORDER BY 1, 2",
+        width=width,
+        smallest_first=low_is_bad,
+    )
 
 
 def total(

@@ -299,6 +299,7 @@ def _lines(
     stacked: bool = False,
     width: int = 12,
     lag: bool = False,
+    low: bool = False,
 ) -> Panel:
     queries = [
         promql(expression, legend, ref_id=chr(ord("A") + index))
@@ -306,7 +307,7 @@ def _lines(
     ]
     return lines(
         title, description, unit, queries, source=PROMETHEUS, stacked=stacked, width=width,
-        warnings=LAG_WARNINGS if lag else None,
+        warnings=LAG_WARNINGS if lag else None, smallest_first=low,
     )  # fmt: skip
 
 
@@ -340,6 +341,7 @@ def _spread(title: str, average: str, maximum: str | None, *, low: bool = False)
         f"`{metric.name}`: {metric.description} Sent by {', '.join(metric.clients)}.",
         unit_of(metric)[0],
         expressions,
+        low=low,
     )
 
 

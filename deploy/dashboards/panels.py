@@ -67,12 +67,13 @@ def lines(
     most: float | None = None,
     nothing: str = NO_DATA,
     warnings: Mapping[float, str] | None = None,
+    smallest_first: bool = False,
 ) -> Panel:
     """Build a panel of lines over time. The width is in 24ths of the window.
 
     The unit is Grafana's id. ``stacked``: the series add up to a whole. ``most`` is the end of the
     axis if no value is larger; ``nothing`` is shown without any series. ``warnings`` has the
-    colours of dashed lines at values that are a problem.
+    colours of dashed lines at values that are a problem. ``smallest_first`` is the legend's order.
     """
     panel = (
         timeseries.Panel()
@@ -105,7 +106,7 @@ def lines(
             .placement(common_models.LegendPlacement.BOTTOM)
             .calcs(["lastNotNull", "max"])
             .sort_by("Max")
-            .sort_desc(sort_desc=True)
+            .sort_desc(sort_desc=not smallest_first)
         )
         .tooltip(
             common.VizTooltipOptions()

@@ -175,7 +175,11 @@ def _groups() -> Panel:
     }
     columns = ",\n  ".join(f"{value} AS {name}" for name, value in cells.items())
     query = (
-        "SELECT * FROM (\n"
+        "SELECT group_id, severity, kinds, lag_max,\n"
+        "  CASE WHEN lag_max <> 'NaN' AND consumed > 0 THEN lag_max * partitions / consumed END\n"
+        "    AS catch_up,\n"
+        "  idle, rebalances, members, partitions, consumed, consumed_bytes, versions, group_id_key, rank\n"
+        "FROM (\n"
         "SELECT group_id, severity, kinds, members, versions,\n"
         f"  {columns},\n  {key_column('group_id')}, rank\n"
         f"FROM (\n{found}\n) AS found\n"
@@ -207,18 +211,21 @@ def _groups() -> Panel:
         "Groups",
         "Consumer groups, those with problems first. Lag and partitions are the newest values, the poll idle "
         "ratio is the smallest of any member, rebalances are their number in this time. Each member counts "
-        "each rebalance of its group: divide by members. An empty cell means no data.",
+        "each rebalance of its group: divide by members. *Time to catch up*: how long the group needs "
+        "to read the largest lag of a partition at its rate in this time, if nothing more is written. An "
+        "empty cell means no data.",
         query,
         {
             "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
             "kinds": column("Findings", width=160),
-            "members": column("Live members", "short"),
-            "versions": column("Versions", width=220),
             "lag_max": column("Largest lag now", "short"),
+            "catch_up": column("Time to catch up", "s"),
             "idle": column("Poll idle, least", "percentunit"),
             "rebalances": column("Rebalances, all members", "short"),
+            "members": column("Live members", "short"),
             "partitions": column("Partitions", "short"),
+            "versions": column("Versions", width=220),
             "consumed": column("Records", "count:records/s"),
             "consumed_bytes": column("Bytes", "binBps"),
             "rank": column("Rank", hidden=True),

@@ -254,6 +254,10 @@ def test_lag_is_shown_by_group(three_hours: dict[str, Shown]) -> None:
         ("behind", 50_000, 3),
         ("well", 10, 3),
     ]
+    assert [row["catch_up"] for row in groups] == [
+        pytest.approx(50_000 * 3 / 10, rel=0.01),
+        pytest.approx(10 * 3 / 50, rel=0.01),
+    ]
     assert [row["consumed"] for row in groups] == [
         pytest.approx(10, rel=0.01),
         pytest.approx(50, rel=0.01),
