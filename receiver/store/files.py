@@ -104,10 +104,12 @@ class FileSubscriptionStore:
     Args:
         folder: The folder.
         strict: Raise :class:`FolderError` in that case instead.
+        every_s: Seconds between two looks at the folder.
     """
 
-    def __init__(self, folder: Path, *, strict: bool = False) -> None:
+    def __init__(self, folder: Path, *, strict: bool = False, every_s: float = _EVERY_S) -> None:
         self._folder = folder
+        self._every_s = every_s
         self._status = StoreStatus()
         self._known = Folder(subscriptions=SubscriptionSet(), files={})
         self._closed = threading.Event()
@@ -152,9 +154,9 @@ class FileSubscriptionStore:
 
     def _watch(self, changed: Callable[[], None]) -> None:
         seen = self._read_at
-        while not self._closed.wait(_EVERY_S):
+        while not self._closed.wait(self._every_s):
             before, seen = seen, self._stamps()
-            # A checkout takes its time. So a state is read when it is a second old.
+            # A checkout takes its time. So a state is read when it was there at two looks.
             if seen == self._read_at or seen != before:
                 continue
             try:

@@ -113,7 +113,10 @@ class KafkaSubscriptionStore:
     def close(self) -> None:
         """Stop following, and close the connections."""
         self._closed.set()
-        if self._thread is not None:
+        if self._thread is None:
+            with self._io:
+                self._disconnect()
+        else:
             # A connection attempt takes some seconds. It ends with the process.
             self._thread.join(_SETTLE_S)
 

@@ -17,12 +17,23 @@ from receiver.store.kafka_cluster import Cluster, RefusedError
 from receiver.store.kafka_format import Entry
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
-from tests.testbed.broker import KafkaBroker
+from tests.testbed.broker import KafkaBroker, Listener
+from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.older_broker import OlderBroker
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 
+# kafka-python leaves the sockets of connections that fail to the garbage collector. A test below
+# checks that the store does not let them pile up.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 _WITHIN_S = 120.0
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_the_library() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 def settings_of(
@@ -105,10 +116,10 @@ def test_two_receivers_have_the_same_subscriptions(settings: KafkaStoreSettings,
 
 
 def test_a_write_without_following_reads_first(settings: KafkaStoreSettings, tmp_path: Path) -> None:
-    store = KafkaSubscriptionStore(settings, tmp_path / "copy.json")
-    store.put(ALL[2])
-    other = KafkaSubscriptionStore(settings, tmp_path / "other.json")
-    other.delete("beside")
+    with contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "copy.json")) as store:
+        store.put(ALL[2])
+    with contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "other.json")) as other:
+        other.delete("beside")
     with contextlib.closing(Cluster(settings)) as cluster:
         assert cluster.read() == {}
 
@@ -177,6 +188,7 @@ def test_what_the_broker_refuses_is_said(settings: KafkaStoreSettings) -> None:
         assert cluster.read() == {}
 
 
+@pytest.mark.full
 def test_brokers_that_are_away_are_named_and_cost_nothing_lasting(tmp_path: Path) -> None:
     away = f"{LOOPBACK}:{free_port()}"
     with following(settings_of(away, options={"request.timeout.ms": 1000}), tmp_path / "copy.json") as store:
@@ -191,8 +203,7 @@ def test_brokers_that_are_away_are_named_and_cost_nothing_lasting(tmp_path: Path
         assert open_files() <= before[1] + 4
 
 
-# The library leaves sockets of failed logins to the garbage collector.
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.full
 def test_a_wrong_password_is_named_and_not_shown(broker: KafkaBroker, tmp_path: Path) -> None:
     login = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -212,7 +223,6 @@ def test_a_wrong_password_is_named_and_not_shown(broker: KafkaBroker, tmp_path: 
         assert open_files() <= before + 4
     assert store._thread is not None
     store._thread.join(_WITHIN_S)  # its last attempt takes some seconds
-    gc.collect()
 
 
 def test_a_topic_of_something_else_is_refused(settings: KafkaStoreSettings, broker: KafkaBroker) -> None:
@@ -267,3 +277,35 @@ def test_brokers_without_client_metrics_use_the_topic_alone(tmp_path: Path) -> N
             assert one.load_all() == two.load_all() == kept
             two.delete("all")
             become(lambda: one.load_all() == kept[:1] + kept[2:], "a deletion")
+
+
+@pytest.mark.full
+def test_a_login_by_tls_sasl_and_certificate(tmp_path: Path) -> None:
+    authority, other = CertificateAuthority(), CertificateAuthority("Another CA")
+    identity = authority.issue().write(tmp_path, "broker")
+    client = authority.issue(common_name="sidecar", client=True).write(tmp_path, "client")
+    stranger = other.issue().write(tmp_path, "stranger")
+    (tmp_path / "password").write_text("alice-secret\n")
+    secure = Listener(name="SECURE", security_protocol="SASL_SSL", client_auth="required")
+    with KafkaBroker(listeners=[secure], certificate=identity) as broker:
+        bootstrap = f"{LOOPBACK}:{broker.port('SECURE')}"
+        options = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "alice",
+            "sasl.password": {"file": str(tmp_path / "password")},
+            "ssl.ca.location": str(client.ca),
+            "ssl.keystore.location": str(client.keystore),
+        }
+        with following(settings_of(bootstrap, options=options), tmp_path / "copy.json") as store:
+            for subscription in ALL[:3]:
+                store.put(subscription)
+            become(lambda: store.status().problem is None, "a read")
+            assert store.load_all() == ALL[:3]
+        with (
+            pytest.raises(StoreError, match=r"cannot be connected to: .*certificate verify failed"),
+            contextlib.closing(
+                Cluster(settings_of(bootstrap, options={**options, "ssl.ca.location": str(stranger.ca)}))
+            ),
+        ):
+            pass

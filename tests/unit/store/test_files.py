@@ -17,7 +17,7 @@ from receiver.store.files import (
 from receiver.store.store import ReadOnlyError
 from receiver.telemetry.subscription import Subscription
 
-#: The folder is looked at once a second; a test never waits this long.
+#: A test never waits this long.
 _WITHIN_S = 60.0
 
 
@@ -117,7 +117,7 @@ class Followed:
     """A store whose changes can be waited for."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = FileSubscriptionStore(folder)
+        self.store = FileSubscriptionStore(folder, every_s=0.1)
         self._changed = threading.Event()
         self.store.follow(self._changed.set)
 
