@@ -1,0 +1,110 @@
+"""Owns a standalone Spark cluster on loopback: a master, and workers with one core each."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pyspark
+
+from tests.testbed.cpu import with_descendants
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import ChildProcess
+from tests.testbed.server import Server
+
+_READY_WITHIN_S = 120.0
+_HOME = Path(pyspark.__file__).parent
+_EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_REGISTERED = "Successfully registered with master"
+
+
+class SparkCluster(Server):
+    """A master and some workers, each a process of its own.
+
+    Each worker has a loopback address of its own, because Spark takes one address for one host, and
+    runs no speculative copy of a task on the host of the first. A worker starts an executor for
+    each application, as a process of its own.
+
+    Args:
+        workers: Number of workers, and of the cluster's cores.
+        worker_memory: Memory that a worker gives to executors, as Spark writes it.
+    """
+
+    def __init__(self, *, workers: int = 2, worker_memory: str = "1g") -> None:
+        super().__init__("spark")
+        self._port = free_port()
+        self._worker_memory = worker_memory
+        self._count = workers
+        self._workers: list[ChildProcess] = []
+
+    @property
+    def url(self) -> str:
+        """The value of ``spark.master``."""
+        return f"spark://{LOOPBACK}:{self._port}"
+
+    def start(self) -> None:
+        """Start the master and the workers.
+
+        Raises:
+            StartError: One did not come up; shows the tail of its log.
+        """
+        self._process = self._run("Master", "master", LOOPBACK, "--port", str(self._port))
+        self._process.wait_until_ready(
+            lambda: "I have been elected leader" in self.log_text(), timeout_s=_READY_WITHIN_S
+        )
+        for number in range(self._count):
+            name = f"worker-{number}"
+            options = (
+                "--cores",
+                "1",
+                "--memory",
+                self._worker_memory,
+                "--work-dir",
+                str(self._folder() / name),
+            )
+            worker = self._run(
+                "Worker", name, f"127.0.0.{number + 2}", "--port", str(free_port()), *options, self.url
+            )
+            self._workers.append(worker)
+        for worker in self._workers:
+            worker.wait_until_ready(lambda: _REGISTERED in worker.log_text(), timeout_s=_READY_WITHIN_S)  # noqa: B023
+
+    def executors(self) -> list[int]:
+        """The ids of the executors' processes, one of each worker that has one."""
+        return [
+            pid
+            for worker in self._workers
+            for pid in with_descendants(worker.pid)[1:]
+            if _EXECUTOR in _command(pid)
+        ]
+
+    def close(self) -> None:
+        """End everything, with executors that are stopped too."""
+        for pid in self.executors():
+            os.kill(pid, signal.SIGKILL)
+        for worker in self._workers:
+            worker.kill()
+        super().close()
+
+    def _run(self, role: str, name: str, host: str, *options: str) -> ChildProcess:
+        folder = self._folder()
+        return ChildProcess(
+            f"Spark's {name}",
+            [
+                _HOME / "bin" / "spark-class",
+                f"org.apache.spark.deploy.{role.lower()}.{role}",
+                *("--host", host, "--webui-port", str(free_port())),
+                *options,
+            ],
+            log=folder / f"{name}.log",
+            cwd=folder,
+            env={"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"},
+        )
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
