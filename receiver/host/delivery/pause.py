@@ -17,6 +17,7 @@ class Pause:
         self._clock = clock
         self._stopping = threading.Event()
         self._deadline = math.inf
+        self._hurried = False  # whether a wait was cut short
 
     @property
     def stopping(self) -> bool:
@@ -29,14 +30,18 @@ class Pause:
         self._stopping.set()
 
     def __call__(self, delay_s: float) -> bool:
-        """Wait; a request to stop ends the wait early, for one more attempt at once.
+        """Wait; a request to stop ends the first wait early, for one more attempt at once.
 
         Returns:
             False if the deadline has passed or would pass during the wait.
         """
         if not self._stopping.is_set():
             if delay_s > 0:
-                self._stopping.wait(delay_s)
+                self._hurried = self._stopping.wait(delay_s)
+            return self._clock() < self._deadline
+        if delay_s > 0 and not self._hurried:
+            # The request came just before this wait.
+            self._hurried = True
             return self._clock() < self._deadline
         if self._clock() + delay_s >= self._deadline:
             return False
