@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
@@ -145,8 +146,10 @@ def connection_numbers(messages: Sequence[Message]) -> list[int]:
 
 
 def librdkafka_threads() -> list[str]:
-    tasks = Path("/proc/self/task")
-    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+            names.append((task / "comm").read_text().strip())
     return [name for name in names if name.startswith("rdk:")]
 
 
