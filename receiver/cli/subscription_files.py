@@ -14,15 +14,18 @@ import typer
 
 from receiver.cli.output import fail
 from receiver.settings.plain_yaml import PlainYamlError, parse
-from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries
+from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries, too_large
 
 __all__ = ["read_file", "read_subscriptions"]
 
 
 def read_file(file: Path) -> Any:
     """Return the document of a file in YAML or JSON; ``-`` is stdin. A mistake exits."""
+    content = _content(file)
+    if len(content) > MAX_FILE_BYTES:
+        raise fail(too_large(_shown(file)), 2)
     try:
-        return parse(_content(file))
+        return parse(content)
     except PlainYamlError as error:
         raise fail(f"{_shown(file)}: {error}", 2) from None
 

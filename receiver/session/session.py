@@ -89,7 +89,7 @@ from receiver.session.messages import (
 from receiver.session.pending import MakeAnswer, NamingRequest, PendingRequest, PendingRequests
 from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
-from receiver.wire import api_keys, k03_metadata
+from receiver.wire import api_keys, k03_metadata, node_endpoints
 from receiver.wire.addressed_framing import (
     AddressedRequests,
     AddressedResponses,
@@ -101,7 +101,6 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
 from receiver.wire.headers import RequestHeader
-from receiver.wire.node_endpoints import VERSIONS as NAMED_AT_END
 from receiver.wire.primitives import Reader
 
 __all__ = ["HEADER_BYTES_IN_A_TURN", "WATCHED_KEYS", "Session", "SessionEnd"]
@@ -607,7 +606,7 @@ class Session:
 
     def _track(self, api_key: int, version: int, correlation_id: int) -> int:
         """Expect a response that names brokers; return the correlation id for the broker."""
-        most = MAX_KEPT_BYTES if api_key in NAMED_AT_END else _GREATEST_INT32
+        most = MAX_KEPT_BYTES if api_key in node_endpoints.VERSIONS else _GREATEST_INT32
         forwarded = self._pending.add_naming(api_key, version, correlation_id, most)
         if self.responses.awaited is None:
             self._await_next()
@@ -662,7 +661,7 @@ class Session:
             self._worked = True
             return pending.make_answer(response)
         # A Fetch or Produce response costs about as much as one that passes. It is not charged for.
-        self._worked |= pending.api_key not in NAMED_AT_END
+        self._worked |= pending.api_key not in node_endpoints.VERSIONS
         return self._replacing.answer(
             pending.api_key, pending.version, pending.client_correlation_id, response
         )

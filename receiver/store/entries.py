@@ -14,7 +14,7 @@ from receiver.settings.schema import Loc
 from receiver.store.document import Mistake, from_document
 from receiver.telemetry.subscription import Subscription
 
-__all__ = ["MAX_FILE_BYTES", "SUFFIXES", "Entry", "name_taken", "read_entries"]
+__all__ = ["MAX_FILE_BYTES", "SUFFIXES", "Entry", "name_taken", "read_entries", "too_large"]
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -49,7 +49,7 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
         The valid subscriptions, and a line for each mistake: ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
     """
     if len(content) > MAX_FILE_BYTES:
-        return [], [f"{file}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"]
+        return [], [too_large(file)]
     try:
         document = parse(content)
         known = positions(content)
@@ -80,6 +80,11 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
         else:
             mistakes += [f"{place((*loc, *it.loc))}: {Mistake((*loc, *it.loc), it.text)}" for it in read]
     return entries, mistakes
+
+
+def too_large(file: str) -> str:
+    """Return the mistake of a file of more than :data:`MAX_FILE_BYTES`."""
+    return f"{file}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"
 
 
 def name_taken(entry: Entry, other: str) -> str:

@@ -147,6 +147,17 @@ def test_apply_checks_all_files_first(run: Run, here: Sidecar, tmp_path: Path) -
     assert here.store.load_all() == ()
 
 
+def test_a_file_that_is_too_large_is_not_cut(run: Run, here: Sidecar, tmp_path: Path) -> None:
+    """Cut after its first lines, it would be another subscription."""
+    file = tmp_path / "a.yaml"
+    file.write_text("metrics: [good.]\n" + "#\n" * 600_000 + "enabled: false\n")
+    for command in (["put", "a"], ["apply"], ["diff"]):
+        result = run("subscriptions", *command, "-f", str(file))
+        assert result.exit_code == 2
+        assert "larger than 1048576 bytes" in " ".join(result.stderr.split())
+    assert here.store.load_all() == ()
+
+
 def test_an_empty_folder_prunes_nothing(run: Run, here: Sidecar, tmp_path: Path) -> None:
     run("subscriptions", "put", "old", "-m", METRICS)
     result = run("subscriptions", "apply", "-f", str(tmp_path), "--prune")
