@@ -1,4 +1,4 @@
-"""Builders for the panels of all dashboards: lines, numbers, tables and notes.
+"""Builders for the panels of all dashboards: lines, states, heatmaps, numbers, tables and notes.
 
 They know Grafana, and no metric.
 """
@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from grafana_foundation_sdk.builders import common, dashboard, stat, table, text, timeseries
+from grafana_foundation_sdk.builders import (
+    common,
+    dashboard,
+    heatmap,
+    stat,
+    statetimeline,
+    table,
+    text,
+    timeseries,
+)
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import heatmap as heatmap_models
 from grafana_foundation_sdk.models import text as text_models
 
 from deploy.dashboards.queries import POSTGRES, Sql
@@ -22,6 +32,7 @@ __all__ = [
     "NO_DATA",
     "Panel",
     "banner",
+    "cells",
     "column",
     "lines",
     "link",
@@ -30,6 +41,7 @@ __all__ = [
     "note",
     "number",
     "rows",
+    "states",
 ]
 
 #: Shown in a panel and in a cell if no client in view has the metric.
@@ -45,6 +57,8 @@ _NONE: Final = "-"
 _COLUMN: Final = 150
 #: The most steps of time in a panel.
 _STEPS: Final = 240
+#: The most columns of a heatmap, which reads every client's series.
+_CELLS: Final = 60
 #: Longer gaps are drawn as gaps: three push intervals of five minutes.
 _SPAN_NULLS_MS: Final = 900_000
 
@@ -68,12 +82,14 @@ def lines(
     nothing: str = NO_DATA,
     warnings: Mapping[float, str] | None = None,
     smallest_first: bool = False,
+    band: tuple[str, str] | None = None,
 ) -> Panel:
     """Build a panel of lines over time. The width is in 24ths of the window.
 
     The unit is Grafana's id. ``stacked``: the series add up to a whole. ``most`` is the end of the
     axis if no value is larger; ``nothing`` is shown without any series. ``warnings`` has the
     colours of dashed lines at values that are a problem. ``smallest_first`` is the legend's order.
+    ``band`` has the names of the lower and the upper line of an area that is filled.
     """
     panel = (
         timeseries.Panel()
@@ -126,6 +142,12 @@ def lines(
         )
         .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
     )
+    if band is not None:
+        lower, upper = band
+        grey = [_value("color", {"mode": "fixed", "fixedColor": "text"}), _value("custom.lineWidth", 0)]
+        panel = panel.override_by_name(lower, grey).override_by_name(
+            upper, [*grey, _value("custom.fillBelowTo", lower), _value("custom.fillOpacity", 20)]
+        )
     if decimals is not None:
         panel = panel.decimals(decimals)
     if most is not None:
@@ -139,6 +161,96 @@ def lines(
             common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
         )
     return panel
+
+
+def states(
+    title: str,
+    description: str,
+    queries: str | Sequence[Builder[Dataquery]],
+    colours: Mapping[float, str],
+    *,
+    width: int = 12,
+    source: models.DataSourceRef = POSTGRES,
+    nothing: str = NO_DATA,
+) -> Panel:
+    """Build a timeline with a row for each series, coloured by what happened in each step.
+
+    ``colours`` has the least value of each state but the first, which is green. Steps of the same
+    state are drawn as one.
+    """
+    steps = [models.Threshold(value=None, color="green")]
+    steps += [models.Threshold(value=value, color=colour) for value, colour in colours.items()]
+    return (
+        statetimeline.Panel()
+        .title(title)
+        .description(description)
+        .datasource(source)
+        .unit("short")
+        .height(9)
+        .span(width)
+        .no_value(nothing)
+        .max_data_points(_STEPS)
+        .interval("${resolution}" if source is POSTGRES else "5m")
+        .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
+        .thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+        .merge_values(merge_values=True)
+        .show_value(common_models.VisibilityMode.NEVER)
+        .row_height(0.8)
+        .line_width(0)
+        .fill_opacity(80)
+        .legend(
+            common.VizLegendOptions()
+            .show_legend(show_legend=True)
+            .display_mode(common_models.LegendDisplayMode.LIST)
+            .placement(common_models.LegendPlacement.BOTTOM)
+            .calcs([])
+        )
+        .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.SINGLE))
+        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
+    )
+
+
+def cells(
+    title: str,
+    description: str,
+    unit: str,
+    queries: str | Sequence[Builder[Dataquery]],
+    *,
+    width: int = 12,
+    source: models.DataSourceRef = POSTGRES,
+) -> Panel:
+    """Build a heatmap with a row for each series and a cell for each step, coloured by value."""
+    return (
+        heatmap.Panel()
+        .title(title)
+        .description(description)
+        .datasource(source)
+        .unit(unit)
+        .height(9)
+        .span(width)
+        .no_value(NO_DATA)
+        .max_data_points(_CELLS)
+        .interval("${resolution}" if source is POSTGRES else "1m")
+        .calculate(calculate=False)
+        .color(
+            heatmap.HeatmapColorOptions()
+            .mode(heatmap_models.HeatmapColorMode.SCHEME)
+            .scheme("Oranges")
+            .fill("dark-orange")
+            .scale(heatmap_models.HeatmapColorScale.EXPONENTIAL)
+            .exponent(0.5)
+            .steps(64)
+            .min(0)
+        )
+        .cell_values(heatmap.CellValues().unit(unit))
+        .rows_frame(heatmap.RowsHeatmapOptions().layout(common_models.HeatmapCellLayout.AUTO))
+        .y_axis(heatmap.YAxisConfig().axis_placement(common_models.AxisPlacement.LEFT))
+        .show_value(common_models.VisibilityMode.NEVER)
+        .mode(common_models.TooltipDisplayMode.SINGLE)
+        .show_color_scale(show_color_scale=True)
+        .show_legend()
+        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
+    )
 
 
 def number(
@@ -234,10 +346,12 @@ def rows(
     source: models.DataSourceRef = POSTGRES,
     transformations: Sequence[models.DataTransformerConfig] = (),
     nothing: str = NO_DATA,
+    largest_first: str | None = None,
 ) -> Panel:
     """Build a table; ``columns`` has the properties of :func:`column` by the name in the query.
 
-    ``nothing`` is shown if it has no rows.
+    ``nothing`` is shown if it has no rows. ``largest_first`` is the heading of the column that
+    orders the rows, if no query does.
     """
     panel = (
         table.Panel()
@@ -254,6 +368,9 @@ def rows(
         .mappings([_special(models.SpecialValueMatch.NA_N, _NOT_SENT)])
         .targets([Sql(queries, over_time=False)] if isinstance(queries, str) else list(queries))
     )
+    if largest_first is not None:
+        order = common.TableSortByFieldState().display_name(largest_first).desc(desc=True)
+        panel = panel.sort_by([order])
     for transformation in transformations:
         panel = panel.with_transformation(transformation)
     for name, properties in columns.items():

@@ -8,11 +8,22 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.metrics import standard
+from deploy.dashboards.units import unit_of
 from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
-from receiver.catalogue import MetricKind
+from receiver.catalogue import Combination, MetricKind
 
-__all__ = ["EVERY_CLIENT", "SELECTED", "WINDOW", "rate", "selected", "series"]
+__all__ = [
+    "EVERY_CLIENT",
+    "SELECTED",
+    "WINDOW",
+    "by_topic",
+    "of_instance",
+    "rate",
+    "selected",
+    "series",
+    "whole",
+]
 
 #: What the variables of the dashboards select. "All" is `.*`, which also matches a missing label.
 SELECTED: Final = (
@@ -30,14 +41,47 @@ def series(name: str) -> str:
     return metric_name(metric.name, metric.unit or "", kind).name
 
 
-def selected(name: str, more: str = "") -> str:
-    """Return the selector of a metric's series; ``more`` are further matchers."""
-    return f"{series(name)}{{{','.join(filter(None, (SELECTED, more)))}}}"
+def whole(name: str, *more: str) -> str:
+    """Return the selector of a metric's series, without those that break others down.
+
+    Java consumers push `records.consumed.total` once for the client and once for each topic. Only
+    the first kind counts each record once. ``more`` are further matchers.
+    """
+    metric = standard(name)
+    further = {label for level in metric.by[1:] for label in level} - set(metric.by[0])
+    return _selector(name, *more, *(f'{label}=""' for label in sorted(further)))
+
+
+def by_topic(name: str, *more: str) -> str:
+    """Return the selector of a metric's series with a topic; ``more`` are further matchers."""
+    return _selector(name, *more, 'topic!=""')
+
+
+def selected(name: str) -> str:
+    """Return the selector of a metric's series of the chosen clients."""
+    return whole(name, SELECTED)
 
 
 def rate(name: str) -> str:
     """Return the rate of a counter's selected series."""
     return f"rate({selected(name)}[{WINDOW}])"
+
+
+def of_instance(name: str, selector: str, window: str) -> str:
+    """Return an expression with one value for each client instance, in the unit of panels."""
+    metric = standard(name)
+    by = "cluster_id, client_software_name, client_instance_id"
+    if metric.combines is Combination.SUM:
+        _, factor = unit_of(metric)
+        scale = "" if factor == 1.0 else f"{factor:g} * "
+        return f"{scale}sum by ({by}) (rate({selector}[{window}]))"
+    # A small share of time in poll is the problem.
+    worst = "min" if ".ratio." in name else "max"
+    return f"{worst} by ({by}) ({selector})"
+
+
+def _selector(name: str, *matchers: str) -> str:
+    return f"{series(name)}{{{','.join(matchers)}}}"
 
 
 _SIGNS: Final = [

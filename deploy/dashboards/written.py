@@ -17,11 +17,13 @@ from deploy.dashboards.on_prometheus import (
     fleet_on_prometheus,
     one_client_on_prometheus,
     producers_on_prometheus,
+    topics_and_groups_on_prometheus,
 )
 from deploy.dashboards.one_client import one_client
 from deploy.dashboards.producers import producers
 from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.dashboards.receiver import receiver
+from deploy.dashboards.recording_rules import recording_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
 from deploy.dashboards.topics_and_groups import topics_and_groups
 from deploy.dashboards.versions import versions
@@ -29,8 +31,12 @@ from deploy.dashboards.versions import versions
 __all__ = ["CHART", "files", "write"]
 
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
-_RULES: Final = {"grafana-rules": grafana_rules, "prometheus-rules": prometheus_rules}
-_HEAD: Final = "# Made by `python -m deploy.dashboards`; change deploy/dashboards/*_alerts.py, not it.\n"
+_RULES: Final = {
+    "grafana-rules": grafana_rules,
+    "prometheus-rules": prometheus_rules,
+    "prometheus-recording-rules": recording_rules,
+}
+_HEAD: Final = "# Made by `python -m deploy.dashboards`; change deploy/dashboards, not it.\n"
 _DASHBOARDS: Final = {
     "fleet": fleet,
     "producers": producers,
@@ -43,6 +49,7 @@ _DASHBOARDS: Final = {
     "prometheus-producers": producers_on_prometheus,
     "prometheus-consumers": consumers_on_prometheus,
     "prometheus-one-client": one_client_on_prometheus,
+    "prometheus-topics-and-groups": topics_and_groups_on_prometheus,
 }
 
 
@@ -70,6 +77,9 @@ def _mixin() -> str:
         f"  grafanaDashboards+:: {{\n{dashboards}  }},\n"
         "  prometheusAlerts+:: {\n"
         "    groups+: std.parseYaml(importstr 'alerts/prometheus-rules.yaml').groups,\n"
+        "  },\n"
+        "  prometheusRules+:: {\n"
+        "    groups+: std.parseYaml(importstr 'alerts/prometheus-recording-rules.yaml').groups,\n"
         "  },\n"
         "}\n"
     )

@@ -13,8 +13,12 @@
     'kct-prometheus-producers.json': import 'dashboards/prometheus-producers.json',
     'kct-prometheus-consumers.json': import 'dashboards/prometheus-consumers.json',
     'kct-prometheus-one-client.json': import 'dashboards/prometheus-one-client.json',
+    'kct-prometheus-topics-and-groups.json': import 'dashboards/prometheus-topics-and-groups.json',
   },
   prometheusAlerts+:: {
     groups+: std.parseYaml(importstr 'alerts/prometheus-rules.yaml').groups,
+  },
+  prometheusRules+:: {
+    groups+: std.parseYaml(importstr 'alerts/prometheus-recording-rules.yaml').groups,
   },
 }

@@ -6,6 +6,7 @@
  */
 import type * as bargauge from '@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen';
 import type * as barchart from '@grafana/schema/dist/esm/raw/composable/barchart/panelcfg/x/BarChartPanelCfg_types.gen';
+import type * as heatmap from '@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen';
 import type * as piechart from '@grafana/schema/dist/esm/raw/composable/piechart/panelcfg/x/PieChartPanelCfg_types.gen';
 import type * as stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
 import type * as statetimeline from '@grafana/schema/dist/esm/raw/composable/statetimeline/panelcfg/x/StateTimelinePanelCfg_types.gen';
@@ -28,6 +29,7 @@ interface Grafana11Variable {
 interface PanelTypes {
   bargauge: { options: bargauge.Options; custom: {} };
   barchart: { options: barchart.Options; custom: barchart.FieldConfig };
+  heatmap: { options: heatmap.Options; custom: heatmap.FieldConfig };
   piechart: { options: piechart.Options; custom: piechart.FieldConfig };
   stat: { options: stat.Options; custom: {} };
   'state-timeline': { options: statetimeline.Options; custom: statetimeline.FieldConfig };

@@ -13,7 +13,7 @@ from tests.dashboards.typecheck import OLDER_VERSIONS, type_errors
 _DASHBOARDS = Path(__file__).parents[3] / "deploy" / "helm" / "kafka-client-telemetry" / "dashboards"
 
 #: They hide the text box for values of one's own, and name the default colours of a percent change.
-_NEWER_MEMBERS = {"allowCustomValue", "percentChangeColorMode"}
+_NEWER_MEMBERS = {"allowCustomValue", "perPage", "percentChangeColorMode", "selectionMode"}
 _WRONG_PANELS = {
     "option": {"type": "stat", "options": {"colourMode": "value"}},
     "member": {"type": "stat", "options": {"colorMode": "colour"}},

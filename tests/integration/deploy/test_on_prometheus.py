@@ -1,19 +1,21 @@
 """What the dashboards on Prometheus alone show of a fleet whose clients' doings are known.
 
-Prometheus is real. The series are named as the plugin `prometheus` names them, which its own tests
-compare with Prometheus's OTLP endpoint. Clients push every five minutes, so counters grow in steps.
+Prometheus is real and evaluates the recording rules. The series are named as the plugin
+`prometheus` names them, which its own tests compare with Prometheus's OTLP endpoint. Clients push
+every five minutes, so counters grow in steps.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import httpx
 import pytest
+import yaml
 
 from deploy.dashboards.series import series
 from plugins.prometheus.config import RemoteWriteConfig
@@ -21,27 +23,56 @@ from plugins.prometheus.lines import LabelSet
 from plugins.prometheus.messages import Sample, number_sample, time_field
 from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.remote_write import RemoteWriter
-from tests.testbed.dashboard_queries import DASHBOARDS
+from tests.testbed.dashboard_queries import CHART, DASHBOARDS
+from tests.testbed.grafana_sql import TimeRange, built_in, substitute
+from tests.testbed.process import wait_until
 from tests.testbed.prometheus import Prometheus
 
 BOARDS: Final = tuple(name for name in DASHBOARDS if name.startswith("prometheus-"))
 MINUTES: Final = 60
+SCRAPE_S: Final = 15
+INTERVAL_S: Final = 300
 END_S: Final = time.time() // 60 * 60
+#: Rules are evaluated at the time of the test, so samples go on after the end.
+AFTER_S: Final = 420
+WINDOW: Final = TimeRange(
+    start=datetime.fromtimestamp(END_S, UTC) - timedelta(minutes=MINUTES),
+    end=datetime.fromtimestamp(END_S, UTC),
+)
 FETCH: Final = "consumer.fetch.manager"
+COORDINATOR: Final = "consumer.coordinator"
+CONSUMED: Final = f"{FETCH}.records.consumed.total"
+REBALANCES: Final = f"{COORDINATOR}.rebalance.total"
+LATENCY: Final = "node.request.latency.avg"
+RULES: Final = yaml.safe_load((CHART / "alerts" / "prometheus-recording-rules.yaml").read_text())
+
+#: Labels of a metric's series beside its client's.
+More = tuple[tuple[str, str], ...]
+#: The total after a number of pushes.
+Total = Callable[[int], float]
+
+
+def steady(per_second: float) -> Total:
+    return lambda pushes: per_second * INTERVAL_S * pushes
+
+
+def once_at(*pushes_with: int, each: int = 1) -> Total:
+    """So many events before each of some pushes, which are counted from the first sample on."""
+    return lambda pushes: float(sum(each for one in pushes_with if pushes >= one))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """What a client does: totals for each second, and gauges."""
+    """What a client does: totals after each push, and gauges, by metric and further labels."""
 
     name: str
     late: int
-    totals: Mapping[str, float] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
+    totals: Mapping[tuple[str, More], Total] = field(default_factory=dict)
+    gauges: Mapping[tuple[str, More], float] = field(default_factory=dict)
     group: str = ""
     version: str = "4.4.0"
 
-    def labels(self) -> LabelSet:
+    def labels(self, more: More) -> LabelSet:
         labels = {
             "job": "kafka_clients",
             "instance": f"instance-{self.name}",
@@ -51,96 +82,144 @@ class Doing:
             "client_software_version": self.version,
             "cluster_id": "c1",
             "principal": "User:app",
+            **dict(more),
         } | ({"group_id": self.group} if self.group else {})
         return LabelSet(tuple(sorted(labels.items())))
 
 
-PRODUCER: Final = {
-    "producer.node.request.latency.avg": 5.0,
-    "producer.node.request.latency.max": 20.0,
-    "producer.produce.throttle.time.max": 0.0,
-}
-CONSUMER: Final = {
-    f"{FETCH}.records.lag.max": 10.0,
-    f"{FETCH}.fetch.throttle.time.max": 0.0,
-    "consumer.poll.idle.ratio.avg": 0.5,
-    "consumer.node.request.latency.max": 500.0,
-    "consumer.coordinator.assigned.partitions": 3.0,
-}
+def by_node(role: str, *latencies: float) -> dict[tuple[str, More], float]:
+    return {
+        (f"{role}.{LATENCY}", (("node_id", str(node)),)): value
+        for node, value in enumerate(latencies, start=1)
+    }
+
+
+def producer(**gauges: float) -> dict[tuple[str, More], float]:
+    found = {"producer.node.request.latency.max": 20.0, "producer.produce.throttle.time.max": 0.0} | gauges
+    return {(name, ()): value for name, value in found.items()} | by_node("producer", 4, 6, 50)
+
+
+def consumer(**gauges: float) -> dict[tuple[str, More], float]:
+    found = {
+        f"{FETCH}.records.lag.max": 10.0,
+        f"{FETCH}.fetch.throttle.time.max": 0.0,
+        "consumer.poll.idle.ratio.avg": 0.5,
+        "consumer.node.request.latency.max": 500.0,
+        f"{COORDINATOR}.assigned.partitions": 3.0,
+    } | gauges
+    lag = found[f"{FETCH}.records.lag.max"]
+    partition = (("partition", "0"), ("topic", "orders"))
+    return (
+        {(name, ()): value for name, value in found.items()}
+        | {(f"{FETCH}.records.lag.max", partition): lag}
+        | by_node("consumer", 100, 100, 300)
+    )
+
+
+def sends(per_second: float, failed: float) -> dict[tuple[str, More], Total]:
+    topic = (("topic", "orders"),)
+    return {
+        ("producer.record.send.total", ()): steady(per_second),
+        ("producer.topic.record.send.total", topic): steady(per_second),
+        ("producer.record.error.total", ()): steady(failed),
+        ("producer.topic.record.error.total", topic): steady(failed),
+        ("producer.connection.creation.total", ()): steady(0),
+    }
+
+
+def reads(per_second: float, rebalances: Total) -> dict[tuple[str, More], Total]:
+    """A Java consumer counts its records once for itself, and once for each topic."""
+    return {
+        (CONSUMED, ()): steady(per_second),
+        (CONSUMED, (("topic", "orders"),)): steady(per_second * 0.75),
+        (CONSUMED, (("topic", "clicks"),)): steady(per_second * 0.25),
+        (REBALANCES, ()): rebalances,
+        ("consumer.connection.creation.total", ()): steady(0),
+    }
+
+
 DOINGS: Final = (
-    Doing(
-        name="steady",
-        late=0,
-        totals={"producer.record.send.total": 20, "producer.record.error.total": 0},
-        gauges=PRODUCER,
-    ),
+    Doing(name="steady", late=20, totals=sends(20, 0), gauges=producer()),
     Doing(
         name="throttled",
-        late=2,
-        totals={"producer.record.send.total": 40, "producer.record.error.total": 0.01},
-        gauges=PRODUCER | {"producer.produce.throttle.time.max": 1500.0},
+        late=130,
+        totals=sends(40, 0.01),
+        gauges=producer(**{"producer.produce.throttle.time.max": 1500.0}),
         version="3.9.1",
     ),
-    Doing(
-        name="keeps-up",
-        late=1,
-        totals={f"{FETCH}.records.consumed.total": 50, "consumer.coordinator.rebalance.total": 0},
-        gauges=CONSUMER,
-        group="well",
-    ),
+    Doing(name="keeps-up", late=70, totals=reads(50, once_at()), gauges=consumer(), group="well"),
     Doing(
         name="lags",
-        late=3,
-        totals={f"{FETCH}.records.consumed.total": 10, "consumer.coordinator.rebalance.total": 1 / 600},
-        gauges=CONSUMER | {f"{FETCH}.records.lag.max": 50_000.0},
+        late=190,
+        # A storm before pushes 4 and 5, and one rebalance in the last half hour.
+        totals=reads(10, lambda pushes: once_at(4, 5, each=4)(pushes) + once_at(9)(pushes)),
+        gauges=consumer(**{f"{FETCH}.records.lag.max": 50_000.0}),
         group="behind",
     ),
     Doing(
         name="poll-bound",
-        late=4,
-        totals={f"{FETCH}.records.consumed.total": 5, "consumer.coordinator.rebalance.total": 0},
-        gauges=CONSUMER | {"consumer.poll.idle.ratio.avg": 0.02},
+        late=250,
+        totals=reads(5, once_at()),
+        gauges=consumer(**{"consumer.poll.idle.ratio.avg": 0.02}),
         group="bound",
     ),
 )
 
 
 def samples() -> Iterator[Sample]:
-    """A sample of each series a minute; counters have what was pushed until then."""
+    """A sample of each series at each scrape; counters have what was pushed until then."""
     unit = MetricName(name="", type=MetricType.GAUGE, unit="")
-    for minute in range(MINUTES + 1):
-        at = time_field(round(1000 * (END_S - 60 * (MINUTES - minute))))
+    for after_s in range(0, 60 * MINUTES + AFTER_S + 1, SCRAPE_S):
+        at = time_field(round(1000 * (END_S - 60 * MINUTES + after_s)))
         for doing in DOINGS:
-            labels = doing.labels()
-            pushed_s = 300 * ((minute + 600 - doing.late) // 5)
-            role = "consumer" if doing.group else "producer"
-            for name, per_second in {**doing.totals, f"{role}.connection.creation.total": 0.0}.items():
-                yield (series(name), labels, unit, ""), number_sample(per_second * pushed_s, at)
-            for name, value in doing.gauges.items():
-                yield (series(name), labels, unit, ""), number_sample(value, at)
+            pushes = (after_s + INTERVAL_S - doing.late) // INTERVAL_S
+            for (name, more), total in doing.totals.items():
+                yield (series(name), doing.labels(more), unit, ""), number_sample(total(pushes), at)
+            for (name, more), value in doing.gauges.items():
+                yield (series(name), doing.labels(more), unit, ""), number_sample(value, at)
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with Prometheus() as prometheus:
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of Prometheus's API."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    groups = [{**group, "interval": "1s"} for group in RULES["groups"]]
+    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    config = folder / "prometheus.yaml"
+    config.write_text(yaml.safe_dump({"rule_files": [str(folder / "rules.yaml")]}))
+    with Prometheus(config=config) as prometheus:
         writer = RemoteWriter(RemoteWriteConfig(url=prometheus.write_url, version="1.0"))
         writer.open()
         assert writer.write(list(samples())) is None
         writer.close()
-        yield prometheus.url
+        with httpx.Client(base_url=prometheus.url, trust_env=False, timeout=60) as http:
+            wait_until(
+                lambda: all(
+                    http.get("/api/v1/query", params={"query": one["record"]}).json()["data"]["result"]
+                    for one in (RULES["groups"][0]["rules"][0], RULES["groups"][-1]["rules"][-1])
+                ),
+                timeout_s=120,
+                what="recorded series",
+            )
+            yield http
 
 
-def expanded(expression: str) -> str:
+def expanded(expression: str, step_s: int = INTERVAL_S) -> str:
     """The expression with all variables at All, and rates over 30 minutes."""
-    text = re.sub(r"=~\"\$\w+\"", '=~".*"', expression).replace("$window", "30m")
+    own = built_in(WINDOW, step_s) | {"window": "30m"}
+    text = substitute(expression, lambda name, _: own.get(name, ".*"))
     assert "$" not in text, text
     return text
 
 
-def asked(url: str, expression: str) -> list[dict[str, Any]]:
-    with httpx.Client(trust_env=False, timeout=60) as http:
-        parameters = {"query": expanded(expression), "time": str(END_S)}
-        answer = http.get(f"{url}/api/v1/query", params=parameters)
+def asked(http: httpx.Client, expression: str, at_s: float = END_S) -> list[dict[str, Any]]:
+    return answered(http, "query", expression, {"time": str(at_s)})
+
+
+def answered(
+    http: httpx.Client, kind: str, expression: str, parameters: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    answer = http.get(f"/api/v1/{kind}", params={"query": expanded(expression), **parameters})
     assert answer.status_code == httpx.codes.OK, (expression, answer.text)
     found: list[dict[str, Any]] = answer.json()["data"]["result"]
     return found
@@ -152,35 +231,75 @@ def panel(board: str, title: str) -> dict[str, Any]:
     return found
 
 
-def shown(url: str, board: str, title: str, label: str | None = None) -> list[tuple[str, float]]:
+def shown(
+    http: httpx.Client, board: str, title: str, label: str = "", at_s: float = END_S
+) -> list[tuple[str, float]]:
     """The value of each series of a panel's queries, with one of its labels."""
     return [
-        (one["metric"].get(label or "", ""), float(one["value"][1]))
+        (one["metric"].get(label, ""), float(one["value"][1]))
         for target in panel(board, title)["targets"]
-        for one in asked(url, target["expr"])
+        for one in asked(http, target["expr"], at_s)
     ]
 
 
+def recorded(http: httpx.Client, title: str, label: str) -> dict[str, float]:
+    """The lines of a panel that reads recorded series, now."""
+    return dict(shown(http, "prometheus-topics-and-groups", title, label, time.time()))
+
+
+def table(http: httpx.Client, board: str, title: str) -> list[dict[str, Any]]:
+    """The rows of a table of several queries, as Grafana merges and orders them."""
+    one = panel(board, title)
+    assert [step["id"] for step in one["transformations"]] == ["merge", "organize"]
+    headings = {
+        override["matcher"]["options"]: prop["value"]
+        for override in one["fieldConfig"]["overrides"]
+        for prop in override["properties"]
+        if prop["id"] == "displayName"
+    }
+    rows: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    for target in one["targets"]:
+        for found in asked(http, target["expr"]):
+            labels = tuple(sorted(found["metric"].items()))
+            row = rows.setdefault(labels, dict(found["metric"]))
+            row[headings[f"Value #{target['refId']}"]] = float(found["value"][1])
+    (order,) = one["options"]["sortBy"]
+    assert order["desc"]
+    return sorted(rows.values(), key=lambda row: -row.get(order["displayName"], float("-inf")))
+
+
+def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, list[float]]:
+    """The values of a panel over the range, by label."""
+    step_s = INTERVAL_S
+    start_s = WINDOW.start.timestamp() + step_s
+    parameters = {"start": str(start_s), "end": str(END_S), "step": str(step_s)}
+    (target,) = panel(board, title)["targets"]
+    return {
+        one["metric"][label]: [float(value) for _, value in one["values"]]
+        for one in answered(http, "query_range", target["expr"], parameters)
+    }
+
+
 @pytest.mark.parametrize("board", BOARDS)
-def test_every_query_is_answered_and_most_find_something(url: str, board: str) -> None:
+def test_every_query_is_answered_and_most_find_something(http: httpx.Client, board: str) -> None:
     empty = {
         one["title"]
         for one in DASHBOARDS[board]["panels"]
         for target in one.get("targets", ())
-        if not asked(url, target["expr"])
+        if not asked(http, target["expr"], time.time())
     }
     # These clients do not send all metrics.
     missing = {
         "Bytes sent", "Retries", "Wait before sending", "Time between polls", "Fetch latency",
-        "Commit latency", "Connections opened", "Records that failed", "Produce latency", "Request latency",
+        "Commit latency", "Connections opened", "Produce latency", "Topics", "Groups",
     }  # fmt: skip
     assert empty <= missing | {"Throttling"}
 
 
-def test_numbers_name_how_many_clients_are_in_trouble(url: str) -> None:
+def test_numbers_name_how_many_clients_are_in_trouble(http: httpx.Client) -> None:
     board = "prometheus-fleet"
     found = {
-        title: shown(url, board, title)[0][1]
+        title: shown(http, board, title)[0][1]
         for title in (
             "Live clients", "Client ids", "Versions", "Throttled clients", "Groups behind",
             "Poll-bound groups",
@@ -196,34 +315,113 @@ def test_numbers_name_how_many_clients_are_in_trouble(url: str) -> None:
     }
 
 
-def test_the_worst_come_first_and_lead_to_their_page(url: str) -> None:
+def test_the_worst_come_first_and_lead_to_their_page(http: httpx.Client) -> None:
     board = "prometheus-fleet"
-    assert shown(url, board, "Lag by group", "group_id")[0] == ("behind", 50_000)
-    assert shown(url, board, "Throttling", "client_id") == [("throttled", 1500)]
-    assert shown(url, board, "Poll idle ratio, least", "client_id")[0] == ("poll-bound", 0.02)
+    assert shown(http, board, "Lag by group", "group_id")[0] == ("behind", 50_000)
+    assert shown(http, board, "Throttling", "client_id") == [("throttled", 1500)]
+    assert shown(http, board, "Poll idle ratio, least", "client_id")[0] == ("poll-bound", 0.02)
     for title, label, expected in (
         ("Failed records an hour", "client_id", ("throttled", 36)),
-        ("Rebalances an hour, of the member with the most", "group_id", ("behind", 6)),
+        ("Rebalances an hour, of the member with the most", "group_id", ("behind", 2)),
     ):
-        ((name, value),) = shown(url, board, title, label)
+        ((name, value),) = shown(http, board, title, label)
         assert name == expected[0]
-        assert value == pytest.approx(expected[1], rel=0.2)
+        assert value == pytest.approx(expected[1], rel=0.01)
     links = str(panel(board, "Throttling")["fieldConfig"]["overrides"])
     assert "/d/kct-prom-one-client?" in links
     assert "var-client_id=${__data.fields.client_id:percentencode}" in links
 
 
-def test_rates_are_those_of_the_clients(url: str) -> None:
-    ((_, sent),) = shown(url, "prometheus-producers", "Records sent", "client_software_name")
-    assert sent == pytest.approx(60, rel=0.05)
-    consumed = dict(shown(url, "prometheus-consumers", "Records consumed by group", "group_id"))
+def test_rates_are_those_of_the_clients(http: httpx.Client) -> None:
+    ((_, sent),) = shown(http, "prometheus-producers", "Records sent", "client_software_name")
+    assert sent == pytest.approx(60, rel=0.01)
+    consumed = dict(shown(http, "prometheus-consumers", "Records consumed by group", "group_id"))
     assert consumed == {
-        "well": pytest.approx(50, rel=0.2),
-        "behind": pytest.approx(10, rel=0.2),
-        "bound": pytest.approx(5, rel=0.2),
+        "well": pytest.approx(50, rel=0.01),
+        "behind": pytest.approx(10, rel=0.01),
+        "bound": pytest.approx(5, rel=0.01),
     }
 
 
-def test_one_client_is_beside_the_median_of_its_software(url: str) -> None:
-    lag = [value for _, value in shown(url, "prometheus-one-client", "Records lag")]
-    assert sorted(lag) == [10, 10, 10, 50_000]
+def test_groups_are_shown_with_their_time_to_catch_up(http: httpx.Client) -> None:
+    rows = table(http, "prometheus-topics-and-groups", "Groups")
+    assert rows[0]["group_id"] == "behind"
+    groups = {row["group_id"]: row for row in rows}
+    behind = groups["behind"]
+    assert behind == {
+        "group_id": "behind",
+        "Largest lag now": 50_000,
+        "Time to catch up": pytest.approx(50_000 * 3 / 10, rel=0.01),
+        "Poll idle, least": 0.5,
+        "Rebalances": pytest.approx(2, rel=0.01),
+        "Live members": 1,
+        "Partitions": 3,
+        "Records": pytest.approx(10, rel=0.01),
+    }
+    assert groups["bound"]["Poll idle, least"] == 0.02
+    assert groups["well"]["Records"] == pytest.approx(50, rel=0.01)
+    assert groups.keys() == {"behind", "bound", "well"}
+
+
+def test_members_lead_to_their_page_and_the_one_behind_comes_first(http: httpx.Client) -> None:
+    rows = table(http, "prometheus-topics-and-groups", "Members")
+    assert rows[0]["client_id"] == "lags"
+    assert {row["client_id"]: row["Poll idle"] for row in rows} == {
+        "lags": 0.5, "keeps-up": 0.5, "poll-bound": 0.02,
+    }  # fmt: skip
+    links = str(panel("prometheus-topics-and-groups", "Members")["fieldConfig"]["overrides"])
+    assert "/d/kct-prom-one-client?" in links
+
+
+def test_topics_count_each_record_once(http: httpx.Client) -> None:
+    topics = {row["topic"]: row for row in table(http, "prometheus-topics-and-groups", "Topics")}
+    assert topics["orders"]["Sent"] == pytest.approx(60, rel=0.01)
+    assert topics["orders"]["Consumed"] == pytest.approx(65 * 0.75, rel=0.01)
+    assert topics["clicks"]["Consumed"] == pytest.approx(65 * 0.25, rel=0.01)
+    assert topics["orders"]["Failed"] == pytest.approx(36, rel=0.01)
+    assert topics["orders"]["Largest lag now"] == 50_000
+
+
+def test_recorded_lines_show_what_groups_and_topics_do(http: httpx.Client) -> None:
+    """Over 15 minutes Prometheus extrapolates by up to one of 60 scrapes."""
+    assert recorded(http, "Records lag by group", "group_id") == {"well": 10, "behind": 50_000, "bound": 10}
+    assert recorded(http, "Records consumed by group", "group_id") == {
+        "well": pytest.approx(50, rel=0.02),
+        "behind": pytest.approx(10, rel=0.02),
+        "bound": pytest.approx(5, rel=0.02),
+    }
+    assert recorded(http, "Records sent by topic", "topic") == {"orders": pytest.approx(60, rel=0.02)}
+    assert recorded(http, "Records consumed by topic", "topic") == {
+        "orders": pytest.approx(65 * 0.75, rel=0.02),
+        "clicks": pytest.approx(65 * 0.25, rel=0.02),
+    }
+    assert recorded(http, "Records that failed by topic", "topic") == {"orders": pytest.approx(36, rel=0.02)}
+    assert recorded(http, "Records lag by topic", "topic") == {"orders": 50_000}
+
+
+def test_rebalances_are_counted_in_the_step_in_which_they_were_pushed(http: httpx.Client) -> None:
+    found = lines(http, "prometheus-topics-and-groups", "Rebalances of each member", "client_id")
+    assert found["lags"] == [0, 0, 0, 4, 4, 0, 0, 0, 1, 0, 0, 0]
+    assert found["keeps-up"] == found["poll-bound"] == [0] * 12
+
+
+def test_the_heatmap_has_the_latency_of_each_broker(http: httpx.Client) -> None:
+    for board, expected in (
+        ("prometheus-producers", {"1": 4, "2": 6, "3": 50}),
+        ("prometheus-consumers", {"1": 100, "2": 100, "3": 300}),
+    ):
+        found = lines(http, board, "Request latency by broker", "node_id")
+        assert {node: set(values) for node, values in found.items()} == {
+            node: {value} for node, value in expected.items()
+        }
+
+
+def test_one_client_is_beside_the_middle_half_of_its_peers(http: httpx.Client) -> None:
+    """Three consumers lag by 10, 10 and 50,000 records."""
+    found = shown(http, "prometheus-one-client", "Records lag", "client_instance_id", time.time())
+    instances = {name: value for name, value in found if name}
+    assert instances == {"instance-keeps-up": 10, "instance-lags": 50_000, "instance-poll-bound": 10}
+    assert [value for name, value in found if not name] == [10, 10, pytest.approx(25_005)]
+    sent = shown(http, "prometheus-one-client", "Records sent", "client_instance_id", time.time())
+    quartiles = [value for name, value in sent if not name]
+    assert quartiles == [pytest.approx(value, rel=0.02) for value in (25, 30, 35)]

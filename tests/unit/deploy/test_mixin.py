@@ -31,6 +31,12 @@ def test_it_adds_its_rules_to_those_of_another_mixin() -> None:
     assert evaluated(f"({other} + m).prometheusAlerts.groups") == [{"name": "other"}, *rules["groups"]]
 
 
+def test_it_adds_its_recording_rules() -> None:
+    rules = yaml.safe_load((CHART / "alerts" / "prometheus-recording-rules.yaml").read_text())
+    assert evaluated("m.prometheusRules") == rules
+    assert {"record", "expr"} == {key for group in rules["groups"] for rule in group["rules"] for key in rule}
+
+
 def test_the_addresses_of_grizzly_are_those_of_the_dashboards() -> None:
     made = evaluated(
         "[{ kind: 'Dashboard', metadata: { name: d.uid, folder: 'k' }, spec: d } for d in "

@@ -46,6 +46,7 @@ def test_all_of_them_are_there() -> None:
     assert set(NAMES) == {
         "consumers", "fleet", "one-client", "producers", "receiver", "topics-and-groups", "versions",
         "prometheus-fleet", "prometheus-producers", "prometheus-consumers", "prometheus-one-client",
+        "prometheus-topics-and-groups",
     }  # fmt: skip
     assert len(UIDS) == len(NAMES)
 
@@ -79,7 +80,15 @@ def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not
         elif panel["type"] == "stat":
             assert panel["options"]["reduceOptions"]["fields"] == "", panel["title"]
         elif panel["type"] == "timeseries":
-            (override,) = panel["fieldConfig"]["overrides"]
+            override, *band = panel["fieldConfig"]["overrides"]
+            if band:
+                lower, upper = (one["matcher"]["options"] for one in band)
+                (below,) = (
+                    one["value"] for one in band[1]["properties"] if one["id"] == "custom.fillBelowTo"
+                )
+                assert below == lower
+                # The names of lines that a query has.
+                assert {lower, upper} <= set(re.findall(r"\d+ % of peers below", str(panel["targets"])))
             # Lines are sorted by value, and only lines that add up are filled.
             legend = panel["options"]["legend"]
             assert (legend["displayMode"], legend["sortBy"]) == ("table", "Max")
