@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from deploy.dashboards.brokers import EVERY_BROKER, latency_by_broker
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.findings import marks
 from deploy.dashboards.grafana import Dashboard
@@ -124,6 +125,7 @@ def consumers() -> Dashboard:
         ),
         metric_lines("Connections opened", "consumer.connection.creation.total"),
         metric_lines("Open connections", "consumer.connection.count"),
+        latency_by_broker("Request latency by broker", EVERY_BROKER, ["consumer"], width=24),
     )
     board.row(
         "Clients",

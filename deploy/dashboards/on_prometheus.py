@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from deploy.dashboards.addresses import ADDRESSES, Address, logs_and_traces_on_prometheus
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.panels import Panel, column, rows
 from deploy.dashboards.prometheus_panels import (
@@ -169,12 +170,12 @@ def consumers_on_prometheus() -> Dashboard:
 
 
 def one_client_on_prometheus() -> Dashboard:
-    """Build the dashboard of one client id, each instance beside the median of its software."""
+    """Build the dashboard of one client id, each instance beside its peers."""
     built = board(
         ONE_CLIENT,
         "one client",
         "A client id: each of its instances beside its peers, the clients of its software.",
-    )
+    ).variables(*(Address(name) for name in ADDRESSES))
     built.row(
         "Who it is",
         rows(
@@ -192,10 +193,12 @@ def one_client_on_prometheus() -> Dashboard:
                 "client_instance_id": column("Instance"),
                 "Value": column("Value", hidden=True),
             },
+            width=16,
             height=6,
             source=PROMETHEUS,
             transformations=[without_time()],
         ),
+        logs_and_traces_on_prometheus(width=8),
     )  # fmt: skip
     built.row(
         "What it does",

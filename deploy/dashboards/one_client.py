@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from deploy.dashboards.addresses import ADDRESSES, Address, logs_and_traces
+from deploy.dashboards.brokers import latency_by_broker
 from deploy.dashboards.choices import cluster
 from deploy.dashboards.findings import findings, marks
 from deploy.dashboards.grafana import Dashboard, choice
+from deploy.dashboards.members import REBALANCE_COLOURS, REBALANCED
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import Panel, column, lines, rows
+from deploy.dashboards.panels import Panel, column, lines, rows, states
 from deploy.dashboards.ranked import LAG_WARNINGS
 from deploy.dashboards.sql import (
     BUCKETS,
@@ -34,6 +37,7 @@ from deploy.dashboards.sql import (
     over_time,
     per_second,
     presence,
+    quantiles,
     quoted,
     text_of,
     union,
@@ -61,6 +65,11 @@ _SIGNS: Final = tuple(
 )
 _FETCH: Final = "consumer.fetch.manager"
 _SHORT_ID: Final = "left(client_instance_id, 8)"
+_QUARTILES: Final = {
+    "25 % of peers below": 0.25,
+    "median of peers": 0.5,
+    "75 % of peers below": 0.75,
+}
 #: Findings of the client id, its groups and its versions.
 _FINDINGS: Final = (
     f"{_CLUSTER}\n"
@@ -120,6 +129,7 @@ def one_client() -> Dashboard:
             ),
             several=False,
         ),
+        *(Address(name) for name in ADDRESSES),
     ).resolution()
     board.marks(*marks()).panel(status())
     board.row("Findings", findings("Findings", _FINDINGS, height=6))
@@ -141,6 +151,15 @@ def one_client() -> Dashboard:
             f"{_FETCH}.fetch.latency.max",
             "The longest. Fetches that find nothing wait for `fetch.max.wait.ms` (500 ms unless set).",
         ),
+    )
+    board.row(
+        "Beside its peers",
+        _beside_peers("Produce latency", "producer.node.request.latency.avg"),
+        _beside_peers("Wait before sending", "producer.record.queue.time.avg"),
+        _beside_peers("Produce throttling", "producer.produce.throttle.time.avg"),
+        _beside_peers("Fetch latency, mean", f"{_FETCH}.fetch.latency.avg"),
+        _beside_peers("Time between polls, mean", "consumer.time.between.poll.avg"),
+        _beside_peers("Poll idle ratio, mean", "consumer.poll.idle.ratio.avg"),
     )
     board.row(
         "What its instances do",
@@ -172,7 +191,7 @@ def one_client() -> Dashboard:
             "Consumers only. Near 0 the application is the bottleneck.",
         ),
         _extreme("Partitions assigned", "assigned_partitions", "short", "Consumers only."),
-        _per_hour("Rebalances", "rebalances", "Consumers only."),
+        _rebalances(),
         _per_second(
             "Share of time in rebalances",
             "rebalance_ms",
@@ -180,8 +199,9 @@ def one_client() -> Dashboard:
             "Consumers only. They consume nothing during a rebalance.",
             factor=1e-3,
         ),
+        latency_by_broker("Request latency by broker", Source(view="metric", condition=_CLIENT), width=24),
     )
-    board.row("Who it is", _instances(), _versions_and_addresses())
+    board.row("Who it is", _instances(), _versions_and_addresses(), logs_and_traces(_INSTANCE, width=8))
     board.row("Every metric", _every_metric(), _chosen_metric())
     return board
 
@@ -239,7 +259,57 @@ def _versions_and_addresses() -> Panel:
             "begins": column("First hour", "dateTimeAsIso"),
             "ends": column("Last hour", "dateTimeAsIso"),
         },
+        width=16,
         height=7,
+    )
+
+
+def _beside_peers(title: str, name: str) -> Panel:
+    """Build the mean of the client id, beside the median and the middle half of its peers.
+
+    Peers are the clients of the same software and cluster, if the client sends the metric.
+    """
+    metric = standard(name)
+    unit, _ = unit_of(metric)
+    own = over_time(
+        series="'this client id'",
+        value="sum(sum) / nullif(sum(points), 0)",
+        sources=of_metrics([metric.name], [Source(view="metric", condition=_CLIENT)]),
+    )
+    sent = (
+        "EXISTS (SELECT FROM telemetry.metric_1d\n"
+        "      WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+        f"        AND metric = '{metric.name}' AND {_CLIENT})"
+    )
+    software = (
+        "client_software_name = ANY (ARRAY(SELECT DISTINCT client_software_name FROM telemetry.client\n"
+        f"      WHERE {SEEN} AND {_CLIENT}))"
+    )
+    peers = quantiles(
+        metric=metric.name, shares=_QUARTILES, condition=f"{_CLUSTER} AND {software}\n    AND {sent}"
+    )
+    return lines(
+        title,
+        f"`{metric.name}`: {metric.description} The mean of all its instances. Peers are all clients of "
+        "the same software and cluster.",
+        unit,
+        f"{union([as_they_are(own), peers, _not_sent([metric.name])])}\nORDER BY 1, 2",
+        width=8,
+        band=(next(iter(_QUARTILES)), list(_QUARTILES)[-1]),
+    )
+
+
+def _rebalances() -> Panel:
+    found = as_they_are(_steps("sum(rebalances)"))
+    known = f"SELECT * FROM (\n{found}\n) AS known WHERE value IS NOT NULL"
+    slots = [slot for slot in WATCHED if slot.column == "rebalances"]
+    query = union([known, *(_not_sent(slot.metrics) for slot in slots)])
+    return states(
+        "Rebalances",
+        f"Rebalances of each instance in each step. {REBALANCED}",
+        f"{query}\nORDER BY 1, 2",
+        REBALANCE_COLOURS,
+        width=8,
     )
 
 

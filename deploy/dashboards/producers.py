@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from deploy.dashboards.brokers import EVERY_BROKER, latency_by_broker
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.findings import marks
 from deploy.dashboards.grafana import Dashboard
@@ -85,6 +86,7 @@ def producers() -> Dashboard:
             advice="A steady client opens hardly any: many mean restarts, idle closes, or failed logins.",
         ),
         metric_lines("Open connections", "producer.connection.count"),
+        latency_by_broker("Request latency by broker", EVERY_BROKER, ["producer"], width=24),
     )
     board.row(
         "Clients",

@@ -9,10 +9,11 @@ from grafana_foundation_sdk.builders.dashboard import CustomVariable, QueryVaria
 from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.members import MEMBERS, REBALANCE_COLOURS, REBALANCED
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, cells, column, lines, number, rows, states
 from deploy.dashboards.queries import PROMETHEUS, promql
-from deploy.dashboards.ranked import LAG_WARNINGS, MEMBERS, REBALANCE_COLOURS, REBALANCED
+from deploy.dashboards.ranked import LAG_WARNINGS
 from deploy.dashboards.recording_rules import RECORDED, Recorded, peers
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, of_instance, rate, selected, series
 from deploy.dashboards.units import unit_of

@@ -25,16 +25,7 @@ from deploy.dashboards.sql import (
 )
 from deploy.dashboards.units import unit_of
 
-__all__ = [
-    "BY_GROUP",
-    "LAG_WARNINGS",
-    "MEMBERS",
-    "REBALANCED",
-    "REBALANCE_COLOURS",
-    "TOP",
-    "largest",
-    "most_added",
-]
+__all__ = ["BY_GROUP", "LAG_WARNINGS", "TOP", "largest", "most_added"]
 
 #: How many topics or groups have a line.
 TOP: Final = 10
@@ -48,14 +39,6 @@ BY_GROUP: Final = Source(
 )
 #: Records that a partition's reader is behind, and the colours of the lines there.
 LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}
-#: How many members have a row in a timeline.
-MEMBERS: Final = 12
-#: Rebalances of a member in a step, and the colours of a timeline from there on.
-REBALANCE_COLOURS: Final[Mapping[float, str]] = {1: "yellow", 3: "red"}
-REBALANCED: Final = (
-    "Green: none. Yellow: one or two, as in a restart. Red: three or more. The row that turns red first "
-    "is the member to look at. Java clients alone count rebalances."
-)
 
 
 def most_added(title: str, name: str, by: str, source: Source, description: str, *, width: int = 12) -> Panel:

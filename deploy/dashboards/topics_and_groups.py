@@ -10,6 +10,7 @@ from typing import Final
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, marks
 from deploy.dashboards.grafana import Dashboard, choice
+from deploy.dashboards.members import rebalances_of_members
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
 from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest, most_added
@@ -124,8 +125,8 @@ def topics_and_groups() -> Dashboard:
             "group_id",
             BY_GROUP,
             "Each member counts its own: divide by members. librdkafka does not count them.",
-            width=24,
         ),
+        rebalances_of_members("Rebalances of each member"),
         _members(),
     )
     return board

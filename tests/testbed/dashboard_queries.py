@@ -63,6 +63,8 @@ def chosen(
         name = model["name"]
         if model["type"] == "custom":
             variables[name] = Variable(name=name, values=(model["current"]["value"],))
+        elif model["type"] == "constant":
+            variables[name] = Variable(name=name, values=(wanted.get(name, model["query"]),))
         elif model["type"] == "query" and isinstance(model["query"], str):
             sql = expand(model["query"], window=window, interval=60, variables=variables.values())
             found = [

@@ -46,6 +46,8 @@ REBALANCES: Final = f"{COORDINATOR}.rebalance.total"
 LATENCY: Final = "node.request.latency.avg"
 RULES: Final = yaml.safe_load((CHART / "alerts" / "prometheus-recording-rules.yaml").read_text())
 
+LOGS: Final = "https://logs.example.com/?q=${KAFKA_CLIENT_ID}&instance=${KAFKA_CLIENT_INSTANCE_ID}"
+
 #: Labels of a metric's series beside its client's.
 More = tuple[tuple[str, str], ...]
 #: The total after a number of pushes.
@@ -206,9 +208,9 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 def expanded(expression: str, step_s: int = INTERVAL_S) -> str:
     """The expression with all variables at All, and rates over 30 minutes."""
-    own = built_in(WINDOW, step_s) | {"window": "30m"}
+    own = built_in(WINDOW, step_s) | {"window": "30m", "logs": LOGS, "traces": ""}
     text = substitute(expression, lambda name, _: own.get(name, ".*"))
-    assert "$" not in text, text
+    assert "$" not in text.replace("${KAFKA_", ""), text
     return text
 
 
@@ -425,3 +427,11 @@ def test_one_client_is_beside_the_middle_half_of_its_peers(http: httpx.Client) -
     sent = shown(http, "prometheus-one-client", "Records sent", "client_instance_id", time.time())
     quartiles = [value for name, value in sent if not name]
     assert quartiles == [pytest.approx(value, rel=0.02) for value in (25, 30, 35)]
+
+
+def test_instances_lead_to_their_logs_where_an_address_is_set(http: httpx.Client) -> None:
+    (target,) = panel("prometheus-one-client", "Logs and traces")["targets"]
+    found = {one["metric"]["client_id"]: one["metric"] for one in asked(http, target["expr"])}
+    assert found.keys() == {doing.name for doing in DOINGS}
+    assert {one["what"] for one in found.values()} == {"Logs"}
+    assert found["lags"]["url"] == "https://logs.example.com/?q=lags&instance=instance-lags"

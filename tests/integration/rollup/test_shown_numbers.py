@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
@@ -41,6 +42,7 @@ IDLE: Final = f"{KAFKA}consumer.poll.idle.ratio.avg"
 ASSIGNED: Final = f"{KAFKA}consumer.coordinator.assigned.partitions"
 REBALANCES: Final = f"{KAFKA}consumer.coordinator.rebalance.total"
 REBALANCE_MS: Final = f"{KAFKA}consumer.coordinator.rebalance.latency.total"
+FETCH_NODES: Final = f"{KAFKA}consumer.node.request.latency.avg"
 STARTED: Final = f"{KAFKA}app.info.start.time.ms"
 
 INTERVAL_S: Final = 300
@@ -59,6 +61,7 @@ class Doing:
         began: How many minutes before the end it began.
         per_second: Totals, for each second.
         gauges: What it measures.
+        by_node: What it measures of brokers 1, 2 and so on.
         group: Its group.
         version: Of the Java client.
     """
@@ -68,6 +71,7 @@ class Doing:
     began: int = HOURS * 60
     per_second: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    by_node: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     group: str = ""
     version: str = "4.4.0"
 
@@ -80,6 +84,12 @@ class Doing:
         for number in range(first, 0, -1):
             at_ns = END_NS - (number * INTERVAL_S - INTERVAL_S + self.late_s) * 1_000_000_000
             data = MetricsData.FromString(otlp(at_ns, {client: Values(sums=sums, gauges=self.gauges)}))
+            metrics = data.resource_metrics[0].scope_metrics[0].metrics
+            for name, values in self.by_node.items():
+                points = metrics.add(name=name).gauge.data_points
+                for node, measured in enumerate(values, start=1):
+                    point = points.add(time_unix_nano=at_ns, as_double=measured)
+                    point.attributes.add(key="node_id").value.string_value = str(node)
             if self.group:
                 added = data.resource_metrics[0].resource.attributes.add(key="group_id")
                 added.value.string_value = self.group
@@ -93,6 +103,8 @@ class Doing:
 
 PRODUCER: Final = {LATENCY: 5.0, LATENCY_MAX: 20.0, THROTTLE_MAX: 0.0, STARTED: 1.78e12}
 CONSUMER: Final = {LAG_MAX: 10.0, IDLE: 0.5, ASSIGNED: 3.0}
+SLOW_THIRD: Final = {FETCH_NODES: (100.0, 110.0, 300.0)}
+LOGS: Final = "https://logs.example.com/?q=${KAFKA_CLIENT_ID}&group=${KAFKA_GROUP_ID}"
 DOINGS: Final = (
     Doing(
         name="steady",
@@ -115,6 +127,7 @@ DOINGS: Final = (
     Doing(
         name="keeps-up",
         late_s=60,
+        by_node=SLOW_THIRD,
         group="well",
         per_second={CONSUMED: 50, REBALANCES: 0, REBALANCE_MS: 0},
         gauges=CONSUMER,
@@ -122,6 +135,7 @@ DOINGS: Final = (
     Doing(
         name="lags",
         late_s=250,
+        by_node={FETCH_NODES: (120.0, 130.0, 400.0)},
         group="behind",
         per_second={CONSUMED: 10, REBALANCES: 1 / 600, REBALANCE_MS: 2},
         gauges=CONSUMER | {LAG_MAX: 50_000.0, IDLE: 0.02},
@@ -141,9 +155,13 @@ def shown(
     folder: Any,
     doings: tuple[Doing, ...],
     hours: float,
+    also: Mapping[str, Mapping[str, str]] | None = None,
     **wanted: str,
 ) -> Iterator[dict[str, Shown]]:
-    """The rows of each panel by dashboard and title, and how many clients there are."""
+    """The rows of each panel by dashboard and title.
+
+    ``also`` has further choices, by the dashboard's name with a colon and a word.
+    """
     spool(folder / "telemetry", "known", (push for doing in doings for push in doing.pushes()))
     settings = load(
         None, {"spool_files": {"path": str(folder / "telemetry")}, "checkpoint": str(folder / "checkpoint")}
@@ -157,10 +175,12 @@ def shown(
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET timezone = 'UTC'")
             found: dict[str, Shown] = {}
-            for name in ("producers", "consumers", "topics-and-groups", "one-client"):
-                variables = chosen(DASHBOARDS[name], connection, window, wanted)
+            boards = dict.fromkeys(("producers", "consumers", "topics-and-groups", "one-client"), wanted)
+            for name, choice in {**boards, **(also or {})}.items():
+                dashboard = DASHBOARDS[name.partition(":")[0]]
+                variables = chosen(dashboard, connection, window, choice)
                 panels: dict[str, list[dict[str, Any]]] = {}
-                for query in asked(DASHBOARDS[name], variables, window):
+                for query in asked(dashboard, variables, window):
                     # A number may have the title of the lines below it.
                     title = f"{query.title}, lines" if query.over_time else query.title
                     panels[title] = rows(connection, query.sql)
@@ -178,8 +198,12 @@ def rows(connection: psycopg.Connection[Any], sql: str) -> list[dict[str, Any]]:
 def three_hours(
     spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Shown]]:
+    also = {
+        "one-client: lags": {"client": "lags", "logs": LOGS},
+        "topics-and-groups: lags": {"group": "behind"},
+    }
     yield from shown(
-        spark, postgres, tmp_path_factory.mktemp("known"), DOINGS, 3, client="steady", metric=SENT
+        spark, postgres, tmp_path_factory.mktemp("known"), DOINGS, 3, also, client="steady", metric=SENT
     )
 
 
@@ -265,10 +289,10 @@ def test_lag_is_shown_by_group(three_hours: dict[str, Shown]) -> None:
 
 
 def test_the_poll_idle_ratio_shows_its_low_end(three_hours: dict[str, Shown]) -> None:
-    lines = three_hours["consumers"]["Poll idle ratio, lines"]
-    newest = {row["metric"]: row["value"] for row in lines if row["value"] is not None}
-    assert newest["minimum"] == pytest.approx(0.02)
-    assert newest["5 % of clients below"] == pytest.approx(0.02)
+    # The last step may have a push of one client alone.
+    idle = lines(three_hours["consumers"], "Poll idle ratio")
+    assert min(idle["minimum"][-2:]) == pytest.approx(0.02)
+    assert min(idle["5 % of clients below"][-2:]) == pytest.approx(0.02)
 
 
 def test_quantiles_lie_between_minimum_and_maximum(three_hours: dict[str, Shown]) -> None:
@@ -290,3 +314,63 @@ def test_every_metric_has_a_value_with_its_unit(three_hours: dict[str, Shown]) -
     assert metrics["producer.outgoing.byte.total"] == "20 KiB/s"
     assert metrics["producer.node.request.latency.avg"] == "5 ms"
     assert metrics["app.info.start.time.ms"] == "2026-05-28 20:26 UTC"
+
+
+def lines(panels: Shown, title: str) -> dict[str, list[float]]:
+    """The values of each series over time."""
+    found: dict[str, list[float]] = {}
+    for row in panels[f"{title}, lines"]:
+        if row["value"] is not None:
+            found.setdefault(row["metric"], []).append(float(row["value"]))
+    return found
+
+
+def test_rebalances_are_shown_at_the_member_that_had_them(three_hours: dict[str, Shown]) -> None:
+    """One in ten minutes, pushed every five: a half in each step."""
+    for board, title in (
+        ("topics-and-groups: lags", "Rebalances of each member"),
+        ("one-client: lags", "Rebalances"),
+    ):
+        ((_, counts),) = lines(three_hours[board], title).items()
+        assert set(counts) == {0.5}, board
+        assert sum(counts) == pytest.approx(3 * 6, abs=0.5)
+    everyone = lines(three_hours["topics-and-groups"], "Rebalances of each member")
+    # For all groups a step is an hour, and the first and last one are cut.
+    assert set(everyone) == {"lags", "keeps-up"}
+    assert max(everyone["lags"]) == pytest.approx(6, rel=0.01)
+    assert max(everyone["keeps-up"]) == 0
+
+
+def test_the_heatmap_has_the_mean_latency_of_each_broker(three_hours: dict[str, Shown]) -> None:
+    everyone = lines(three_hours["consumers"], "Request latency by broker")
+    assert {broker: values[-1] for broker, values in everyone.items()} == {
+        "broker 1": pytest.approx(110, rel=0.01),
+        "broker 2": pytest.approx(120, rel=0.01),
+        "broker 3": pytest.approx(350, rel=0.01),
+    }
+    one = lines(three_hours["one-client: lags"], "Request latency by broker")
+    assert {broker: set(values) for broker, values in one.items()} == {
+        "broker 1": {120.0}, "broker 2": {130.0}, "broker 3": {400.0},
+    }  # fmt: skip
+
+
+def test_one_client_is_beside_the_middle_half_of_its_peers(three_hours: dict[str, Shown]) -> None:
+    """Two consumers have an idle ratio of 0.02 and 0.5, three producers a latency of 5, 5, 50."""
+    idle = lines(three_hours["one-client: lags"], "Poll idle ratio, mean")
+    assert idle["this client id"] == pytest.approx([0.02] * len(idle["this client id"]))
+    assert min(idle["25 % of peers below"]) == pytest.approx(0.02, rel=0.05)
+    assert max(idle["75 % of peers below"]) == pytest.approx(0.5, rel=0.05)
+    latency = lines(three_hours["one-client"], "Produce latency")
+    assert set(latency["this client id"]) == {5.0}
+    assert latency["median of peers"][-2] == pytest.approx(5, rel=0.05)
+    # It sends no such metric, so its peers are none of its own.
+    assert lines(three_hours["one-client: lags"], "Produce latency") == {}
+
+
+def test_instances_lead_to_their_logs_where_an_address_is_set(three_hours: dict[str, Shown]) -> None:
+    assert three_hours["one-client"]["Logs and traces"] == []
+    (row,) = three_hours["one-client: lags"]["Logs and traces"]
+    assert row["what"] == "Logs"
+    address = urlsplit(row["what_key"])
+    assert address.netloc == "logs.example.com"
+    assert parse_qs(address.query) == {"q": ["lags"], "group": ["behind"]}

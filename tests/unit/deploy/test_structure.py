@@ -155,7 +155,11 @@ def test_links_lead_to_existing_dashboards_and_escape_the_texts_of_clients(name:
     assert set(re.findall(r"/d/([\w-]+)", text)) <= UIDS
     raw = re.findall(r"\$\{__data\.fields\.\w+(?!\w|:percentencode)", text)
     # The query makes it of the names of dashboards and of hexadecimal digits alone.
-    assert set(raw) <= {"${__data.fields.subject_key"}
+    # And of an address that the operator sets, with texts of clients as hexadecimal digits or as
+    # words that need no quotes.
+    assert set(raw) <= {
+        "${__data.fields.subject_key", "${__data.fields.what_key", "${__data.fields.url"
+    }  # fmt: skip
 
 
 def test_the_path_of_a_findings_subject_has_no_text_of_a_client() -> None:
@@ -179,7 +183,8 @@ def test_client_ids_in_tables_lead_to_the_client() -> None:
             ):
                 links = str(panel["fieldConfig"]["overrides"])
                 to_client = "var-client=${__data.fields.client_id_key:percentencode}"
-                assert to_client in links or "${__data.fields.subject_key:raw}" in links, panel["title"]
+                others = ("${__data.fields.subject_key:raw}", "${__data.fields.what_key:raw}")
+                assert any(link in links for link in (to_client, *others)), panel["title"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -203,7 +208,9 @@ def test_links_take_the_key_from_a_hidden_column_of_their_own_query(name: str) -
             if sql is None:
                 # Variables of Prometheus have texts as values, which Grafana quotes.
                 continue
-            if text != "subject":
+            if column == "what_key":
+                assert "'hex'), '(..)', '%\\1', 'g')" in sql
+            elif text != "subject":
                 key = f"encode(convert_to(ARRAY[{text}]::text, 'UTF8'), 'hex') AS {column}"
                 assert key in sql, panel["title"]
             (shown,) = (

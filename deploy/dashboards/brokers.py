@@ -1,0 +1,54 @@
+"""The heatmap of the request latency by broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from deploy.dashboards.metrics import standard
+from deploy.dashboards.panels import Panel, cells
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    GRAINS,
+    MANY_GRAINS,
+    RANGE_GRAINS,
+    Source,
+    as_they_are,
+    chosen,
+    either,
+    everybody,
+    of_metrics,
+    over_time,
+)
+
+__all__ = ["EVERY_BROKER", "latency_by_broker"]
+
+_ROLES: Final = ("producer", "consumer")
+#: The series of the chosen clients. Each client has one for each broker that it talks to.
+EVERY_BROKER: Final = Source(
+    view="metric",
+    condition=f"node_id IS NOT NULL AND {chosen(BY_FLEET | BY_CLIENT)}",
+    grains=either(
+        everybody(list(BY_CLIENT)), RANGE_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)
+    ),
+)
+
+
+def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES, *, width: int = 12) -> Panel:
+    """Build the heatmap of the mean request latency of a source's clients by broker."""
+    metrics = [standard(f"{role}.node.request.latency.avg") for role in roles]
+    found = over_time(
+        series="'broker ' || coalesce(node_id, '(unknown)')",
+        value="sum(sum) / nullif(sum(points), 0)",
+        sources=of_metrics([metric.name for metric in metrics], [source]),
+    )
+    names = ", ".join(f"`{metric.name}`" for metric in metrics)
+    return cells(
+        title,
+        f"{names}: the mean over clients, by the broker that answered. A dark row is a slow broker, a dark "
+        "column is a time at which all were slow.",
+        "ms",
+        f"{as_they_are(found)}\nORDER BY 1, 2",
+        width=width,
+    )
