@@ -11,7 +11,18 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import core, idle, passthrough, plugins, pushes, rollup, rollup_live, spool, subscriptions
+from benchmarks import (
+    core,
+    idle,
+    passthrough,
+    plugins,
+    pushes,
+    rollup,
+    rollup_live,
+    spool,
+    subscriptions,
+    subscriptions_shared,
+)
 from benchmarks.figures import Report, Results
 from benchmarks.processes import BenchmarkError, allow_files
 from tests.testbed.parts import NotSetUpError
@@ -24,6 +35,7 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "core": core.run,
     "meaning": core.run_steps,
     "subscriptions": subscriptions.run,
+    "shared-subscriptions": subscriptions_shared.run,
     "spool": spool.run,
     "plugins": plugins.run,
     "pushes": pushes.run,

@@ -58,6 +58,7 @@ class KafkaSubscriptionStore:
         self._settings = settings
         self._copy = LocalCopy(copy)
         self._known = self._copy.read()
+        self._saved = self._known
         self._io = threading.Lock()  # of the cluster and of everything below
         self._cluster: Cluster | None = None
         self._entries: Mapping[str, Entry] = {}
@@ -130,8 +131,10 @@ class KafkaSubscriptionStore:
             with self._io:
                 if not self._closed.is_set():
                     self._read()
-            if self._known != before:
+            if self._known is not before:
                 changed()
+            with self._io:
+                self._save()  # after the change is in force, because it takes its time
             cost_s = time.monotonic() - begin
             wait_s = _EVERY_S if self._cluster is None else min(_MAX_EVERY_S, max(_EVERY_S, _COST * cost_s))
         with self._io:
@@ -240,13 +243,19 @@ class KafkaSubscriptionStore:
         if subscription is not None:
             others.append(subscription)
         self._use(SubscriptionSet(others).subscriptions)
+        self._save()
 
     def _use(self, subscriptions: tuple[Subscription, ...]) -> None:
-        if subscriptions == self._known and self._unsaved is None:
+        if subscriptions != self._known:
+            self._known = subscriptions
+
+    def _save(self) -> None:
+        """Write the local copy if it has other subscriptions."""
+        if self._saved is self._known:
             return
-        self._known = subscriptions
+        known = self._known
         try:
-            self._copy.write(subscriptions)
+            self._copy.write(known)
         except StoreError as error:
             if self._unsaved is None:
                 _log.error(
@@ -254,7 +263,7 @@ class KafkaSubscriptionStore:
                 )
             self._unsaved = str(error)
         else:
-            self._unsaved = None
+            self._saved, self._unsaved = known, None
 
     def _report(self, refused: tuple[str, ...]) -> None:
         """Say what the last successful read found."""

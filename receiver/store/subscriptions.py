@@ -61,13 +61,13 @@ class Subscriptions:
             SubscriptionError: There are too many subscriptions.
         """
         async with self._changing:
-            self._put_in_force(SubscriptionSet(await asyncio.to_thread(self._store.load_all)))
+            self._put_in_force(await asyncio.to_thread(_read, self._store))
         self._follow(self._store)
 
     async def use(self, store: SubscriptionStore) -> None:
         """Use another store as :meth:`load` does, raising its errors."""
         async with self._changing:
-            subscriptions = SubscriptionSet(await asyncio.to_thread(store.load_all))
+            subscriptions = await asyncio.to_thread(_read, store)
             self._store = store
             self._put_in_force(subscriptions)
         self._follow(store)
@@ -96,7 +96,8 @@ class Subscriptions:
     async def _put(self, subscription: Subscription, only_if: Condition | None) -> bool:
         async with self._changing:
             existing = self._existing(subscription.name, only_if)
-            changed = SubscriptionSet((*self._others(subscription.name), subscription))
+            others = self._others(subscription.name)
+            changed = await asyncio.to_thread(SubscriptionSet.prepared, (*others, subscription))
             await asyncio.to_thread(self._store.put, subscription)
             self._put_in_force(changed)
             return existing is None
@@ -106,7 +107,7 @@ class Subscriptions:
             if self._existing(name, only_if) is None:
                 return False
             await asyncio.to_thread(self._store.delete, name)
-            self._put_in_force(SubscriptionSet(self._others(name)))
+            self._put_in_force(await asyncio.to_thread(SubscriptionSet.prepared, self._others(name)))
             return True
 
     def _existing(self, name: str, only_if: Condition | None) -> Subscription | None:
@@ -149,7 +150,7 @@ class Subscriptions:
             self._reading = False
             if store is not self._store:
                 return
-            subscriptions = SubscriptionSet(await asyncio.to_thread(store.load_all))
+            subscriptions = await asyncio.to_thread(_read, store)
             if subscriptions.subscriptions != self.in_force.subscriptions:
                 self._put_in_force(subscriptions)
                 _log.info(
@@ -159,3 +160,7 @@ class Subscriptions:
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
         self.in_force = subscriptions
         self._replace(subscriptions)
+
+
+def _read(store: SubscriptionStore) -> SubscriptionSet:
+    return SubscriptionSet.prepared(store.load_all())

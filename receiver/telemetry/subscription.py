@@ -193,6 +193,14 @@ class SubscriptionSet:
         self._by_name = {subscription.name: subscription for subscription in self.subscriptions}
         self._assignments: dict[int, Assignment] = {}
 
+    @classmethod
+    def prepared(cls, subscriptions: Iterable[Subscription]) -> SubscriptionSet:
+        """Return a set that is ready to match and has its version, for use in another thread."""
+        made = cls(subscriptions)
+        # Both take some milliseconds for a thousand subscriptions, and would delay a request.
+        _ = made._matcher, made.version
+        return made
+
     def __len__(self) -> int:
         return len(self.subscriptions)
 
