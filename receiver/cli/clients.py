@@ -8,6 +8,12 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
+from receiver.cli.completion import (
+    client_field,
+    client_instance_ids,
+    client_states,
+    subscription_names,
+)
 from receiver.cli.output import OutputFormat, plain, print_document, print_list, print_table
 from receiver.cli.pages import given, pages
 from receiver.cli.session import document_of, rest_command
@@ -22,16 +28,48 @@ _Output = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="A table, or JSON or YAML for programs.")
 ]
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="Most items to list.")]
-_Id = Annotated[str, typer.Argument(help="The client instance id, 22 characters.", metavar="ID")]
-_ClientId = Annotated[str | None, typer.Option("--client-id", help="Only with this client id.")]
-_Software = Annotated[str | None, typer.Option("--software", help="Only with this software name.")]
-_Version = Annotated[str | None, typer.Option("--version", help="Only with this software version.")]
+_Id = Annotated[
+    str,
+    typer.Argument(
+        help="The client instance id, 22 characters.", metavar="ID", autocompletion=client_instance_ids
+    ),
+]
+_ClientId = Annotated[
+    str | None,
+    typer.Option("--client-id", help="Only with this client id.", autocompletion=client_field("client_id")),
+]
+_Software = Annotated[
+    str | None,
+    typer.Option(
+        "--software",
+        help="Only with this software name.",
+        autocompletion=client_field("client_software_name"),
+    ),
+]
+_Version = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        help="Only with this software version.",
+        autocompletion=client_field("client_software_version"),
+    ),
+]
 _Principal = Annotated[str | None, typer.Option("--principal", help="Only with this principal.")]
 _Listener = Annotated[str | None, typer.Option("--listener", help="Only at this listener.")]
 _Subscription = Annotated[
-    str | None, typer.Option("--subscription", help="Only those that this subscription matches.")
+    str | None,
+    typer.Option(
+        "--subscription",
+        help="Only those that this subscription matches.",
+        autocompletion=subscription_names,
+    ),
 ]
-_State = Annotated[str | None, typer.Option("--state", help=f"Only in this state: {', '.join(ClientState)}.")]
+_State = Annotated[
+    str | None,
+    typer.Option(
+        "--state", help=f"Only in this state: {', '.join(ClientState)}.", autocompletion=client_states
+    ),
+]
 
 clients_app = typer.Typer(help="The known client instances.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -180,7 +218,11 @@ def list_connections(
     subscription: _Subscription = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", help=f"Only in this state: no_telemetry, {', '.join(ClientState)}."),
+        typer.Option(
+            "--state",
+            help=f"Only in this state: no_telemetry, {', '.join(ClientState)}.",
+            autocompletion=client_states,
+        ),
     ] = None,
     output: _Output = OutputFormat.TABLE,
 ) -> None:

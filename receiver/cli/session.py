@@ -21,9 +21,18 @@ import typer
 
 from receiver.cli.output import fail
 
-__all__ = ["DEFAULT_URL", "TOKEN_VARIABLE", "document_of", "read_token", "rest_command"]
+__all__ = [
+    "DEFAULT_URL",
+    "TOKEN_VARIABLE",
+    "URL_VARIABLE",
+    "document_of",
+    "read_token",
+    "rest_command",
+    "rest_session",
+]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
+URL_VARIABLE: Final = "KAFKA_TELEMETRY_URL"
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
 _TIMEOUT_S: Final = 10.0
@@ -33,7 +42,7 @@ _Own = ParamSpec("_Own")
 
 _Url = Annotated[
     str,
-    typer.Option("--url", envvar="KAFKA_TELEMETRY_URL", help="URL of the sidecar's REST API.", metavar="URL"),
+    typer.Option("--url", envvar=URL_VARIABLE, help="URL of the sidecar's REST API.", metavar="URL"),
 ]
 _TokenFile = Annotated[
     Path | None,
@@ -60,12 +69,12 @@ _Key = Annotated[
 def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
     """Add the shared options to a REST command, and pass it the session as first argument."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = inspect.signature(_session, eval_str=True).parameters
+    shared = inspect.signature(rest_session, eval_str=True).parameters
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
         options = {name: arguments.pop(name) for name in shared}
-        with _session(**options) as session:
+        with rest_session(**options) as session:
             command(session, **arguments)  # type: ignore[call-arg]  # the signature below is right
 
     parameters = [
@@ -103,13 +112,14 @@ def document_of(response: httpx.Response) -> Any:
 
 
 @contextmanager
-def _session(
+def rest_session(
     url: _Url = DEFAULT_URL,
     token_file: _TokenFile = None,
     ca_file: _CaFile = None,
     client_certificate: _Certificate = None,
     client_key: _Key = None,
 ) -> Iterator[httpx.Client]:
+    """Open a session with the REST API. What goes wrong in it exits with a message."""
     token = read_token(token_file)
     try:
         # trust_env=False, because a proxy of the environment would see the token.

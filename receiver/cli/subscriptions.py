@@ -14,6 +14,7 @@ import httpx
 import typer
 
 from receiver.cli.clients import client_row
+from receiver.cli.completion import selectors, subscription_names
 from receiver.cli.output import OutputFormat, fail, print_document, print_list, print_table
 from receiver.cli.pages import given, pages, subscription_path
 from receiver.cli.session import document_of, rest_command
@@ -33,7 +34,10 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _Output = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="A table, or JSON or YAML for programs.")
 ]
-_Name = Annotated[str, typer.Argument(help="Name of the subscription.", metavar="NAME")]
+_Name = Annotated[
+    str,
+    typer.Argument(help="Name of the subscription.", metavar="NAME", autocompletion=subscription_names),
+]
 _Metrics = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,6 +61,7 @@ _Match = Annotated[
         "SELECTOR!=REGEX: must not match. "
         f"Without it the subscription matches every client. Selectors: {', '.join(SELECTORS)}.",
         metavar="SELECTOR=REGEX",
+        autocompletion=selectors,
     ),
 ]
 _For = Annotated[
@@ -192,7 +197,12 @@ def patch_subscription(
     ] = None,
     match: Annotated[
         list[str] | None,
-        typer.Option("--match", help="Pattern to add or replace.", metavar="SELECTOR=REGEX"),
+        typer.Option(
+            "--match",
+            help="Pattern to add or replace.",
+            metavar="SELECTOR=REGEX",
+            autocompletion=selectors,
+        ),
     ] = None,
     remove_match: Annotated[
         list[str] | None, typer.Option("--remove-match", help="Selector to remove.", metavar="SELECTOR")
@@ -303,7 +313,10 @@ def diff_subscriptions(session: httpx.Client, file: _File, prune: _Prune = False
 def explain_subscription(
     session: httpx.Client,
     name: Annotated[
-        str | None, typer.Argument(help="Name of an existing subscription.", metavar="[NAME]")
+        str | None,
+        typer.Argument(
+            help="Name of an existing subscription.", metavar="[NAME]", autocompletion=subscription_names
+        ),
     ] = None,
     file: Annotated[
         Path | None,

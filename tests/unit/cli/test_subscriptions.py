@@ -260,3 +260,35 @@ def test_watch_writes_what_changes(run: Run, here: Sidecar) -> None:
 def test_completion_is_there(run: Run) -> None:
     script = run("--show-completion", "bash", SHELL="/bin/bash")
     assert "_KAFKA_TELEMETRY_COMPLETE" in script.stdout + run(_KAFKA_TELEMETRY_COMPLETE="source_bash").stdout
+
+
+def completed(run: Run, line: str) -> list[str]:
+    found = run(
+        _KAFKA_TELEMETRY_COMPLETE="complete_fish",
+        _TYPER_COMPLETE_FISH_ACTION="get-args",
+        _TYPER_COMPLETE_ARGS=f"kafka-telemetry {line}",
+    )
+    return found.stdout.splitlines()
+
+
+def test_names_are_completed(run: Run, here: Sidecar) -> None:
+    for name in ("producers", "pro/2", "-p", "p$(a)", "p q"):
+        assert run("subscriptions", "put", "-m", METRICS, "--", name).exit_code == 0
+    ask(here.telemetry, 2, 1000.0, client_id="orders")
+    ask(here.telemetry, 3, 1000.0, client_id="orders")
+    ask(here.telemetry, 4, 1000.0, client_id="or`x`")
+    for command in ("show", "put", "patch", "delete", "explain", "match"):
+        assert completed(run, f"subscriptions {command} p") == ["pro/2", "producers"]
+    assert completed(run, "subscriptions put a --match client_source_") == [
+        "client_source_address=",
+        "client_source_port=",
+    ]
+    assert completed(run, "clients list --client-id or") == ["orders"]
+    assert completed(run, "connections --state s") == ["silent"]
+    ids = {
+        uuid_to_text(instance_id(number)): name for number, name in ((2, "orders"), (3, "orders"), (4, ""))
+    }
+    shown = completed(run, "clients show ")
+    assert [line.partition("\t")[::2] for line in shown] == sorted(
+        (one, name) for one, name in ids.items() if one[0] != "-"
+    )
