@@ -7,6 +7,7 @@ cannot expand a small text to a huge or endless value.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["PlainYamlError", "parse", "positions", "walk"]
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
 _SHOWN_DEPTH = 3
+
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 @dataclass(eq=False)
@@ -54,6 +57,12 @@ def parse(content: str | bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """Join the two escapes of one character in JSON (RFC 8259, section 7)."""
+        node = super().compose_scalar_node(anchor)
+        node.value = _SURROGATE_PAIR.sub(_joined, node.value)
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 -- PyYAML's own signature
         seen: set[str] = set()
         for key, _ in node.value:
@@ -67,6 +76,10 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 _Loader.yaml_implicit_resolvers = {
