@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from receiver.api.background import json_response
 from receiver.api.dependencies import Dependencies
@@ -32,7 +34,22 @@ _MAX_STREAMS: Final = 16
 #: Events that a stream sends before it lets the event loop run.
 _PORTION: Final = 100
 
-_open: set[object] = set()
+_open: weakref.WeakSet[_EventStream] = weakref.WeakSet()
+
+
+class _EventStream(StreamingResponse):
+    """A stream of events, which counts as open from its creation to its end."""
+
+    def __init__(self, content: AsyncIterator[bytes]) -> None:
+        super().__init__(content, media_type=_STREAM)
+        _open.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            _open.discard(self)
 
 
 class EventView(BaseModel):
@@ -92,7 +109,7 @@ async def read_events(
     if _STREAM in (accept or "") and not request.scope.get("is_head"):
         if len(_open) >= _MAX_STREAMS:
             raise ProblemError(429, f"{_MAX_STREAMS} streams are open: close one, or read the list")
-        return StreamingResponse(_stream(log, after), media_type=_STREAM)
+        return _EventStream(_stream(log, after))
     events, lost = log.after(log.event_id(0) if after is None else after, query.limit)
     following = log.event_id(events[-1].number) if events else log.last_id
     shown = [_document(log, event) for event in events]
@@ -103,8 +120,6 @@ async def _stream(log: EventLog, after: str | None) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     ends = loop.time() + _STREAM_S
     position = log.last_id if after is None else after
-    mark = object()
-    _open.add(mark)
     try:
         # Readers connect again after a tenth of a second.
         yield f"retry: 100\nid: {position}\n\n".encode()
@@ -124,8 +139,6 @@ async def _stream(log: EventLog, after: str | None) -> AsyncIterator[bytes]:
                 return
     except TimeoutError:
         return
-    finally:
-        _open.discard(mark)
 
 
 def _document(log: EventLog, event: Event) -> dict[str, Any]:

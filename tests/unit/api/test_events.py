@@ -128,3 +128,42 @@ def test_streams_are_bounded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await rest.head("/v1/events", headers=STREAM)).status_code == 200
 
     api.run(scenario)
+
+
+def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.api.routes.events._MAX_STREAMS", 3)
+    monkeypatch.setattr("receiver.api.routes.events._STREAM_S", 1.0)
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        answers = await asyncio.gather(*(rest.get("/v1/events", headers=STREAM) for _ in range(20)))
+        assert sorted(one.status_code for one in answers) == [200] * 3 + [429] * 17
+        # Those that have ended make room.
+        assert (await rest.get("/v1/events", headers=STREAM)).status_code == 200
+
+    api.run(scenario)
+
+
+def test_a_reader_that_never_reads_gives_its_place_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.api.routes.events._MAX_STREAMS", 1)
+    monkeypatch.setattr("receiver.api.connection._ANSWER_S", 2.0)
+    api.settings = api.settings.model_copy(update={"bind": type(api.settings.bind)(host="127.0.0.1", port=0)})
+    request = b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+
+    async def scenario() -> None:
+        async with api.serving() as server, httpx.AsyncClient(base_url=f"http://{server.address}") as rest:
+
+            async def status() -> int:
+                async with rest.stream("GET", "/v1/events", headers=STREAM) as answer:
+                    return answer.status_code
+
+            host, _, port = str(server.address).rpartition(":")
+            _, silent = await asyncio.open_connection(host, int(port))
+            silent.write(request)
+            refused = False
+            async with asyncio.timeout(300):
+                while (found := await status()) != 200 or not refused:
+                    refused |= found == 429
+                    await asyncio.sleep(0.05)
+            silent.close()
+
+    asyncio.run(scenario())
