@@ -1,4 +1,4 @@
-"""Runs the tests in groups, a few groups side by side.
+"""Runs the tests in groups, a few groups at a time.
 
 ``python -m tests`` runs the gate: lint and every test that is not marked ``full``. With ``--full``
 it runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly one
@@ -10,6 +10,7 @@ Each line of output starts with the name of its group. The exit status is 0 if e
 from __future__ import annotations
 
 import argparse
+import collections
 import os
 import shutil
 import subprocess
@@ -17,10 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tests.testbed.parts import CHOSEN
 
 _TREE: Final = Path(__file__).parents[1]
 _PYTEST: Final = (sys.executable, "-m", "pytest")
@@ -79,10 +82,12 @@ _FULL_PARTS: Final = (
     "tools",
 )
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: The tests of this group and of the next two share no server, so workers can divide them. Each
+#: The tests of this group and of the next three share no server, so workers can divide them. Each
 #: worker collects all tests again. On two processors that costs more than it saves.
 _WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
 _UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
+#: The plugins and their host: queues, journals and child processes.
+_PLUGINS: Final = _Group(name="plugins", tests=("tests/unit/host", "tests/unit/plugins"), workers=_WORKERS)
 #: Real supervisors with small child processes.
 _SUPERVISOR: Final = _Group(name="supervisor", tests=("tests/unit/supervisor",))
 _PROPERTY: Final = _Group(name="property", tests=("tests/property",), workers=_WORKERS)
@@ -113,18 +118,26 @@ _GATEWAY: Final = _Group(name="gateway", tests=("tests/integration/gateway",))
 _KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
-#: Groups of a lane run one after the other, lanes run side by side. There are more lanes than two
-#: processors, because tests with servers wait for much of their time.
-_LANES: Final = (
-    (_LINT, _UNIT),
-    (_KAFKA, _OTHERS, _SUPERVISOR),
-    (_SPARK, _FUZZ),
-    (_PROPERTY, _GATEWAY, _STORE),
+#: Groups start in this order. Lint comes first, because it needs no set-up: on an empty cache that
+#: compiles for minutes. Then long groups come before short ones, so that all end at about one time.
+_GROUPS: Final = (
+    _LINT,
+    _KAFKA,
+    _SPARK,
+    _UNIT,
+    _PLUGINS,
+    _GATEWAY,
+    _SUPERVISOR,
+    _PROPERTY,
+    _STORE,
+    _FUZZ,
+    _OTHERS,
 )
-#: Lint runs beside the set-up. The tests wait for it, also those that need none of its parts. On an
-#: empty cache the set-up compiles for minutes, and two lanes wait for its end.
+#: These don't wait for the set-up. All tests do, also those that need none of its parts.
 _BESIDE_SET_UP: Final = (_LINT,)
-_GROUPS: Final = tuple(group for lane in _LANES for group in lane)
+#: How many groups run at a time: more than there are processors, because tests with servers wait
+#: for much of their time.
+_AT_ONCE: Final = (os.cpu_count() or 1) + 3
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
@@ -142,7 +155,7 @@ def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
     return (*_PYTEST, basetemp, "-m", marker, "--durations=5", *workers, *group.tests, *ignored)
 
 
-def _run(group: _Group, commands: Sequence[Sequence[str]]) -> _Outcome:
+def _run(group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> _Outcome:
     start = time.monotonic()
     outcome = _Outcome()
     for command in commands:
@@ -150,7 +163,7 @@ def _run(group: _Group, commands: Sequence[Sequence[str]]) -> _Outcome:
         with subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *command],
             cwd=_TREE,
-            env={**_ENVIRONMENT, **os.environ},
+            env={**environment, **os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -189,27 +202,35 @@ def main() -> int:
     arguments = parser.parse_args()
     marker = "full" if arguments.full else "not full"
     parts = (*_PARTS, *_FULL_PARTS) if arguments.full else _PARTS
+    # A test that needs another part fails here too, and not only on a machine without that part.
+    environment = {**_ENVIRONMENT, CHOSEN: ",".join(parts)}
     without = {_LINT.name} if arguments.full or arguments.no_lint else set()
     folder = Path(tempfile.mkdtemp(prefix="kct-"))
     outcomes: dict[str, _Outcome] = {}
 
     def run(group: _Group) -> None:
-        outcomes[group.name] = _run(group, group.commands or (_command(group, folder, marker),))
+        outcomes[group.name] = _run(group, group.commands or (_command(group, folder, marker),), environment)
 
     set_up = _set_up(*parts)
     setting_up = threading.Thread(target=run, args=(set_up,))
+    groups = [group for group in _GROUPS if group.name not in without]
+    waiting = collections.deque(groups)
 
-    def run_lane(lane: Sequence[_Group]) -> None:
-        for group in lane:
+    def run_next() -> None:
+        # Several threads take from the queue, and only `popleft` tells which has got a group.
+        while True:
+            try:
+                group = waiting.popleft()
+            except IndexError:
+                return
             if group not in _BESIDE_SET_UP:
                 setting_up.join()
                 if not outcomes[set_up.name].passed:
                     return
             run(group)
 
-    lanes = [[group for group in lane if group.name not in without] for lane in _LANES]
     start = time.monotonic()
-    threads = [setting_up, *(threading.Thread(target=run_lane, args=(lane,)) for lane in lanes)]
+    threads = [setting_up, *(threading.Thread(target=run_next) for _ in range(_AT_ONCE))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -217,7 +238,7 @@ def main() -> int:
     for name, outcome in outcomes.items():
         _write(f"==> [test] {name}: {_summary(outcome)}\n")
     # A group without an outcome did not run, so it has not passed.
-    expected = [set_up.name, *(group.name for group in _GROUPS if group.name not in without)]
+    expected = [set_up.name, *(group.name for group in groups)]
     failed = [name for name in expected if name not in outcomes or not outcomes[name].passed]
     total = sum(outcome.cpu_s for outcome in outcomes.values())
     _write(f"==> [test] all groups: {time.monotonic() - start:.0f} s ({total:.0f} CPU seconds)\n")

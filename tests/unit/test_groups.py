@@ -1,4 +1,4 @@
-"""``python -m tests`` runs each test file once, and every path that is listed as slow exists."""
+"""``python -m tests`` runs each test file once, with the parts that it sets up and no others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests import __main__ as runner
 from tests.selection import FULL, TREE, is_full
+from tests.testbed import parts
 
 FILES = sorted(str(path.relative_to(TREE)) for path in (TREE / "tests").rglob("test_*.py"))
 
@@ -32,3 +33,9 @@ def test_what_is_listed_as_slow_exists(path: str) -> None:
 def test_a_folder_stands_for_its_files() -> None:
     assert is_full(TREE / "tests" / "helm" / "test_chart.py")
     assert not is_full(TREE / "tests" / "unit" / "test_groups.py")
+
+
+def test_a_part_that_a_run_does_not_set_up_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(parts.CHOSEN, ",".join(runner._PARTS))
+    with pytest.raises(parts.NotSetUpError, match="mark the test `full`"):
+        parts.PROMETHEUS.require()
