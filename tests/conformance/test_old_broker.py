@@ -7,8 +7,8 @@ both can say it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -37,15 +37,19 @@ _INVALID = "INVALID_REQUEST, 0 keys"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldBroker:
-    """A broker that knows ApiVersions up to a version, and a sidecar in front of it."""
+    """A broker that knows ApiVersions up to a version, and a listener of the sidecar for it."""
 
-    greatest: int
+    age: str
     broker: ScriptedBroker
     sidecar: Sidecar
 
+    @property
+    def greatest(self) -> int:
+        return _AGES[self.age][1]
+
     @contextmanager
     def connection(self) -> Iterator[Talk]:
-        with Talk(self.sidecar.port()) as talk:
+        with Talk(self.sidecar.port(self.age)) as talk:
             yield talk
 
     def names_received(self) -> set[tuple[str, str]]:
@@ -64,25 +68,37 @@ def _software(body: bytes) -> tuple[str, str]:
     return body[1:name_end].decode(), body[name_end + 1 : version_end].decode()
 
 
-@pytest.fixture(scope="module", params=_AGES)
-def old(request: pytest.FixtureRequest) -> Iterator[OldBroker]:
-    versions = _AGES[request.param]
-    with ScriptedBroker(ranges={**RANGES, API_VERSIONS: versions, DESCRIBE_CONFIGS: (1, 3)}) as broker:
+@pytest.fixture(scope="module")
+def all_old() -> Iterator[Mapping[str, OldBroker]]:
+    """One sidecar with a listener for each broker."""
+    with ExitStack() as running:
+        brokers = {
+            age: running.enter_context(
+                ScriptedBroker(ranges={**RANGES, API_VERSIONS: versions, DESCRIBE_CONFIGS: (1, 3)})
+            )
+            for age, versions in _AGES.items()
+        }
         config = {
             "broker": {"id": NODE_ID},
             "listeners": [
                 {
-                    "name": "CLIENT",
+                    "name": age,
                     "bind": f"{LOOPBACK}:{free_port()}",
                     "upstream": f"{LOOPBACK}:{broker.port}",
                 }
+                for age, broker in brokers.items()
             ],
             "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
             "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
             "plugins": [{"type": "console"}],
         }
-        with Sidecar(config) as sidecar:
-            yield OldBroker(greatest=versions[1], broker=broker, sidecar=sidecar)
+        sidecar = running.enter_context(Sidecar(config))
+        yield {age: OldBroker(age=age, broker=broker, sidecar=sidecar) for age, broker in brokers.items()}
+
+
+@pytest.fixture(params=_AGES)
+def old(request: pytest.FixtureRequest, all_old: Mapping[str, OldBroker]) -> OldBroker:
+    return all_old[request.param]
 
 
 def _ask(

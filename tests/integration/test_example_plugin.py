@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -79,29 +80,38 @@ def test_it_is_short_enough_to_read() -> None:
     assert 30 < len(lines) < 50
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_a_sidecar_loads_it_by_its_type_and_clients_pushes_arrive(
-    broker: KafkaBroker, site: Path, isolation: str
-) -> None:
-    with http_destination() as destination:
+def test_a_sidecar_loads_it_by_its_type_and_clients_pushes_arrive(broker: KafkaBroker, site: Path) -> None:
+    with contextlib.ExitStack() as running:
+        destinations = {
+            isolation: running.enter_context(http_destination()) for isolation in ("thread", "process")
+        }
         config = config_for(broker)
         config["plugins"] = [
             {
                 "type": "webhook",
+                "name": isolation,
                 "url": f"http://127.0.0.1:{destination.port}/telemetry",
-                "token": "of-the-webhook",
+                "token": f"of-the-webhook-in-a-{isolation}",
                 "isolation": isolation,
             }
+            for isolation, destination in destinations.items()
         ]
-        name = f"webhook-{isolation}"
+        name = "webhook"
         with Sidecar(config, env={"PYTHONPATH": str(site)}) as sidecar:
             sidecar.put_subscription("all", ["*"], interval_ms=1000)
             with LibrdkafkaClient(Mode.PRODUCER, bootstrap=sidecar.bootstrap(), topic=name, client_id=name):
-                wait_until(lambda: len(destination.bodies) >= 2, timeout_s=120, what="two exports")
+                for destination in destinations.values():
+                    wait_until(
+                        lambda bodies=destination.bodies: len(bodies) >= 2,  # type: ignore[misc]
+                        timeout_s=120,
+                        what="two exports",
+                    )
             assert sidecar.terminate() == 0
-    lines = [json.loads(line) for body in destination.bodies for line in body.splitlines()]
-    assert {line["client_id"] for line in lines} == {name}
-    assert {line["principal"] for line in lines} == {"User:ANONYMOUS"}
-    assert len({line["id"] for line in lines}) == len(lines)
-    assert any(value["name"].startswith("org.apache.kafka.producer.") for value in lines[0]["values"])
-    assert {headers["authorization"] for headers in destination.headers} == {"Bearer of-the-webhook"}
+    for isolation, destination in destinations.items():
+        lines = [json.loads(line) for body in destination.bodies for line in body.splitlines()]
+        assert {line["client_id"] for line in lines} == {name}
+        assert {line["principal"] for line in lines} == {"User:ANONYMOUS"}
+        assert len({line["id"] for line in lines}) == len(lines)
+        assert any(value["name"].startswith("org.apache.kafka.producer.") for value in lines[0]["values"])
+        tokens = {headers["authorization"] for headers in destination.headers}
+        assert tokens == {f"Bearer of-the-webhook-in-a-{isolation}"}

@@ -123,16 +123,18 @@ def _push(speaker: Speaker, version: int, instance: uuid.UUID, subscription_id: 
     return ErrorCode(struct.unpack_from(">h", answer, 4)[0])
 
 
+@pytest.fixture(scope="module")
+def not_translating(broker: KafkaBroker) -> Iterator[GatewaySidecar]:
+    with GatewaySidecar(config(broker.client_port)) as started:
+        yield started
+
+
 @pytest.mark.parametrize("instance", [uuid.UUID(int=(1 << 128) - 1), uuid.UUID(int=0x7F << 120), MINE])
 def test_a_newer_client_finds_its_way_back_whatever_its_id_is(
-    broker: KafkaBroker, instance: uuid.UUID
+    not_translating: GatewaySidecar, instance: uuid.UUID
 ) -> None:
     """Behind the client id a broker that knows no header v3 may take the id for tagged fields."""
-    settings = config(broker.client_port)
-    with (
-        GatewaySidecar(settings) as not_translating,
-        NewClient(not_translating.port(), instance=instance) as speaker,
-    ):
+    with NewClient(not_translating.port(), instance=instance) as speaker:
         assert speaker.falls_back
         assert speaker.offered[api.API_VERSIONS] == (0, 5)
         assert _get(speaker, 1, instance).error is ErrorCode.none
