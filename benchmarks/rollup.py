@@ -40,13 +40,16 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """A batch: data points, merged rows, its duration in the ledger, its end, and CPU seconds."""
+    """A batch: data points, merged rows, its duration in the ledger, its end, and CPU seconds.
+
+    CPU is that of ``driver``, ``jvm``, ``tasks`` and ``postgresql``.
+    """
 
     points: int
     rows: int
     seconds: float
     ended: float
-    cpu: float
+    cpu: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +74,12 @@ class _Run:
         return self._warm_points / ((self.batches[-1].ended - self.batches[0].ended) or float("inf"))
 
     @property
-    def warm_cpu_us(self) -> float:
+    def warm_cpu_us(self) -> dict[str, float]:
         """CPU microseconds by point of the batches after the first."""
-        return sum(batch.cpu for batch in self.batches[1:]) / max(1, self._warm_points) * _MILLION
+        return {
+            name: sum(batch.cpu[name] for batch in self.batches[1:]) / max(1, self._warm_points) * _MILLION
+            for name in self.batches[0].cpu
+        }
 
 
 def run(folder: Path, *, quick: bool) -> Report:
@@ -154,10 +160,11 @@ def _databases(server: EmbeddedPostgres) -> Iterator[str]:
 def _command(own: Path, spool: Path, url: str, cores: int, *, trigger_s: float = 10.0) -> list[str]:
     """Return the job's command; it writes its batches to ``timed.json`` at the end."""
     config = own / "rollup.yaml"
+    postmaster = (own.parent / "postgres" / "postmaster.pid").read_text().split()[0]
     settings = {"spark": {"spark.master": f"local[{cores}]"}, "trigger_seconds": trigger_s}
     config.write_text(yaml.safe_dump(settings))
     return [
-        *(sys.executable, "-m", "benchmarks.rollup_timed", str(own / "timed.json"), "run"),
+        *(sys.executable, "-m", "benchmarks.rollup_timed", str(own / "timed.json"), postmaster, "run"),
         *("--source", "spool_files", "--path", str(spool), "--postgres", url),
         *("--checkpoint", str(own / "checkpoint"), "--config", str(config)),
     ]
@@ -180,7 +187,7 @@ def _run(own: Path, files: Sequence[File], url: str, cores: int) -> _Run:
             rows=rows,
             seconds=duration_s,
             ended=one["ended"]["wall"],
-            cpu=one["ended"]["cpu"] - one["began"]["cpu"],
+            cpu={name: spent - one["began"]["cpu"][name] for name, spent in one["ended"]["cpu"].items()},
         )
         for (count, rows, duration_s), one in zip(ledger, document["batches"], strict=True)
     ]
@@ -253,8 +260,8 @@ def _output(command: Sequence[str]) -> str:
 
 def _describe(runs: Sequence[_Run]) -> str:
     head = (
-        "points", "cores", "seconds", "in batches", "warm points/s", "warm CPU us/point", "rows/point",
-        "JVM MiB", "Python MiB",
+        "points", "cores", "seconds", "in batches", "warm points/s", "warm CPU us/point", "driver", "JVM",
+        "tasks", "PostgreSQL", "rows/point", "JVM MiB", "driver MiB",
     )  # fmt: skip
     rows = [
         (
@@ -263,7 +270,8 @@ def _describe(runs: Sequence[_Run]) -> str:
             f"{run.seconds:.1f}",
             f"{sum(batch.seconds for batch in run.batches):.1f}",
             f"{run.warm_rate:,.0f}",
-            f"{run.warm_cpu_us:.2f}",
+            f"{sum(run.warm_cpu_us.values()):.2f}",
+            *(f"{run.warm_cpu_us[name]:.2f}" for name in ("driver", "jvm", "tasks", "postgresql")),
             f"{sum(batch.rows for batch in run.batches) / run.points:.2f}",
             f"{run.peak_bytes['jvm'] / 2**20:.0f}",
             f"{run.peak_bytes['python'] / 2**20:.0f}",

@@ -1,11 +1,12 @@
-"""``python -m benchmarks.rollup_timed FILE ARGUMENTS``: the roll-up's command with timed batches.
+"""``python -m benchmarks.rollup_timed FILE POSTMASTER ARGUMENTS``: the command with timed batches.
 
 The command runs unchanged. FILE gets the wall and CPU seconds of each batch, and peak memory, as
-JSON.
+JSON. POSTMASTER is the process id of PostgreSQL.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -17,19 +18,25 @@ from typing import Any
 from benchmarks.processes import Running, descendants
 from spark_streaming import cli
 from spark_streaming.batch import Batches
-from spark_streaming.postgres import Batch
-from tests.testbed.cpu import cpu_seconds
+from tests.testbed.cpu import cpu_seconds, with_descendants
 
 
 def main() -> None:
     """Run the command."""
-    file, *arguments = sys.argv[1:]
+    file, postmaster, *arguments = sys.argv[1:]
     document: dict[str, Any] = {"batches": [], "peak_bytes": {}}
     pids = {"python": os.getpid()}
 
-    def spent() -> dict[str, float]:
-        """Seconds of the clock, and CPU seconds of Python, the JVM and the database connection."""
-        return {"wall": time.monotonic(), "cpu": sum(map(cpu_seconds, pids.values()))}
+    def spent() -> dict[str, Any]:
+        """Seconds of the clock, and CPU seconds by part of the job."""
+        java = with_descendants(pids["jvm"])
+        cpu = {
+            "driver": _cpu([pids["python"]]),
+            "jvm": _cpu(java[:1]),
+            "tasks": _cpu(java[1:]),
+            "postgresql": _cpu(with_descendants(int(postmaster))),
+        }
+        return {"wall": time.monotonic(), "cpu": cpu}
 
     def timed(roll_up: Any) -> Any:
         @functools.wraps(roll_up)
@@ -45,23 +52,20 @@ def main() -> None:
 
         return call
 
-    def noticing_postgres(record: Any) -> Any:
-        # The first batch learns the connection's process, so its CPU is too large.
-        @functools.wraps(record)
-        def call(batch: Batch, *arguments: Any, **options: Any) -> Any:
-            pids["postgres"] = batch.connection.info.backend_pid
-            return record(batch, *arguments, **options)
-
-        return call
-
     batches: Any = Batches
     batches.roll_up = timed(Batches.roll_up)
-    batch: Any = Batch
-    batch.record = noticing_postgres(Batch.record)
     try:
         cli.app(arguments, standalone_mode=False)
     finally:
         Path(file).write_text(json.dumps(document))
+
+
+def _cpu(pids: list[int]) -> float:
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            total += cpu_seconds(pid)
+    return total
 
 
 def _java() -> int:

@@ -1,60 +1,51 @@
-"""Processes a batch: decodes pushes and adds them to PostgreSQL.
+"""Processes a batch: executors decode pushes and write loads, the driver lets them count.
 
-A batch is one transaction. The store keeps the state between batches. The job starts and retries
-batches.
+Spark decodes where it reads, and brings the entries of a client together. A task writes the load of
+its clients (:mod:`spark_streaming.tasks`). The driver sees one row of each task. Its transaction
+makes all loads of the batch count at once, or none. The job starts and retries batches.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, get_args
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_streaming import tasks
 from spark_streaming.catalogue import plan
-from spark_streaming.contributions import reconcile, required_pairs, since, split_by_client
 from spark_streaming.lake import Lake
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
-from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
-from spark_streaming.series_hashes import register_key, replace_hashes
+from spark_streaming.routing import Routes
+from spark_streaming.rows import ENTRY_ROWS
+from spark_streaming.series_hashes import register_key
 from spark_streaming.settings import RollupSettings
+from spark_streaming.tasks import RESULT_ROWS, TaskSettings, TaskStage, UndescribedError, failure
 
 __all__ = ["BatchError", "Batches", "Progress"]
 
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
 
-#: Dead letters of a batch that keep their payload, and bytes of each payload. All keep their
-#: reason.
-_MAX_PAYLOADS: Final = 100
+#: Bytes of a dead letter's payload that are kept.
 _MAX_PAYLOAD_BYTES: Final = 65_536
-
-#: Points reconciled at once. Each takes about 200 bytes.
-_RECONCILED_POINTS: Final = 400_000
 
 #: A rebuild also reads so many minutes before its first one, because counts continue for three push
 #: intervals of at most an hour. What they add to minutes before the first one is left out.
 _WARM_UP_MINUTES: Final = 3 * 60 + 1
 
-#: Most new series that are selected by a list of hashes. A longer list costs more than it saves.
-_MAX_SELECTED_SERIES: Final = 1000
-
-_HASH: Final = [pa.field("series_high", pa.int64()), pa.field("series_low", pa.int64())]
-_NO_HISTOGRAMS: Final = pa.schema([*ROLLUP_ROWS, *_HASH]).empty_table().drop(["series_id", "fleet_id"])
-_NO_BUCKETS: Final = pa.schema([*BUCKET_ROWS, *_HASH]).empty_table().drop(["series_id"])
-
-Integers = npt.NDArray[np.int64]
+#: Of the tasks' frame.
+_RESULTS: Final = from_arrow_schema(RESULT_ROWS)
 
 _log = structlog.get_logger()
 
@@ -75,6 +66,16 @@ class Progress(NamedTuple):
     read_until_ns: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The function of a task. A class, because Spark sends it to executors with its settings."""
+
+    settings: TaskSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return tasks.run(batches, self.settings)
+
+
 class _TrialEndedError(Exception):
     """Rolls back a trial run that succeeded."""
 
@@ -86,7 +87,8 @@ class Batches:
         spark: The session.
         store: Destination of the totals.
         settings: The configuration.
-        progress_at: Maps the newest time of receipt in a batch (ns) to how far pushes were read.
+        progress_at: Maps the newest time of receipt in a batch (ns), or None before a batch, to how
+            far pushes were read.
         id_key: The key of the store's series hashes.
         metrics: Gets the stages and the results of batches.
         min_minute: Change no earlier minute, for a rebuild. Data points of the three hours before
@@ -99,7 +101,7 @@ class Batches:
         store: Store,
         settings: RollupSettings,
         *,
-        progress_at: Callable[[int], Progress],
+        progress_at: Callable[[int | None], Progress],
         id_key: IdKey,
         metrics: RollupMetrics,
         min_minute: int | None = None,
@@ -109,6 +111,9 @@ class Batches:
         self._spark = spark
         self._store = store
         self._source = settings.source
+        self._url = store.url
+        self._retention = settings.retention
+        self._routes = Routes()
         self._lake = None if settings.lake is None else Lake(spark, settings.lake)
         self._progress_at = progress_at
         self._min_minute = min_minute
@@ -184,9 +189,7 @@ class Batches:
             try:
                 with self._stages, self._store.batch(query_id, batch_id) as batch:
                     if batch is not None:
-                        self._process(
-                            batch, selected, query_id, batch_id, time.monotonic(), isolated, trial=True
-                        )
+                        self._process(batch, selected, query_id, batch_id, isolated, trial=True)
                     raise _TrialEndedError
             except _TrialEndedError:
                 return False
@@ -212,13 +215,27 @@ class Batches:
                 _log.info("batch was committed before", batch=batch_id)
                 self._metrics.batch_skipped()
                 return None
-            statistics = self._process(batch, pushes, query_id, batch_id, began, isolated)
+            done = self._process(batch, pushes, query_id, batch_id, isolated)
+            self._stages.enter("commit")
+            batch.enter(done.load_ids, done.hours)
             damaged_files = sorted(batch.without_dead_letter(damaged))
             for file in damaged_files:
-                reason = damaged[file]
-                letter = [[self._source], [file], [reason], [0], [b""]]
+                letter = [[self._source], [file], [damaged[file]], [0], [b""]]
                 batch.dead_letters(pa.table(letter, schema=DEAD_LETTER_ROWS))
-            self._stages.enter("commit")
+            if done.newest_received_at_ns is not None:
+                batch.read_until(self._progress_at(done.newest_received_at_ns).read_until_ns)
+            statistics = BatchStatistics(
+                pushes=done.total("pushes"),
+                repeats=done.total("repeats"),
+                points=done.total("points"),
+                entries=done.total("entries"),
+                rows=done.total("rows"),
+                dead_letters=done.total("dead_letters") + len(isolated),
+                left_out=done.total("left_out"),
+                newest_received_at_ns=done.newest_received_at_ns,
+                duration_s=time.monotonic() - began,
+            )
+            batch.record(statistics)
         seconds = time.monotonic() - began
         newest = statistics.newest_received_at_ns
         self._metrics.batch_committed(
@@ -227,8 +244,7 @@ class Batches:
             points=statistics.points,
             entries=statistics.entries,
             rows=statistics.rows,
-            # The driver is the only writer.
-            loads=1 if statistics.rows else 0,
+            loads=len(done.load_ids),
             dead_letters=statistics.dead_letters + len(damaged_files),
             newest_received_at_ns=newest,
             seconds=seconds,
@@ -241,6 +257,7 @@ class Batches:
             repeats=statistics.repeats,
             dead_letters=statistics.dead_letters,
             rows=statistics.rows,
+            loads=len(done.load_ids),
             seconds=round(seconds, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
@@ -256,66 +273,128 @@ class Batches:
         pushes: DataFrame,
         query_id: str,
         batch_id: int,
-        began: float,
         isolated: Mapping[str, str],
         *,
         trial: bool = False,
-    ) -> BatchStatistics:
-        self._stages.enter("decode")
+    ) -> _Results:
+        """Let executors write the loads of a batch.
+
+        Raises:
+            BatchError: The source changed while it was read.
+            Exception: What a task raised.
+        """
         if isolated:
             letters = pa.table({"position": list(isolated), "reason": list(isolated.values())})
             if not trial:
                 batch.dead_letters(self._dead_letters(pushes, letters))
             without = self._spark.createDataFrame(letters.select(["position"]))
             pushes = pushes.join(f.broadcast(without), "position", "left_anti")
-        decoded = self._entries(pushes)
-        self._stages.enter("deduplicate")
-        pushes_read, repeated = _repeats(decoded, batch)
-        if repeated:
-            decoded = decoded.filter(pc.invert(pc.is_in(decoded["position"], repeated)))
-            positions = self._spark.createDataFrame(pa.table({"position": repeated}))
-            pushes = pushes.join(f.broadcast(positions), "position", "left_anti")
-        dead = decoded.filter(pc.is_valid(decoded["reason"]))
-        newest = pc.max(decoded["received_at_ns"]).as_py()
-        decoded = _since(decoded, self._first_minute)
-        entries = decoded.filter(pc.is_valid(decoded["client_instance_id"]))
-        rows = ROLLUP_ROWS.empty_table()
-        if entries.num_rows:
-            histograms = _total(decoded["histograms"])
-            rows = self._merge(batch, pushes, entries, newest=newest, histograms=histograms)
-        self._stages.enter("write")
-        if dead.num_rows:
-            batch.dead_letters(self._dead_letters(pushes, dead))
-        if self._lake is not None and not trial:
-            self._stages.enter("lake")
-            self._lake.write(pushes, rows, query_id, batch_id)
-        statistics = BatchStatistics(
-            pushes=pushes_read - len(repeated),
-            repeats=len(repeated),
-            points=_total(_since(decoded, self._min_minute)["points"]),
-            entries=entries.num_rows,
-            rows=rows.num_rows,
-            dead_letters=dead.num_rows + len(isolated),
-            newest_received_at_ns=newest,
-            duration_s=time.monotonic() - began,
+        with_rows = self._lake is not None and not trial
+        settings = TaskSettings(
+            url=self._url,
+            retention=self._retention,
+            source=self._source,
+            query_id=query_id,
+            batch_id=batch_id,
+            closed=self._progress_at(None).closed,
+            min_minute=self._min_minute,
+            first_minute=self._first_minute,
+            with_rows=with_rows,
         )
-        batch.record(statistics)
-        return statistics
+        describe_all = False
+        while True:
+            self._stages.enter("run")
+            found = self._tasks(pushes, settings, describe_all=describe_all)
+            if with_rows:
+                found.persist(StorageLevel.DISK_ONLY)
+            try:
+                results = self._results(found)
+                if split := batch.split_clients(results.load_ids):
+                    # Rare: an instance sends several client ids, or sends some pushes without one.
+                    self._routes.by_instance(split)
+                    _log.info("clients with several client ids are routed by instance", clients=len(split))
+                    continue
+                if self._lake is not None and with_rows:
+                    self._stages.enter("lake")
+                    rows = found.where(f.col("row").isNotNull()).select("row.*")
+                    self._lake.write(self._without_repeats(pushes, results), rows, query_id, batch_id)
+            except UndescribedError:
+                if describe_all:
+                    raise BatchError(
+                        "a series has no dimensions, because a file or records of the batch were deleted; "
+                        "the batch is read again"
+                    ) from None
+                # An attempt that failed has used them up.
+                describe_all = True
+                continue
+            finally:
+                found.unpersist()
+            points, tasks = results.total("points"), self._partitions()
+            for client_id, most in results.largest():
+                self._routes.learn(client_id, points=most, of=points, tasks=tasks)
+            return results
 
-    def _entries(self, pushes: DataFrame) -> pa.Table:
-        """Decode pushes into entries, with the reason of each that can't be decoded."""
-        push_columns = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
+    def _tasks(self, pushes: DataFrame, settings: TaskSettings, *, describe_all: bool) -> DataFrame:
+        """Return the frame that runs the tasks when it is read."""
+        return (
+            self._entries(pushes, describe_all=describe_all)
+            .repartition(self._partitions(), "route")
+            .drop("route")
+            .mapInArrow(_Run(settings), _RESULTS)
+        )
+
+    def _results(self, found: DataFrame) -> _Results:
+        """Run the tasks.
+
+        Raises:
+            Exception: What a task raised.
+        """
+        began = time.monotonic()
+        rows = found.where(f.col("row").isNull()).drop("row").toArrow().to_pylist()
+        for row in rows:
+            if row["error"] is not None:
+                raise failure(row["error"], row["text"])
+        results = _Results(rows)
+        for stage in get_args(TaskStage):
+            self._metrics.task_stage(stage, results.seconds(stage))
+        # Tasks run after all pushes are decoded.
+        longest = max((sum(row[f"{stage}_s"] for stage in get_args(TaskStage)) for row in rows), default=0.0)
+        self._metrics.task_stage("decode", max(0.0, time.monotonic() - began - longest))
+        if folded := results.total("folded"):
+            _log.warning("series with too many reasons or errors added up as other", series=folded)
+        return results
+
+    def _partitions(self) -> int:
+        """Return the number of tasks: one for each core of the executors."""
+        return max(1, self._spark.sparkContext.defaultParallelism)
+
+    def _entries(self, pushes: DataFrame, *, describe_all: bool) -> DataFrame:
+        """Decode pushes into entries, with the reason of each push that can't be decoded.
+
+        One row of each push has ``is_first``, and with it the push's histograms, and the dimensions
+        of its series if this JVM has not sent them before.
+        """
+        own = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
         reason = f.when(f.col("empty"), "the record has no value").otherwise(f.col("decoded.error"))
+        series = f.call_function("otlp_series", *self._arguments)
+        histograms = f.call_function("otlp_histograms", *self._arguments)
+        has_histograms = f.exists("decoded.entries", lambda entry: entry["histograms"] > 0)
         read = pushes.select(
-            *push_columns,
+            "*",
             f.col("otlp").isNull().alias("empty"),
             f.call_function("otlp_entries", *self._arguments).alias("decoded"),
         ).select(
-            *push_columns,
+            *own,
+            "client_id",
             f.col("decoded.fallback").alias("fallback"),
             reason.alias("reason"),
-            f.explode_outer("decoded.entries").alias("entry"),
+            f.octet_length("otlp").alias("bytes"),
+            f.when(reason.isNotNull(), f.substring("otlp", 1, _MAX_PAYLOAD_BYTES)).alias("payload"),
+            f.when(f.lit(describe_all) | f.col("decoded.describes"), series).alias("series"),
+            f.when(has_histograms, histograms).alias("histograms"),
+            f.posexplode_outer("decoded.entries").alias("number", "entry"),
         )
+        is_first = f.coalesce("number", f.lit(0)) == 0
         # A push without entries still counts as a push of the instance that the source names.
         instance = f.coalesce("entry.client_instance_id", "fallback")
         replaced: dict[str, Column] = {
@@ -325,185 +404,81 @@ class Batches:
             "pushes": f.coalesce("entry.pushes", f.lit(1)),
             "points": f.coalesce("entry.points", f.lit(0)),
         }
-        names = [name for name in ENTRY_ROWS.names if name not in (*push_columns, "client_key")]
+        names = [name for name in ENTRY_ROWS.names if name not in (*own, "client_key")]
         return read.select(
-            *push_columns,
+            *own,
             "reason",
+            "bytes",
+            "payload",
+            is_first.alias("is_first"),
+            *(f.when(is_first, f.col(name)).alias(name) for name in ("series", "histograms")),
             *(replaced.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
-            "entry.histograms",
-        ).toArrow()
-
-    def _merge(
-        self, batch: Batch, pushes: DataFrame, entries: pa.Table, *, newest: int, histograms: int
-    ) -> pa.Table:
-        """Reconcile entries, merge the result into the totals, and return it."""
-        histogram_rows, buckets = _NO_HISTOGRAMS, _NO_BUCKETS
-        if histograms:
-            self._stages.enter("histograms")
-            histogram_rows, buckets = self._histograms(pushes, histograms)
-        self._stages.enter("series")
-        entries, histogram_rows, buckets = replace_hashes(
-            _with_client_keys(batch, entries),
-            histogram_rows,
-            buckets,
-            lambda high, low: self._series_ids(batch, pushes, high, low),
+            self._routes.column(
+                f.coalesce("client_id", "entry.client_id"), f.coalesce(instance, f.col("position"))
+            ).alias("route"),
         )
-        entries = _cast(entries, ENTRY_ROWS)
-        self._stages.enter("look_up")
-        clients = batch.clients(entries["client_key"].unique().to_pylist())
-        stored = batch.contributions(self._kept(required_pairs(entries, clients)))
-        progress = self._progress_at(newest)
-        self._stages.enter("reconcile")
-        parts, states = [], []
-        # PostgreSQL stores one part while the next is reconciled. Until all are stored, only the
-        # writer thread may use the batch.
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer") as writer:
-            written = [writer.submit(batch.add_client_minutes, _since(entries, self._min_minute))]
-            for part in split_by_client(entries, points=_RECONCILED_POINTS):
-                keys = part["client_key"].unique().to_pylist()
-                states_before = {key: clients[key] for key in keys if key in clients}
-                reconciled = reconcile(part, stored, states_before, closed=progress.closed)
-                parts.append(_since(reconciled.rows, self._min_minute))
-                states += reconciled.clients
-                contributions = reconciled.contributions
-                if self._min_minute is not None:
-                    contributions = since(contributions, self._min_minute)
-                written.append(writer.submit(batch.put_contributions, contributions))
-            written.append(writer.submit(batch.put_clients, states, entries))
-            parts.append(_since(_cast(histogram_rows, ROLLUP_ROWS), self._min_minute))
-            rows = pa.concat_tables(parts)
-            sums = batch.sums(rows)
-            self._stages.enter("write")
-        for future in written:
-            future.result()
-        batch.merge(sums)
-        batch.read_until(progress.read_until_ns)
-        batch.merge_buckets(_since(_cast(buckets, BUCKET_ROWS), self._min_minute))
-        return rows
 
-    def _is_kept(self, minute: int) -> bool:
-        return self._min_minute is None or minute >= self._min_minute
+    def _without_repeats(self, pushes: DataFrame, results: _Results) -> DataFrame:
+        if not results.repeated:
+            return pushes
+        positions = self._spark.createDataFrame(pa.table({"position": results.repeated}))
+        return pushes.join(f.broadcast(positions), "position", "left_anti")
 
-    def _kept(self, pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Return the pairs of client and minute that may change, because others are left out."""
-        return {pair for pair in pairs if self._is_kept(pair[1])}
-
-    def _histograms(self, pushes: DataFrame, expected: int) -> tuple[pa.Table, pa.Table]:
-        """Return rows and buckets of histograms, with series hashes."""
-        histograms = pushes.select(f.inline(f.call_function("otlp_histograms", *self._arguments)))
-        rows = (
-            histograms.groupBy("minute", "series_high", "series_low", "breakdown")
-            .agg(
-                _saturated("points"),
-                f.sum("sum").alias("sum"),
-                f.min("min").alias("min"),
-                f.max("max").alias("max"),
-                f.count("*").alias("histograms"),
-            )
-            .withColumns(
-                {
-                    "spread": f.lit(None).cast("short"),
-                    "observations": f.lit(0),
-                    "pushed_sum": f.lit(None).cast("double"),
-                }
-            )
-            .toArrow()
-        )
-        buckets = (
-            histograms.select("minute", "series_high", "series_low", f.inline("buckets"))
-            .groupBy("minute", "series_high", "series_low", "lower", "upper")
-            .agg(_saturated("count"))
-        )
-        _require(_total(rows["histograms"]), expected, "histograms")
-        return rows, buckets.toArrow()
-
-    def _series_ids(
-        self, batch: Batch, pushes: DataFrame, high: Integers, low: Integers
-    ) -> tuple[Integers, Integers]:
-        """Return the series and fleet ids of hashes. Adds new series."""
-        found = batch.find_series(high, low)
-        unknown = np.flatnonzero(~found.known)
-        if len(unknown):
-            series = pushes.select(f.inline(f.call_function("otlp_series", *self._arguments)))
-            if len(unknown) <= _MAX_SELECTED_SERIES:
-                series = series.where(f.col("series_high").isin(high[unknown].tolist()))
-            added = series.dropDuplicates(["series_high", "series_low"]).toArrow()
-            if folded := batch.add_series(_cast(added, SERIES_ROWS)):
-                _log.warning("series with too many reasons or errors added up as other", series=folded)
-            found = batch.find_series(high, low)
-            _require(int(found.known.sum()), len(high), "series")
-        return found.series, found.fleet
-
-    def _dead_letters(self, pushes: DataFrame, dead: pa.Table) -> pa.Table:
-        wanted = dead.select(["position", "reason"]).append_column(
-            "kept", pa.array(np.arange(dead.num_rows) < _MAX_PAYLOADS)
-        )
-        payload = f.when(f.col("kept"), f.substring("otlp", 1, _MAX_PAYLOAD_BYTES))
+    def _dead_letters(self, pushes: DataFrame, isolated: pa.Table) -> pa.Table:
         found = (
-            pushes.join(f.broadcast(self._spark.createDataFrame(wanted)), "position")
+            pushes.join(f.broadcast(self._spark.createDataFrame(isolated)), "position")
             .select(
                 f.lit(self._source).alias("source"),
                 "position",
                 "reason",
                 f.coalesce(f.octet_length("otlp"), f.lit(0)).alias("bytes"),
-                f.coalesce(payload, f.lit(b"")).alias("payload"),
+                f.coalesce(f.substring("otlp", 1, _MAX_PAYLOAD_BYTES), f.lit(b"")).alias("payload"),
             )
             .toArrow()
         )
-        _require(found.num_rows, dead.num_rows, "payloads that can't be read")
+        if found.num_rows != isolated.num_rows:
+            raise BatchError(
+                f"read {found.num_rows} isolated pushes instead of {isolated.num_rows}, because a file or "
+                "records of the batch were deleted; the batch is read again"
+            )
         return _cast(found, DEAD_LETTER_ROWS)
 
 
-def _since(rows: pa.Table, minute: int | None) -> pa.Table:
-    """Return the rows from a minute on."""
-    return rows if minute is None else rows.filter(pc.greater_equal(rows["minute"], minute))
+class _Results:
+    """What the tasks of a batch returned.
 
+    Args:
+        rows: ``RESULT_ROWS``, one of each task.
 
-def _with_client_keys(batch: Batch, entries: pa.Table) -> pa.Table:
-    """Add the column ``client_key``."""
-    instances = entries["client_instance_id"].combine_chunks().dictionary_encode()
-    texts = instances.dictionary.to_pylist()
-    keys = batch.client_keys(texts)
-    column = pa.array([keys[text] for text in texts], pa.int64()).take(instances.indices)
-    return entries.append_column("client_key", column)
+    Attributes:
+        load_ids: Loads of the attempts that won.
+        hours: Hours of their minutes, since the epoch.
+        newest_received_at_ns: Time of receipt of the newest push; None without pushes.
+        repeated: Positions of the pushes that were counted before, if there is a lake.
+    """
 
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = rows
+        self.load_ids = [row["load_id"] for row in rows if row["load_id"] is not None]
+        self.hours = {hour for row in rows for hour in row["hours"]}
+        times = [row["newest_received_at_ns"] for row in rows if row["newest_received_at_ns"] is not None]
+        self.newest_received_at_ns: int | None = max(times, default=None)
+        self.repeated = [position for row in rows for position in row["repeated"] or ()]
 
-def _repeats(decoded: pa.Table, batch: Batch) -> tuple[int, pa.Array]:
-    """Return the number of pushes, and the positions of repeated ones."""
-    pushes = (
-        decoded.select(["position", "push_id", "received_at_ns"])
-        .group_by("position", use_threads=False)
-        .aggregate([("push_id", "first"), ("received_at_ns", "first")])
-        .sort_by([("received_at_ns_first", "ascending"), ("position", "ascending")])
-    )
-    once = pushes.group_by("push_id_first", use_threads=False).aggregate(
-        [("position", "first"), ("received_at_ns_first", "first")]
-    )
-    known = batch.register_pushes(
-        once["push_id_first"].combine_chunks(), once["received_at_ns_first_first"].combine_chunks()
-    )
-    fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
-    repeated = pushes.filter(pc.invert(pc.is_in(pushes["position"], fresh["position_first"])))
-    return pushes.num_rows, repeated["position"].combine_chunks()
+    def total(self, name: str) -> int:
+        """Add up a statistic."""
+        return sum(row[name] or 0 for row in self._rows)
 
+    def seconds(self, stage: TaskStage) -> float:
+        """Return the time of a stage of all tasks."""
+        return float(sum(row[f"{stage}_s"] for row in self._rows))
 
-def _saturated(name: str) -> Column:
-    """Sum counts up to ``MAX_TOTAL``. Spark's plain sum fails on an overflow."""
-    limit = f.lit(MAX_TOTAL)
-    return f.least(f.coalesce(f.try_sum(name), limit), limit).alias(name)
-
-
-def _require(found: int, expected: int, what: str) -> None:
-    if found != expected:
-        raise BatchError(
-            f"read {found} {what} instead of {expected}, because a file or records of the batch were "
-            "deleted; the batch is read again"
-        )
+    def largest(self) -> Iterator[tuple[str, int]]:
+        """Yield the client id with the most points of each task, and their number."""
+        for row in self._rows:
+            if row["most"] is not None:
+                yield row["most"], row["most_points"]
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([table[field.name].cast(field.type) for field in schema], schema=schema)
-
-
-def _total(column: Any) -> int:
-    return int(pc.sum(column).as_py() or 0)

@@ -147,7 +147,7 @@ class Job:
                 )
                 self._watch(self._begin(batches, checkpoint, since))
                 if self._once and not self._stop.is_set():
-                    self._maintain()
+                    self._maintain(min_minute)
                 return
             except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
                 if self._stop.is_set():
@@ -262,7 +262,7 @@ class Job:
             self._metrics.failed("maintenance", error)
             _log.warning("maintenance failed, retrying", problem=_first_line(error), in_s=_MAINTENANCE_S)
 
-    def _maintain(self) -> None:
+    def _maintain(self, min_minute: int | None = None) -> None:
         began = time.monotonic()
         now_ns = time.time_ns()
         closed, read_until_ns = self._progress(now_ns)
@@ -271,9 +271,7 @@ class Job:
             clients = maintenance.clients_to_carry(closed)
             stored = maintenance.contributions(required_pairs(no_entries, clients))
             reconciled = reconcile(no_entries, stored, clients, closed=closed)
-            maintenance.merge(maintenance.sums(reconciled.rows))
-            maintenance.put_contributions(reconciled.contributions)
-            maintenance.put_clients(reconciled.clients, no_entries)
+            maintenance.carry(reconciled if min_minute is None else reconciled.since(min_minute))
             maintenance.read_until(read_until_ns)
             maintenance.compute_hours_and_days(all_of_them=self._once)
             found = find(
@@ -282,6 +280,7 @@ class Job:
                 datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
             )
             maintenance.expire()
+            swept = maintenance.sweep()
             backlog = maintenance.backlog()
         seconds = time.monotonic() - began
         self._metrics.maintained(seconds=seconds, backlog=backlog)
@@ -292,11 +291,13 @@ class Job:
             findings_opened=sum(found.opened.values()),
             findings_resolved=sum(found.resolved.values()),
             findings_left_out=sum(found.left_out.values()),
+            loads_swept=swept,
             seconds=round(seconds, 3),
         )
 
-    def _progress_after(self, newest_ns: int) -> Progress:
-        self._newest_ns = max(newest_ns, self._newest_ns or 0)
+    def _progress_after(self, newest_ns: int | None) -> Progress:
+        if newest_ns is not None:
+            self._newest_ns = max(newest_ns, self._newest_ns or 0)
         return self._progress(time.time_ns())
 
     def _progress(self, now_ns: int) -> Progress:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -32,13 +31,13 @@ class Lake:
         self._format = settings.format
         self._path = settings.path.rstrip("/")
 
-    def write(self, pushes: DataFrame, rows: pa.Table, query_id: str, batch_id: int) -> None:
+    def write(self, pushes: DataFrame, rows: DataFrame, query_id: str, batch_id: int) -> None:
         """Write the data points of a batch, and its ``ROLLUP_ROWS``."""
         points = pushes.select(
             *_PUSH_COLUMNS, f.inline(f.call_function("otlp_data_points", f.col("otlp"))["points"])
         )
         self._put("points", points, query_id, batch_id)
-        self._put("rollup", self._spark.createDataFrame(rows), query_id, batch_id)
+        self._put("rollup", rows, query_id, batch_id)
 
     def _put(self, name: str, frame: DataFrame, query_id: str, batch_id: int) -> None:
         folder = f"{self._path}/{name}"

@@ -76,8 +76,8 @@ class SpoolFilesSettings(Settings):
         default=33_554_432,
         ge=1,
         description="Maximum size of the files in one batch, in bytes. A batch has at least one "
-        "file. Pushes take about ten times as much memory as their file, and 25 bytes "
-        "in the driver for each data point.",
+        "file. Pushes take about ten times as much memory as their file, and a task "
+        "200 bytes for each of its data points.",
     )
     max_files: int | None = Field(
         default=None, ge=1, description="Maximum number of files in one batch. Replaces max_bytes."

@@ -3,6 +3,7 @@
 It does not decode payloads. Columns:
 
 - ``push_id`` string: identifies a push and its repeats; short and ASCII.
+- ``client_id`` string: of the push's connection; may be null.
 - ``client_instance_id`` string: the instance if the payload does not contain it; may be null.
 - ``received_at_ns`` long, ``terminating`` boolean, ``push_interval_ms`` long: 100 ms to an hour.
 - ``otlp`` binary: the payload; null if a record has no value.
@@ -29,6 +30,7 @@ SPOOL_COLUMNS: Final = StructType(
     [
         StructField("push_id", StringType()),
         StructField("client_instance_id", StringType()),
+        StructField("client_id", StringType()),
         StructField("received_at_ns", LongType()),
         StructField("terminating", BooleanType()),
         StructField("push_interval_ms", LongType()),
@@ -203,6 +205,7 @@ def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         settings,
         push_id=f.col("push_id"),
         client_instance_id=f.col("client_instance_id"),
+        client_id=f.col("client_id"),
         received_at_ns=_first_valid_time(f.col("received_at_ns"), modified_ns),
         terminating=f.col("terminating"),
         push_interval_ms=f.col("push_interval_ms"),
@@ -218,6 +221,7 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         raw,
         settings,
         push_id=_header("push_id"),
+        client_id=_header("client_id"),
         client_instance_id=f.when(_header("format_version").isNotNull(), f.col("key").cast("string")),
         received_at_ns=_received_at_ns(),
         terminating=_header("terminating") == "true",

@@ -4,7 +4,7 @@ Pure: no I/O and no clock. State between batches is passed in and returned as va
 """
 
 from spark_streaming.contributions.codec import HASHED_CUMULATIVE, HASHED_POINT, CodecError, EncodedPoints
-from spark_streaming.contributions.ranges import MAX_RANGE_MINUTES, since
+from spark_streaming.contributions.ranges import MAX_RANGE_MINUTES
 from spark_streaming.contributions.reconcile import reconcile, required_pairs, split_by_client
 from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
@@ -19,6 +19,5 @@ __all__ = [
     "Reconciliation",
     "reconcile",
     "required_pairs",
-    "since",
     "split_by_client",
 ]

@@ -47,19 +47,22 @@ class CarryResult:
     """Changes made by carrying counts forward.
 
     Attributes:
-        counts: Minute, encoded counts, and 1 to add or -1 to subtract them.
-        contributions: Contributions of minutes that counts are carried to, or no longer carried to,
-            each for one minute.
+        counts: First and last minute, encoded counts, and 1 to add or -1 to subtract them.
+        new: Contributions of minutes that had none.
+        contributions: Other contributions of minutes that counts are carried to, or no longer
+            carried to, each for one minute.
         clients: New states of the clients.
     """
 
-    counts: list[tuple[int, bytes, int]] = field(default_factory=list)
+    counts: list[tuple[int, int, bytes, int]] = field(default_factory=list)
+    new: list[Contribution] = field(default_factory=list)
     contributions: list[Contribution] = field(default_factory=list)
     clients: list[ClientState] = field(default_factory=list)
 
     def subtract(self, contribution: Contribution) -> None:
         """Subtract counts that were carried to a minute."""
-        self.counts.append((contribution.minute, decode_contribution(contribution.packed).body, -1))
+        minute = contribution.minute
+        self.counts.append((minute, minute, decode_contribution(contribution.packed).body, -1))
 
 
 def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
@@ -140,6 +143,23 @@ def carry_forward(
 
     def fill(first: int, until: int, counts: bytes, last_ns: int) -> int:
         body = decode_contribution(counts).body
+        wanted_until = until if counts != NO_COUNTS else first - 1
+        # At once up to the first minute that may have a contribution or an entry.
+        free_until = min(wanted_until, known.free_until(client_key, first, wanted_until))
+        free_until = min([free_until, *(minute - 1 for minute in with_entries if minute >= first)])
+        if free_until >= first:
+            carried.counts.append((first, free_until, body, 1))
+            carried.new.append(
+                Contribution(
+                    client_key=client_key,
+                    minute=first,
+                    entries=0,
+                    last_ns=last_ns,
+                    packed=counts,
+                    until=free_until,
+                )
+            )
+            first = free_until + 1
         for minute in count(first):
             existing = known.get((client_key, minute))
             wanted = minute <= until and counts != NO_COUNTS
@@ -152,7 +172,7 @@ def carry_forward(
                 if existing is not None:
                     carried.subtract(existing)
                 if wanted:
-                    carried.counts.append((minute, body, 1))
+                    carried.counts.append((minute, minute, body, 1))
                 carried.contributions.append(
                     Contribution(
                         client_key=client_key, minute=minute, entries=0, last_ns=last_ns, packed=values

@@ -7,18 +7,21 @@ follows, as one contribution for a range of minutes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
 from spark_streaming.contributions.codec import NO_COUNTS
 from spark_streaming.contributions.values import ClientState, Contribution
 
-__all__ = ["MAX_RANGE_MINUTES", "KnownContributions", "carries", "in_ranges", "since"]
+__all__ = ["MAX_RANGE_MINUTES", "KnownContributions", "carries", "in_ranges"]
 
 #: Most minutes of a range. The store looks for ranges that begin so many minutes before.
 MAX_RANGE_MINUTES: Final = 64
 
+_NO_CHANGES: Final[dict[int, Contribution]] = {}
 _NOTHING: Final = frozenset({b"", NO_COUNTS})
 
 
@@ -39,13 +42,37 @@ class KnownContributions:
         clients: States of the clients.
     """
 
-    __slots__ = ("_clients", "_stored")
+    __slots__ = ("_clients", "_minutes", "_stored")
 
     def __init__(
         self, stored: Mapping[tuple[int, int], Contribution], clients: Mapping[int, ClientState]
     ) -> None:
         self._stored = stored
         self._clients = clients
+        self._minutes: dict[int, list[int]] = {}
+        for key, minute in sorted(stored):
+            self._minutes.setdefault(key, []).append(minute)
+
+    def free_until(self, client_key: int, first: int, until: int) -> int:
+        """Return the last minute up to which there is no contribution.
+
+        Args:
+            client_key: The client.
+            first: The first minute that is asked for.
+            until: The last one.
+
+        Returns:
+            At most ``until``; ``first - 1`` if ``first`` has a contribution.
+        """
+        state = self._clients.get(client_key)
+        if state is not None and state.covered_until >= first and state.counts not in _NOTHING:
+            until = min(until, max(state.carried_from, first) - 1)
+        minutes = self._minutes.get(client_key)
+        if minutes is not None:
+            at = bisect_left(minutes, first)
+            if at < len(minutes):
+                until = min(until, minutes[at] - 1)
+        return max(until, first - 1)
 
     def get(self, pair: tuple[int, int]) -> Contribution | None:
         """Return the contribution of a client and minute; None if there is none."""
@@ -57,7 +84,8 @@ class KnownContributions:
 
 
 def in_ranges(
-    carried: Iterable[Contribution],
+    changed: Iterable[Contribution],
+    new: Iterable[Contribution],
     own: Iterable[Contribution],
     *,
     before: Mapping[int, ClientState],
@@ -66,7 +94,8 @@ def in_ranges(
     """Decide which carried counts are stored, and which the states imply.
 
     Args:
-        carried: Changed contributions of carried counts, each for one minute.
+        changed: Changed contributions of carried counts, each for one minute.
+        new: Carried counts of ranges of minutes that had no contribution.
         own: Changed contributions of entries.
         before: States of the clients before.
         after: Their new states.
@@ -75,44 +104,80 @@ def in_ranges(
         The contributions of carried counts to store, and the states.
     """
     changes: dict[int, dict[int, Contribution]] = {}
-    for one in carried:
+    for one in changed:
         changes.setdefault(one.client_key, {})[one.minute] = one
-    own_minutes: dict[int, set[int]] = {}
+    own_minutes: dict[int, list[int]] = {}
     for one in own:
-        own_minutes.setdefault(one.client_key, set()).add(one.minute)
+        own_minutes.setdefault(one.client_key, []).append(one.minute)
     states = {state.client_key: state for state in after}
     found: list[Contribution] = []
+    ranges: dict[int, list[Contribution]] = {}
     for key in changes.keys() | states.keys():
-        changed, old = changes.get(key, {}), before.get(key)
+        of_client, old = changes.get(key, _NO_CHANGES), before.get(key)
         state = states[key] if key in states else before[key]
         # A late entry may change a minute amid the range. The range begins after it then.
-        others = [m for m, one in changed.items() if carries(state, m) and one.packed != state.counts]
+        others = [m for m, one in of_client.items() if carries(state, m) and one.packed != state.counts]
         if others:
             state = states[key] = replace(state, carried_from=max(others) + 1)
-        kept = {minute: one for minute, one in changed.items() if not carries(state, minute)}
+        kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
         if old is not None and (old.counts, old.carried_from) != (state.counts, state.carried_from):
-            written = changed.keys() | own_minutes.get(key, set())
-            same = old.counts == state.counts
-            for minute in range(old.carried_from, old.covered_until + 1):
-                if carries(old, minute) and minute not in written and not (same and carries(state, minute)):
-                    kept[minute] = _carried(old, minute)
+            written = of_client.keys() | own_minutes.get(key, ())
+            whole = _no_longer_implied(old, state, written, kept)
+            if whole is not None:
+                ranges.setdefault(key, []).append(whole)
         found += _merged(kept)
+    for one in new:
+        state = states[one.client_key] if one.client_key in states else before[one.client_key]
+        # Counts of an earlier source than the newest.
+        if not carries(state, one.minute):
+            ranges.setdefault(one.client_key, []).append(one)
+    for of_one in ranges.values():
+        found += _joined(of_one)
     return found, list(states.values())
 
 
-def since(contributions: Iterable[Contribution], minute: int) -> list[Contribution]:
-    """Return what contributions say of the minutes from one on."""
-    return [
-        one if one.minute >= minute else replace(one, minute=minute)
-        for one in contributions
-        if one.last_minute >= minute
-    ]
+def _no_longer_implied(
+    old: ClientState, state: ClientState, written: AbstractSet[int], kept: dict[int, Contribution]
+) -> Contribution | None:
+    """Return the range that the old state implied and the new one does not.
+
+    Args:
+        old: The state before.
+        state: The new state.
+        written: Minutes whose contributions change.
+        kept: Gets the minutes, if they are not one range.
+    """
+    first, last = old.carried_from, old.covered_until
+    if last < first or old.counts in _NOTHING:
+        return None
+    same = old.counts == state.counts
+    still = same and state.carried_from <= last and state.covered_until >= first
+    if not still and not any(first <= minute <= last for minute in written):
+        return replace(_carried(old, first), until=last)
+    for minute in range(first, last + 1):
+        if minute not in written and not (same and carries(state, minute)):
+            kept[minute] = _carried(old, minute)
+    return None
 
 
 def _carried(state: ClientState, minute: int) -> Contribution:
     return Contribution(
         client_key=state.client_key, minute=minute, entries=0, last_ns=state.last_ns, packed=state.counts
     )
+
+
+def _joined(ranges: list[Contribution]) -> Iterator[Contribution]:
+    """Join the ranges of a client that follow each other and are equal, and split long ones."""
+    ranges.sort(key=lambda one: one.minute)
+    joined: list[Contribution] = []
+    for one in ranges:
+        if joined and joined[-1].last_minute + 1 == one.minute and joined[-1].packed == one.packed:
+            joined[-1] = replace(joined[-1], until=one.last_minute)
+        else:
+            joined.append(one)
+    for one in joined:
+        for minute in range(one.minute, one.last_minute + 1, MAX_RANGE_MINUTES):
+            yield replace(one, minute=minute, until=min(minute + MAX_RANGE_MINUTES - 1, one.last_minute))
 
 
 def _merged(contributions: Mapping[int, Contribution]) -> Iterator[Contribution]:

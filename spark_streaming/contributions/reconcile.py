@@ -153,7 +153,9 @@ def reconcile(
             carried=carried,
         )
     _add_carried(carried, corrections)
-    ranges, states = in_ranges(carried.contributions, contributions, before=clients, after=carried.clients)
+    ranges, states = in_ranges(
+        carried.contributions, carried.new, contributions, before=clients, after=carried.clients
+    )
     return Reconciliation(
         rows=pa.concat_tables(
             [
@@ -439,13 +441,18 @@ def _by_pair(rows: npt.NDArray[np.void], pair: Integers, pairs: int) -> list[byt
 
 
 def _add_carried(carried: CarryResult, corrections: Corrections) -> None:
-    minutes, bodies, signs = zip(*carried.counts, strict=True) if carried.counts else ((), (), ())
+    firsts, lasts, bodies, signs = zip(*carried.counts, strict=True) if carried.counts else ((), (), (), ())
     rows = np.frombuffer(b"".join(bodies), COUNT_ROW)
-    at = np.repeat(np.arange(len(bodies)), [len(body) // COUNT_ROW.itemsize for body in bodies])
+    change = np.repeat(np.arange(len(bodies)), [len(body) // COUNT_ROW.itemsize for body in bodies])
+    first = np.array(firsts, np.int64)
+    # Each row once for each minute.
+    minutes = (np.array(lasts, np.int64) - first + 1)[change]
+    row = np.repeat(np.arange(len(rows)), minutes)
+    passed = np.arange(len(row)) - np.repeat(np.cumsum(minutes) - minutes, minutes)
     corrections.add(
-        minute=np.array(minutes, np.int64)[at],
-        series=rows["series"],
-        fleet=rows["fleet"],
-        flags=rows["flags"],
-        total=rows["value"] * np.array(signs, np.float64)[at],
+        minute=first[change][row] + passed,
+        series=rows["series"][row],
+        fleet=rows["fleet"][row],
+        flags=rows["flags"][row],
+        total=(rows["value"] * np.array(signs, np.float64)[change])[row],
     )

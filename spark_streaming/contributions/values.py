@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = ["ClientState", "Contribution", "Reconciliation"]
 
@@ -80,3 +81,15 @@ class Reconciliation:
     rows: pa.Table
     contributions: list[Contribution]
     clients: list[ClientState]
+
+    def since(self, minute: int) -> Reconciliation:
+        """Return what it says of the minutes from one on, and the states."""
+        return replace(
+            self,
+            rows=self.rows.filter(pc.greater_equal(self.rows["minute"], minute)),
+            contributions=[
+                one if one.minute >= minute else replace(one, minute=minute)
+                for one in self.contributions
+                if one.last_minute >= minute
+            ],
+        )

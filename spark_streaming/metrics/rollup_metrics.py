@@ -18,15 +18,16 @@ from prometheus_client.process_collector import ProcessCollector
 
 __all__ = ["RollupMetrics", "Stage", "StageClock"]
 
-#: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``.
+#: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
+#: those from ``decode`` to ``write`` are parts of it, of all tasks together.
 Stage = Literal[
     "find",
     "plan",
     "checkpoint",
     "begin",
+    "run",
     "decode",
     "deduplicate",
-    "histograms",
     "series",
     "look_up",
     "reconcile",
@@ -160,6 +161,15 @@ class RollupMetrics:
         if newest_received_at_ns is not None:
             # A client's clock plays no part, but the receiver's may be ahead.
             self._advance(min(newest_received_at_ns / 1e9, self._clock()))
+
+    def task_stage(self, stage: Stage, seconds: float) -> None:
+        """Add the time that tasks spent on a stage.
+
+        Args:
+            stage: A part of the stage ``run``.
+            seconds: Of all tasks of a batch together.
+        """
+        self._stages.labels(stage).observe(seconds)
 
     def spark_finished(self, durations_ms: Mapping[str, float]) -> None:
         """Add the durations that Spark reports of a batch."""

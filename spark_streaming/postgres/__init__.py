@@ -3,9 +3,14 @@
 Callers pass finished rows. No other part of the project writes these tables.
 """
 
-from spark_streaming.postgres.batch import DEAD_LETTER_ROWS, Batch
+from spark_streaming.postgres.batch import Batch
+from spark_streaming.postgres.dead_letters import DEAD_LETTER_ROWS, MAX_PAYLOADS
+from spark_streaming.postgres.horizons import Horizons
+from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.store import Store
+from spark_streaming.postgres.sums import Sums
+from spark_streaming.postgres.task_store import TaskStore
 from spark_streaming.postgres.values import (
     BatchStatistics,
     IdKey,
@@ -19,15 +24,20 @@ from spark_streaming.postgres.values import (
 
 __all__ = [
     "DEAD_LETTER_ROWS",
+    "MAX_PAYLOADS",
     "Batch",
     "BatchStatistics",
+    "Horizons",
     "IdKey",
     "LastBatch",
+    "Load",
     "Maintenance",
     "Status",
     "Store",
     "StoreDataError",
     "StoreError",
     "StoreUnavailableError",
+    "Sums",
+    "TaskStore",
     "read_again_since",
 ]

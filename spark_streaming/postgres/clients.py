@@ -18,7 +18,7 @@ from spark_streaming.postgres.values import StoreError
 from spark_streaming.rows import CLIENT_LABELS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["AGGREGATES", "by_instance", "keys", "put", "states"]
+__all__ = ["AGGREGATES", "append", "by_instance", "enter", "keys", "put_silent", "split", "states"]
 
 #: Arrow's aggregation for each combination, over rows in order of time.
 AGGREGATES: Final[dict[Combination, str]] = {
@@ -40,6 +40,14 @@ _STATE_BUT_KEY: Final = {
 }
 _STATE: Final = {"client_key": "int8", **_STATE_BUT_KEY}
 _LABELS: Final = {"client_key": "int8", "client_instance_id": "text", **dict.fromkeys(CLIENT_LABELS, "text")}
+_WAITING: Final = {
+    **_LABELS,
+    "heard_interval_ms": "int8",
+    "first_ns": "int8",
+    "heard_ns": "int8",
+    **_STATE_BUT_KEY,
+    "load_id": "int8",
+}
 
 
 def states(
@@ -61,7 +69,12 @@ def states(
 
 
 def keys(cursor: psycopg.Cursor[Any], instances: Sequence[str]) -> dict[str, int]:
-    """Return the keys of client instances; see :meth:`Transaction.client_keys`."""
+    """Return the keys of client instances. New instances get new keys.
+
+    Args:
+        cursor: In a transaction.
+        instances: Distinct ids. An entry of each must be appended.
+    """
     cursor.execute(
         "SELECT client_instance_id, client_key FROM client_state WHERE client_instance_id = ANY(%s)",
         [list(instances)],
@@ -74,44 +87,56 @@ def keys(cursor: psycopg.Cursor[Any], instances: Sequence[str]) -> dict[str, int
     return found
 
 
-def put(cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa.Table) -> None:
-    """Store states and labels of clients; see :meth:`Transaction.put_clients`."""
+def append(
+    cursor: psycopg.Cursor[Any], changed: Sequence[ClientState], entries: pa.Table, load_id: int
+) -> int:
+    """Append states and labels of clients, which wait until :func:`enter`.
+
+    Args:
+        cursor: In the transaction of the load.
+        changed: Replace the stored states.
+        entries: ``ENTRY_ROWS``. The newest of each client has its labels.
+        load_id: The load.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        StoreError: A state belongs to a client without an entry.
+    """
     states = {state.client_key: state for state in changed}
-    if entries.num_rows:
-        pushed = _newest(entries)
-        _put_pushed(cursor, pushed, [states.pop(key, None) for key in pushed["client_key"].to_pylist()])
+    pushed = _newest(entries)
+    own = [states.pop(key, None) for key in pushed["client_key"].to_pylist()]
     if states:
-        _put_silent(cursor, list(states.values()))
-
-
-def _newest(entries: pa.Table) -> pa.Table:
-    """Return each client's newest labels, and first and last time of receipt."""
-    client, received, time = (
-        entries[name].to_numpy() for name in ("client_key", "received_at_ns", "time_ns")
-    )
-    # A push without points has no labels.
-    without_labels = entries["client_id"].is_null().to_numpy()
-    order = np.lexsort((-time, -received, without_labels, client))
-    _, begins = np.unique(client[order], return_index=True)
-    newest = entries.select([*_LABELS, "push_interval_ms"]).take(order[begins])
-    for name, extreme in (("first_ns", np.minimum), ("heard_ns", np.maximum)):
-        newest = newest.append_column(name, pa.array(extreme.reduceat(received[order], begins)))
-    return newest
-
-
-def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[ClientState | None]) -> None:
+        raise _without_entry(len(states), len(changed))
     columns = [
         (storable(column) if column.type == pa.string() else column).to_pylist() for column in pushed.columns
     ]
     no_state = (None,) * len(_STATE_BUT_KEY)
-    _stage(
+    _copy(
         cursor,
-        {**_LABELS, "heard_interval_ms": "int8", "first_ns": "int8", "heard_ns": "int8", **_STATE_BUT_KEY},
+        "client_load",
+        _WAITING,
         (
-            [*labels, *(no_state if state is None else _values(state)[1:])]
-            for *labels, state in zip(*columns, states, strict=True)
+            [*labels, *(no_state if state is None else _values(state)[1:]), load_id]
+            for *labels, state in zip(*columns, own, strict=True)
         ),
     )
+    return len(own)
+
+
+def split(cursor: psycopg.Cursor[Any], load_ids: Sequence[int]) -> list[str]:
+    """Return the instances that several of the loads have."""
+    found = cursor.execute(
+        "SELECT client_instance_id FROM client_load WHERE load_id = ANY(%s) "
+        "GROUP BY client_instance_id HAVING count(*) > 1",
+        [list(load_ids)],
+    )
+    return [instance for (instance,) in found]
+
+
+def enter(cursor: psycopg.Cursor[Any], load_ids: Sequence[int]) -> None:
+    """Store the states and labels of loads."""
     # Stored labels stay, because a push without points has none.
     labels = sql.SQL(", ").join(
         sql.SQL(
@@ -129,7 +154,7 @@ def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[
             "coalesce(push_interval_ms, heard_interval_ms), minute, last_ns, coalesce(terminated, false), "
             "CASE WHEN terminated THEN to_timestamp(heard_ns / 1e9) END, covered_until, carried_from, "
             "counts, cumulative "
-            "FROM pg_temp.staged_client "
+            "FROM client_load WHERE load_id = ANY(%s) "
             "ON CONFLICT (client_key) DO UPDATE SET {labels}, push_interval_ms = excluded.push_interval_ms, "
             "first_seen = least(old.first_seen, excluded.first_seen), "
             "last_seen = greatest(old.last_seen, excluded.last_seen), "
@@ -144,12 +169,25 @@ def _put_pushed(cursor: psycopg.Cursor[Any], pushed: pa.Table, states: Sequence[
             "carried_from = coalesce(excluded.carried_from, old.carried_from), "
             "counts = coalesce(excluded.counts, old.counts), "
             "cumulative = coalesce(excluded.cumulative, old.cumulative)"
-        ).format(columns=sql.SQL(", ").join(map(sql.Identifier, _LABELS)), labels=labels)
+        ).format(columns=sql.SQL(", ").join(map(sql.Identifier, _LABELS)), labels=labels),
+        [list(load_ids)],
     )
 
 
-def _put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> None:
-    _stage(cursor, _STATE, map(_values, states))
+def put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> None:
+    """Store the states of clients without a new push.
+
+    Raises:
+        StoreError: There is no such client.
+    """
+    if not states:
+        return
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in _STATE.items()
+    )
+    cursor.execute("DROP TABLE IF EXISTS pg_temp.staged_client")
+    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE staged_client ({}) ON COMMIT DROP").format(columns))
+    _copy(cursor, "staged_client", _STATE, map(_values, states))
     cursor.execute("ANALYZE pg_temp.staged_client")
     cursor.execute(
         "UPDATE client_state old SET minute = new.minute, last_ns = new.last_ns, "
@@ -160,19 +198,38 @@ def _put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> N
         "FROM pg_temp.staged_client new WHERE new.client_key = old.client_key"
     )
     if cursor.rowcount != len(states):
-        raise StoreError(
-            f"{len(states) - cursor.rowcount} of {len(states)} client states belong to clients without an "
-            "entry: pass put_clients() the entries that were reconciled"
-        )
+        raise _without_entry(len(states) - cursor.rowcount, len(states))
 
 
-def _stage(cursor: psycopg.Cursor[Any], types: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> None:
-    columns = sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in types.items()
+def _newest(entries: pa.Table) -> pa.Table:
+    """Return each client's newest labels, and first and last time of receipt."""
+    client, received, time = (
+        entries[name].to_numpy() for name in ("client_key", "received_at_ns", "time_ns")
     )
-    cursor.execute("DROP TABLE IF EXISTS pg_temp.staged_client")
-    cursor.execute(sql.SQL("CREATE TEMPORARY TABLE staged_client ({}) ON COMMIT DROP").format(columns))
-    with cursor.copy("COPY pg_temp.staged_client FROM STDIN (FORMAT binary)") as copy:
+    # A push without points has no labels.
+    without_labels = entries["client_id"].is_null().to_numpy()
+    order = np.lexsort((-time, -received, without_labels, client))
+    _, begins = np.unique(client[order], return_index=True)
+    newest = entries.select([*_LABELS, "push_interval_ms"]).take(order[begins])
+    for name, extreme in (("first_ns", np.minimum), ("heard_ns", np.maximum)):
+        newest = newest.append_column(name, pa.array(extreme.reduceat(received[order], begins)))
+    return newest
+
+
+def _without_entry(missing: int, states: int) -> StoreError:
+    return StoreError(
+        f"{missing} of {states} client states belong to clients without an entry: "
+        "pass the entries that were reconciled"
+    )
+
+
+def _copy(
+    cursor: psycopg.Cursor[Any], table: str, types: Mapping[str, str], rows: Iterable[Sequence[Any]]
+) -> None:
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, types))
+    )
+    with cursor.copy(statement) as copy:
         copy.set_types(list(types.values()))
         for row in rows:
             copy.write_row(row)

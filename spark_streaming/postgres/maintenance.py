@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from time import monotonic
@@ -10,12 +11,15 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from spark_streaming.contributions import ClientState
-from spark_streaming.postgres import clients
-from spark_streaming.postgres.partitions import PARTITIONED, beginning
+from spark_streaming.contributions import ClientState, Contribution, Reconciliation
+from spark_streaming.postgres import clients, contributions, loads, series
+from spark_streaming.postgres.coarse import mark
+from spark_streaming.postgres.database import SERIES_LOCK
+from spark_streaming.postgres.horizons import DAY, Horizons, read_until
+from spark_streaming.postgres.partitions import PARTITIONED, Partitions, beginning
 from spark_streaming.postgres.series_cache import SeriesCache
+from spark_streaming.postgres.sums import Sums
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
-from spark_streaming.postgres.transaction import DAY, Transaction
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Maintenance"]
@@ -26,8 +30,8 @@ _MIN_PAUSE_S: Final = 55
 _PAUSE_FACTOR: Final = 20
 
 
-class Maintenance(Transaction):
-    """Computes hours and days and drops expired rows.
+class Maintenance:
+    """Carries counts forward, computes hours and days, and drops what is expired or never counted.
 
     :meth:`Store.maintenance` creates, commits or rolls it back.
 
@@ -46,7 +50,16 @@ class Maintenance(Transaction):
         series_cache: SeriesCache,
         now_ns: int,
     ) -> None:
-        super().__init__(connection, retention=retention, series_cache=series_cache)
+        #: For other statements in the same transaction.
+        self.connection = connection
+        self._cursor = connection.cursor()
+        self._binary = connection.cursor(binary=True)
+        self._retention = retention
+        self._partitions = Partitions(self._cursor)
+        horizons = Horizons.read(self._cursor)
+        self._horizons, self._now = dict(horizons.since), horizons.now
+        series_cache.begin(horizons.today)
+        self._series_cache = series_cache
         # The earlier of two clocks, because one that is ahead must not expire anything.
         self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
 
@@ -61,6 +74,43 @@ class Maintenance(Transaction):
             sql.SQL("NOT terminated AND covered_until < carry_to AND covered_until < %s"),
             [closed],
         )
+
+    def contributions(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], Contribution]:
+        """Return the stored contributions by client key and minute."""
+        return contributions.read(self._binary, pairs)
+
+    def carry(self, reconciled: Reconciliation) -> None:
+        """Store what was carried forward. It counts at once.
+
+        Raises:
+            StoreError: A series or a client is not in the database.
+        """
+        sums = Sums(Horizons(now=self._now, since=self._horizons))
+        sums.add(reconciled.rows)
+        if len(self._series_cache.without(sums.series)):
+            self._cursor.execute("SELECT pg_advisory_xact_lock(%s)", [SERIES_LOCK])
+            series.require(self._cursor, self._series_cache, sums.series)
+        minutes = sums.minutes()
+        for table, buckets in {**minutes, "contribution": [self._now]}.items():
+            self._partitions.ensure(table, buckets)
+        load = loads.Load(self.connection, loads.next_id(self._cursor))
+        load.totals(sums)
+        load.contributions(reconciled.contributions)
+        late = loads.add_late(self._cursor, [load.load_id], self._partitions)
+        clients.put_silent(self._cursor, reconciled.clients)
+        for grain, coarser in pairwise(GRAINS):
+            buckets = (
+                [at for found in minutes.values() for at in found] if grain is GRAINS[0] else late[grain.name]
+            )
+            mark(self._cursor, coarser, {coarser.beginning(at) for at in buckets})
+
+    def read_until(self, time_ns: int | None) -> None:
+        """Record that pushes received until this time were read. It never decreases."""
+        read_until(self._cursor, time_ns)
+
+    def sweep(self) -> int:
+        """Delete the rows of loads that will never count. Returns the number of loads."""
+        return loads.sweep(self._cursor)
 
     def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
         """Compute changed hours from their minutes, then changed days from their hours.
@@ -174,5 +224,7 @@ class Maintenance(Transaction):
                 "WHERE (grain, bucket) = (%s, %s)",
                 (timedelta(seconds=rest), grain.name, bucket),
             )
-            self._mark_coarser(grain, [bucket])
+            coarser = GRAINS[GRAINS.index(grain) + 1 :][:1]
+            for one in coarser:
+                mark(self._cursor, one, [one.beginning(bucket)])
         return len(due)

@@ -5,14 +5,14 @@ A partition is created as a table and then attached, which does not block reader
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 import psycopg
 from psycopg import sql
 
-from spark_streaming.postgres.tables import GRAINS, TOTALS
+from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 
 __all__ = ["PARTITIONED", "Partitions", "beginning"]
 
@@ -27,12 +27,16 @@ PARTITIONED: Final[dict[str, Span]] = {
     "contribution": "hour",
 }
 _FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "month": "%Y%m"}
-#: New rows are updated several times. Free space in their page avoids index updates (HOT).
-_OPTIONS: Final = "fillfactor = 70"
-#: Append-only tables. The TOAST target keeps contributions inline if they fit into a page.
-_OTHER_OPTIONS: Final = {
-    "push": "fillfactor = 100",
-    "contribution": "fillfactor = 100, toast_tuple_target = 8160",
+#: Span of a partition by the length of the date in its name.
+_SPANS: Final[dict[int, Span]] = {10: "hour", 8: "day", 6: "month"}
+#: Hours and days are updated several times. Free space in their page avoids index updates (HOT).
+_UPDATED: Final = "fillfactor = 70"
+_APPENDED: Final = "fillfactor = 100"
+_OPTIONS: Final = {
+    **dict.fromkeys((kind.table(MINUTES) for kind in TOTALS), _APPENDED),
+    "push": _APPENDED,
+    # The TOAST target keeps contributions inline if they fit into a page.
+    "contribution": f"{_APPENDED}, toast_tuple_target = 8160",
 }
 
 
@@ -49,16 +53,17 @@ class Partitions:
             )
         }
 
+    def lack(self, table: str, times: Iterable[datetime]) -> bool:
+        """Return whether a partition for rows of these times is missing."""
+        return any(True for _ in self._missing(table, times))
+
     def ensure(self, table: str, times: Iterable[datetime]) -> None:
         """Create the missing partitions for rows of these times.
 
         The caller bounds the times, and thereby the number of partitions.
         """
         span = PARTITIONED[table]
-        for start in sorted({beginning(span, time) for time in times}):
-            name = f"{table}_p{start:{_FORMATS[span]}}"
-            if name in self._names:
-                continue
+        for name, start in list(self._missing(table, times)):
             self._cursor.execute(
                 sql.SQL(
                     "CREATE TABLE {partition} (LIKE {table} INCLUDING ALL) WITH ({options}); "
@@ -66,12 +71,21 @@ class Partitions:
                 ).format(
                     partition=sql.Identifier(name),
                     table=sql.Identifier(table),
-                    options=sql.SQL(_OTHER_OPTIONS.get(table, _OPTIONS)),
+                    options=sql.SQL(_OPTIONS.get(table, _UPDATED)),
                     start=sql.Literal(start.isoformat()),
                     end=sql.Literal(_end(span, start).isoformat()),
                 )
             )
             self._names.add(name)
+
+    def _missing(self, table: str, times: Iterable[datetime]) -> Iterator[tuple[str, datetime]]:
+        span = PARTITIONED[table]
+        for start in sorted({beginning(span, time) for time in times}):
+            name = f"{table}_p{start:{_FORMATS[span]}}"
+            # Versions before loads had days of minutes.
+            day = f"{table}_p{start:{_FORMATS['day']}}"
+            if name not in self._names and not (span == "hour" and day in self._names):
+                yield name, start
 
     def drop(self, table: str, *, before: datetime | None = None, since: datetime | None = None) -> None:
         """Drop the partitions that end at or before a time, or begin at or after one.
@@ -79,11 +93,11 @@ class Partitions:
         Raises:
             psycopg.Error: A partition can't be dropped, for example because a reader holds it.
         """
-        span = PARTITIONED[table]
         for name in sorted(self._names):
             parent, _, start_text = name.rpartition("_p")
             if parent != table:
                 continue
+            span = _SPANS[len(start_text)]
             start = datetime.strptime(start_text, _FORMATS[span]).replace(tzinfo=UTC)
             if (before is not None and _end(span, start) <= before) or (since is not None and start >= since):
                 self._cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))

@@ -6,16 +6,18 @@ Client text is made storable: bounded, valid UTF-8, without NUL.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-__all__ = ["COPY_HEADER", "COPY_TRAILER", "append", "stage", "storable"]
+__all__ = ["COPY_HEADER", "COPY_TRAILER", "EPOCH_US", "append", "stage", "storable"]
 
 _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.int64(): ("bigint", ">i8"),
@@ -29,17 +31,16 @@ _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
 #: First and last bytes of a binary COPY.
 COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER: Final = b"\xff\xff"
-#: PostgreSQL's epoch is 2000-01-01.
-_EPOCH_US: Final = 946_684_800_000_000
+#: Length of a null.
+_NULL: Final = -1
+#: PostgreSQL's epoch, 2000-01-01, in microseconds since 1970.
+EPOCH_US: Final = 946_684_800_000_000
 #: Three texts fit into one index entry of at most 2704 bytes.
 _MAX_TEXT_BYTES: Final = 800
 
 
 def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
     """Copy a table into a temporary table, which lives until the transaction ends.
-
-    A table with text keeps its nulls. In a table without text only floats may be null, and become
-    NaN.
 
     Args:
         cursor: In a transaction.
@@ -59,7 +60,7 @@ def stage(cursor: psycopg.Cursor[Any], name: str, table: pa.Table) -> None:
 
 
 def append(cursor: psycopg.Cursor[Any], target: sql.Identifier, table: pa.Table) -> None:
-    """Copy rows into an existing table. Nulls are handled as in :func:`stage`."""
+    """Copy rows into an existing table."""
     textual = pa.string() in table.schema.types
     query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {})").format(
         target,
@@ -99,15 +100,42 @@ def _csv(table: pa.Table) -> bytes:
 
 
 def _binary(table: pa.Table) -> bytes:
-    layout: list[tuple[str, str]] = [("columns", ">i2")]
-    for index, field in enumerate(table.schema):
-        layout += [(f"length{index}", ">i4"), (f"value{index}", _TYPES[field.type][1])]
-    rows = np.empty(table.num_rows, np.dtype(layout))
-    rows["columns"] = table.num_columns
-    for index, field in enumerate(table.schema):
-        column = table[field.name]
-        if pa.types.is_timestamp(field.type):
-            column = pc.subtract(column.cast(pa.int64()), _EPOCH_US)
-        rows[f"length{index}"] = rows.dtype[f"value{index}"].itemsize
-        rows[f"value{index}"] = column.to_numpy()
-    return b"".join((COPY_HEADER, rows.tobytes(), COPY_TRAILER))
+    return b"".join((COPY_HEADER, *_rows(table), COPY_TRAILER))
+
+
+def _rows(table: pa.Table) -> Iterator[bytes]:
+    """Encode rows, those with nulls in the same columns together, because their length is fixed."""
+    columns = [_encodable(table[field.name], field.type) for field in table.schema]
+    kinds = np.zeros(table.num_rows, np.int64)
+    for index, (_, is_null) in enumerate(columns):
+        if is_null is not None:
+            kinds |= is_null.astype(np.int64) << index
+    for kind in np.unique(kinds).tolist():
+        chosen = kinds == kind
+        whole = bool(chosen.all())
+        layout: list[tuple[str, str]] = [("columns", ">i2")]
+        for index, field in enumerate(table.schema):
+            layout.append((f"length{index}", ">i4"))
+            if not kind >> index & 1:
+                layout.append((f"value{index}", _TYPES[field.type][1]))
+        rows = np.empty(int(chosen.sum()), np.dtype(layout))
+        rows["columns"] = table.num_columns
+        for index, (values, _) in enumerate(columns):
+            if kind >> index & 1:
+                rows[f"length{index}"] = _NULL
+            else:
+                rows[f"length{index}"] = rows.dtype[f"value{index}"].itemsize
+                rows[f"value{index}"] = values if whole else values[chosen]
+        yield rows.tobytes()
+
+
+def _encodable(
+    column: pa.ChunkedArray, kind: pa.DataType
+) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_] | None]:
+    """Return the values, any in the place of nulls, and a mask of the nulls if there are some."""
+    is_null = column.is_null().to_numpy() if column.null_count else None
+    if pa.types.is_timestamp(kind):
+        column = pc.subtract(column.cast(pa.int64()), EPOCH_US)
+    if is_null is not None:
+        column = column.fill_null(pa.scalar(0, column.type))
+    return column.to_numpy(), is_null

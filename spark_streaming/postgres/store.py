@@ -9,46 +9,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Self
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
+from spark_streaming.postgres.database import STORE_LOCK, Database
+from spark_streaming.postgres.horizons import EPOCH
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.status import status
 from spark_streaming.postgres.tables import GRAINS, TOTALS
-from spark_streaming.postgres.transaction import EPOCH
-from spark_streaming.postgres.values import (
-    IdKey,
-    Status,
-    StoreDataError,
-    StoreError,
-    StoreUnavailableError,
-    read_again_since,
-)
+from spark_streaming.postgres.values import IdKey, Status, StoreError, read_again_since
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Store"]
-
-#: "rollup" in ASCII. Writers hold this advisory lock, so jobs on one database take turns.
-_LOCK: Final = 0x726F6C6C7570
-#: Waiting for another job's batch may take longer than waiting for a table, which readers block
-#: only while a partition is dropped. A driver that hangs is disconnected, so that the next one can
-#: continue.
-_BEGIN: Final = (
-    "SET LOCAL search_path = telemetry; SET LOCAL timezone = 'UTC'; SET LOCAL statement_timeout = '15min'; "
-    "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'; "
-    "SET LOCAL work_mem = '64MB'"
-)
-#: SQLSTATE classes: cardinality violation, data exception, integrity violation, program limit
-#: exceeded.
-_DATA_ERRORS: Final = ("21", "22", "23", "54")
-_AFTER_LOCK: Final = "SET LOCAL lock_timeout = '30s'"
 
 
 class Store:
@@ -65,20 +43,14 @@ class Store:
     """
 
     def __init__(self, url: str, *, retention: RetentionSettings, reader_role: str | None = None) -> None:
-        try:
-            parameters = conninfo_to_dict(url)
-        except psycopg.Error:
-            # psycopg's error contains the URL with the password.
-            raise StoreError(
-                "invalid PostgreSQL URL: give postgresql://USER:PASSWORD@HOST:PORT/DATABASE with special "
-                "characters percent-encoded"
-            ) from None
-        self._url = url
-        self._password = str(parameters.get("password") or "")
+        self._series_cache = SeriesCache()
+        self._database = Database(
+            url, application="kafka-client-telemetry rollup", connected=self._series_cache.clear
+        )
+        #: With the password, for the tasks of a batch.
+        self.url = url
         self._retention = retention
         self._reader_role = reader_role
-        self._connection: psycopg.Connection[Any] | None = None
-        self._series_cache = SeriesCache()
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +71,7 @@ class Store:
                 missing.
             StoreUnavailableError: Try again.
         """
-        with self._transaction() as connection:
+        with self._database.transaction(lock=STORE_LOCK) as connection:
             return migrations.migrate(connection, retention=self._retention, reader_role=self._reader_role)
 
     def id_key(self) -> IdKey:
@@ -109,7 +81,7 @@ class Store:
             StoreError: There is no schema yet.
             StoreUnavailableError: Try again.
         """
-        with self._transaction(lock=False) as connection:
+        with self._database.transaction() as connection:
             ((key_id, secret),) = connection.execute("SELECT key_id, secret FROM id_key")
             return IdKey(key_id=str(key_id), secret=bytes(secret))
 
@@ -129,10 +101,15 @@ class Store:
             StoreUnavailableError: Repeat the batch. If it was committed after all, that yields
                 None.
         """
-        with self._transaction() as connection:
-            ((last,),) = connection.execute(
-                "SELECT coalesce(max(batch_id), -1) FROM ledger WHERE query_id = %s", [query_id]
+        with self._database.transaction(lock=STORE_LOCK) as connection:
+            ((last, read_only),) = connection.execute(
+                "SELECT coalesce(max(batch_id), -1), current_setting('transaction_read_only')::boolean "
+                "FROM ledger WHERE query_id = %s",
+                [query_id],
             )
+            if read_only:
+                # Now, because tasks write before this transaction does.
+                raise psycopg.errors.ReadOnlySqlTransaction("the transaction is read-only")
             if last == batch_id:
                 yield None
                 return
@@ -146,19 +123,7 @@ class Store:
                     "standby that lacked batches when it took over. Use an empty --checkpoint folder: "
                     "everything is read again, and no push counts twice"
                 )
-            connection.execute(
-                "INSERT INTO ledger (query_id, batch_id) VALUES (%s, %s)", [query_id, batch_id]
-            )
-            batch = Batch(
-                connection,
-                retention=self._retention,
-                series_cache=self._series_cache,
-                query_id=query_id,
-                batch_id=batch_id,
-            )
-            yield batch
-            batch.finish()
-        self._series_cache.commit()
+            yield Batch(connection, query_id=query_id, batch_id=batch_id)
 
     @contextmanager
     def maintenance(self, now_ns: int) -> Iterator[Maintenance]:
@@ -171,13 +136,14 @@ class Store:
             StoreError: A permanent error.
             StoreUnavailableError: The transaction was rolled back. The next one does its work.
         """
-        with self._transaction() as connection:
-            maintenance = Maintenance(
-                connection, retention=self._retention, series_cache=self._series_cache, now_ns=now_ns
-            )
-            yield maintenance
-            maintenance.finish()
-        self._series_cache.commit()
+        try:
+            with self._database.transaction(lock=STORE_LOCK) as connection:
+                yield Maintenance(
+                    connection, retention=self._retention, series_cache=self._series_cache, now_ns=now_ns
+                )
+        except BaseException:
+            self._series_cache.clear()
+            raise
 
     def status(self) -> Status:
         """Read the status of the store.
@@ -186,7 +152,7 @@ class Store:
             StoreError: There is no schema yet.
             StoreUnavailableError: Try again.
         """
-        with self._transaction(lock=False) as connection:
+        with self._database.transaction() as connection:
             return status(connection)
 
     def forget_since(self, minute: int) -> int:
@@ -206,7 +172,7 @@ class Store:
         Raises:
             StoreUnavailableError: Nothing was deleted. Try again.
         """
-        with self._transaction() as connection:
+        with self._database.transaction(lock=STORE_LOCK) as connection:
             since = EPOCH + timedelta(minutes=minute)
             (horizons,) = connection.execute("SELECT minutes_from, hours_from FROM horizon")
             for horizon, grain in zip(horizons, GRAINS[1:], strict=True):
@@ -252,52 +218,4 @@ class Store:
 
     def close(self) -> None:
         """Close the connection. The next use opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    @contextmanager
-    def _transaction(self, *, lock: bool = True) -> Iterator[psycopg.Connection[Any]]:
-        try:
-            connection = self._connected()
-            with connection.transaction():
-                connection.execute(_BEGIN)
-                if lock:
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-                connection.execute(_AFTER_LOCK)
-                yield connection
-        except psycopg.Error as error:
-            raise self._translated(error) from None
-
-    def _connected(self) -> psycopg.Connection[Any]:
-        if self._connection is None or self._connection.closed:
-            # A new connection may reach another server, which may lack series.
-            self._series_cache = SeriesCache()
-            # No prepared statements, because a plan for today's partitions is bad for tomorrow's.
-            self._connection = psycopg.connect(
-                self._url,
-                autocommit=True,
-                prepare_threshold=None,
-                connect_timeout=10,
-                application_name="kafka-client-telemetry rollup",
-                keepalives_idle=30,
-            )
-        return self._connection
-
-    def _translated(self, error: psycopg.Error) -> StoreError:
-        text = " ".join(str(error).split()) or type(error).__name__
-        if self._password:
-            text = text.replace(self._password, "***")
-        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
-            return StoreError(f"PostgreSQL: {text}: run `kafka-telemetry rollup migrate`")
-        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            # A primary that becomes a standby keeps its connections. A new one may find the new
-            # primary.
-            self.close()
-            text += ": a standby? List all hosts in the URL, with target_session_attrs=read-write"
-            return StoreUnavailableError(f"PostgreSQL: {text}")
-        if (error.sqlstate or "")[:2] in _DATA_ERRORS:
-            return StoreDataError(f"PostgreSQL: {text}")
-        # OperationalError has external causes: connections, timeouts, shutdowns, a full disk.
-        kind = StoreUnavailableError if isinstance(error, psycopg.OperationalError) else StoreError
-        return kind(f"PostgreSQL: {text}")
+        self._database.close()

@@ -1,28 +1,40 @@
 """Describes the tables of totals, and how their columns combine.
 
-The same description generates the merge of new rows and the computation of hours and days.
+The same description generates the appending of rows and the computation of hours and days.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+import numpy as np
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 
-from spark_streaming.postgres.staging import append, stage
+from spark_streaming.postgres.staging import append
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.watched import WATCHED
 
-__all__ = ["CLIENTS", "FLEETS", "GRAINS", "HISTOGRAMS", "SERIES", "SPREADS", "TOTALS", "Grain", "Totals"]
+__all__ = [
+    "CLIENTS",
+    "FLEETS",
+    "GRAINS",
+    "HISTOGRAMS",
+    "MINUTES",
+    "SERIES",
+    "SPREADS",
+    "TOTALS",
+    "Grain",
+    "Totals",
+]
 
 Combination = Literal["add", "least", "greatest", "any", "newest"]
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Sums of values within the plan's bounds stay far below. Older versions may have stored more.
 MAX_SUM: Final = 1e300
 
@@ -32,12 +44,18 @@ _OVER_ROWS: Final[dict[Combination, str]] = {
     "least": "min({0})",
     "greatest": "max({0})",
     "any": "bool_or({0})",
-    "newest": "(array_agg({0} ORDER BY bucket DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
+    "newest": "(array_agg({0} ORDER BY {order} DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
 }
-#: The same for counts. Their sum is numeric and unbounded, so it is capped.
-_COUNTS_OVER_ROWS: Final = f"least(sum({{0}}), {MAX_TOTAL})"
+#: Rows that count, of a table with load ids.
+_COUNTS: Final = "load_id NOT IN (SELECT load_id FROM pending_load)"
+#: Combines counts. Their sum is numeric and unbounded, so it is capped.
+#: ``least`` alone would make the cap of nulls.
+_COUNTS_OVER_ROWS: Final = f"CASE WHEN count({{0}}) > 0 THEN least(sum({{0}}), {MAX_TOTAL}) END"
 #: SQL that combines a stored value and a new one.
-_COUNTS_WITH_OLD: Final = f"least(least(old.{{0}}, {MAX_TOTAL}) + excluded.{{0}}, {MAX_TOTAL})"
+_COUNTS_WITH_OLD: Final = (
+    "CASE WHEN old.{0} IS NULL THEN excluded.{0} WHEN excluded.{0} IS NULL THEN old.{0} "
+    f"ELSE least(least(old.{{0}}, {MAX_TOTAL}) + excluded.{{0}}, {MAX_TOTAL}) END"
+)
 _WITH_OLD: Final[dict[Combination, str]] = {
     "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
     "least": "least(old.{0}, excluded.{0})",
@@ -53,19 +71,24 @@ class Grain:
 
     name: Literal["1m", "1h", "1d"]
     minutes: int
-    partition: Literal["day", "month"]
+    partition: Literal["hour", "day", "month"]
 
     @property
     def length(self) -> timedelta:
         """Length of a bucket."""
         return timedelta(minutes=self.minutes)
 
+    def beginning(self, time: datetime) -> datetime:
+        """Return the beginning of a time's bucket."""
+        return _EPOCH + (time - _EPOCH) // self.length * self.length
+
 
 GRAINS: Final = (
-    Grain(name="1m", minutes=1, partition="day"),
+    Grain(name="1m", minutes=1, partition="hour"),
     Grain(name="1h", minutes=60, partition="day"),
     Grain(name="1d", minutes=1440, partition="month"),
 )
+MINUTES: Final = GRAINS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +101,6 @@ class Totals:
         values: The other columns, and how they combine.
         grains: Names of the grains.
         counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
-        optional: A value that most rows lack.
     """
 
     name: str
@@ -86,68 +108,78 @@ class Totals:
     values: dict[str, Combination]
     grains: tuple[str, ...] = ("1m", "1h", "1d")
     counts: tuple[str, ...] = ()
-    optional: str | None = None
 
     def table(self, grain: Grain) -> str:
         """Return the name of a grain's table."""
         return f"{self.name}_{grain.name}"
 
-    def merge(
-        self, cursor: psycopg.Cursor[Any], grain: Grain, rows: pa.Table, *, newest: datetime | None
-    ) -> None:
-        """Combine rows with the stored ones.
+    def waiting(self, grain: Grain) -> str:
+        """Return the name of the table of hours or days that wait for the driver."""
+        return f"{self.table(grain)}_load"
+
+    def append(self, cursor: psycopg.Cursor[Any], grain: Grain, rows: pa.Table, load_id: int) -> None:
+        """Append rows under a load id.
 
         Args:
-            cursor: In the batch's transaction.
-            grain: Selects the table.
-            rows: The table's columns, with distinct keys.
-            newest: The table has no later bucket than this. None if unknown.
+            cursor: In the transaction of the load.
+            grain: Of the rows. Minutes go to their table, whose partitions exist. Hours and days
+                wait until :meth:`add_waiting`.
+            rows: The table's columns.
+            load_id: The load.
         """
         rows = rows.select(["bucket", *self.key, *self.values])
-        if newest is not None:
-            # Later rows can't exist yet, and a plain COPY takes less than half the time.
-            new = pc.greater(rows["bucket"], pa.scalar(newest, rows["bucket"].type))
-            if pa.string() not in rows.schema.types:
-                for field in rows.schema:
-                    if field.type == pa.float64() and field.name != self.optional:
-                        new = pc.and_(new, pc.is_finite(rows[field.name]).fill_null(fill_value=False))
-            for part in self._without_nulls(rows.filter(new)):
-                append(cursor, sql.Identifier(self.table(grain)), part)
-            rows = rows.filter(pc.invert(new))
-            if not rows.num_rows:
-                return
-        stage(cursor, "staged", rows)
+        loads = pa.array(np.full(rows.num_rows, load_id))
+        table = self.table(grain) if grain is MINUTES else self.waiting(grain)
+        append(cursor, sql.Identifier(table), rows.append_column("load_id", loads))
+
+    def add_waiting(
+        self,
+        cursor: psycopg.Cursor[Any],
+        grain: Grain,
+        load_ids: Sequence[int],
+        ensure: Callable[[str, Iterable[datetime]], None],
+    ) -> list[datetime]:
+        """Add the hours or days of loads to the stored ones.
+
+        Args:
+            cursor: In the driver's transaction for the batch.
+            grain: Hours or days.
+            load_ids: The loads of the batch.
+            ensure: Creates the missing partitions of a table for some times.
+
+        Returns:
+            The buckets that changed.
+        """
+        waiting, loads = sql.Identifier(self.waiting(grain)), list(load_ids)
+        buckets = cursor.execute(
+            sql.SQL("SELECT DISTINCT bucket FROM {} WHERE load_id = ANY(%s)").format(waiting), [loads]
+        ).fetchall()
+        if not buckets:
+            return []
+        ensure(self.table(grain), [bucket for (bucket,) in buckets])
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {table} AS old ({columns}) SELECT {staged} FROM pg_temp.staged "
-                "ON CONFLICT ({key}) DO UPDATE SET {changes}"
+                "INSERT INTO {table} AS old (bucket, {columns}) "
+                "SELECT bucket, {key}, {values} FROM {waiting} WHERE load_id = ANY(%s) "
+                "GROUP BY bucket, {key} "
+                "ON CONFLICT ({target}) DO UPDATE SET {changes}"
             ).format(
                 table=sql.Identifier(self.table(grain)),
-                columns=_names(rows.column_names),
-                staged=sql.SQL(", ").join(
-                    sql.SQL("nullif({}, 'NaN')" if field.type == pa.float64() else "{}").format(
-                        sql.Identifier(field.name)
-                    )
-                    for field in rows.schema
-                ),
-                key=_names([self.key[0], "bucket", *self.key[1:]]),
+                columns=_names([*self.key, *self.values]),
+                key=_names(self.key),
+                values=self._over_rows("load_id"),
+                waiting=waiting,
+                target=_names([self.key[0], "bucket", *self.key[1:]]),
                 changes=_assignments(
                     {
                         name: _COUNTS_WITH_OLD if name in self.counts else _WITH_OLD[how]
                         for name, how in self.values.items()
                     }
                 ),
-            )
+            ),
+            [loads],
         )
-
-    def _without_nulls(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Split rows by whether they have the optional value, because COPY writes no nulls."""
-        if self.optional is None:
-            yield rows
-            return
-        has_value = rows[self.optional].is_valid()
-        yield rows.filter(has_value)
-        yield rows.filter(pc.invert(has_value)).drop([self.optional])
+        return [bucket for (bucket,) in buckets]
 
     def compute(self, cursor: psycopg.Cursor[Any], grain: Grain, finer: Grain, bucket: datetime) -> None:
         """Compute a bucket from the finer rows, and replace the stored rows.
@@ -162,7 +194,7 @@ class Totals:
             sql.SQL(
                 "INSERT INTO {table} AS old (bucket, {columns}) "
                 "SELECT {bucket}, {key}, {values} FROM {finer} "
-                "WHERE bucket >= {bucket} AND bucket < {end} GROUP BY {key} "
+                "WHERE bucket >= {bucket} AND bucket < {end} AND {counts} GROUP BY {key} "
                 "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
             ).format(
                 table=sql.Identifier(self.table(grain)),
@@ -170,18 +202,23 @@ class Totals:
                 columns=_names([*self.key, *self.values]),
                 key=_names(self.key),
                 target=_names([self.key[0], "bucket", *self.key[1:]]),
-                values=sql.SQL(", ").join(
-                    sql.SQL(_COUNTS_OVER_ROWS if name in self.counts else _OVER_ROWS[how]).format(
-                        sql.Identifier(name)
-                    )
-                    for name, how in self.values.items()
-                ),
+                counts=sql.SQL(_COUNTS if finer is MINUTES else "true"),
+                values=self._over_rows("bucket, load_id" if finer is MINUTES else "bucket"),
                 changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
                 old=_names(self.values, "old"),
                 new=_names(self.values, "excluded"),
                 bucket=sql.Literal(bucket),
                 end=sql.Literal(bucket + grain.length),
             )
+        )
+
+    def _over_rows(self, order: str) -> sql.Composed:
+        """Return SQL that combines a group of rows, whose newest is last in this order."""
+        return sql.SQL(", ").join(
+            sql.SQL(_COUNTS_OVER_ROWS if name in self.counts else _OVER_ROWS[how]).format(
+                sql.Identifier(name), order=sql.SQL(order.replace(",", " DESC,"))
+            )
+            for name, how in self.values.items()
         )
 
 
@@ -205,12 +242,8 @@ _STATISTICS: Final[dict[str, Combination]] = {
 }
 _KEPT: Final[dict[str, Combination]] = {"sum": "add", "points": "add", "max": "greatest"}
 
-SERIES: Final = Totals(
-    name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",), optional="pushed_sum"
-)
-FLEETS: Final = Totals(
-    name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",), optional="pushed_sum"
-)
+SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",))
+FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",))
 SPREADS: Final = Totals(
     name="fleet_spread",
     key=("fleet_id", "spread"),

@@ -70,6 +70,7 @@ class BatchStatistics:
         entries: Points of one push, instance and time.
         rows: Rows merged into minutes.
         dead_letters: Payloads that could not be read.
+        left_out: Rows outside the retention times.
         newest_received_at_ns: Time of receipt of the newest push. None without pushes.
         duration_s: Duration of the batch.
     """
@@ -80,6 +81,7 @@ class BatchStatistics:
     entries: int
     rows: int
     dead_letters: int
+    left_out: int
     newest_received_at_ns: int | None
     duration_s: float
 

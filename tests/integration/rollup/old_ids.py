@@ -19,10 +19,12 @@ from spark_streaming.contributions.codec import (
     COMBINED_ROW,
     COUNT_ROW,
     CUMULATIVE_ROW,
+    NO_COUNTS,
     decode_contribution,
     decode_cumulative,
     encode_contribution,
 )
+from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 
 __all__ = [
     "client_key",
@@ -43,6 +45,14 @@ _P1, _P2, _P3, _P4, _P5 = (
     0x27D4EB2F165667C5,
 )
 _SEED = 42
+#: SQL that merges the rows of one key and minute.
+_MERGED = {
+    "add": "sum({0})",
+    "least": "min({0})",
+    "greatest": "max({0})",
+    "any": "bool_or({0})",
+    "newest": "max({0})",
+}
 _OLD_MIGRATIONS = ("0001_tables", "0002_views")
 
 
@@ -187,6 +197,8 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
         name for (name,) in connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'")
     ]
     connection.execute(f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until".encode())
+    _without_loads(connection)
+    _without_ranges(connection)
     for kind in ("rollup", "fleet_rollup"):
         for grain in ("1m", "1h", "1d"):
             connection.execute(f"ALTER TABLE {kind}_{grain} DROP pushed_sum".encode())
@@ -202,6 +214,49 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     )
     connection.execute((files("spark_streaming.postgres") / "schema" / "0002_views.sql").read_bytes())
     connection.execute("DELETE FROM migration WHERE name >= '0004'")
+
+
+def _without_loads(connection: psycopg.Connection[Any]) -> None:
+    """Downgrade from migration 0013: one row for each key and minute."""
+    for totals in TOTALS:
+        table, key = totals.table(MINUTES), ", ".join(totals.key)
+        values = ", ".join(f"{_MERGED[how].format(name)} AS {name}" for name, how in totals.values.items())
+        columns = f"bucket, {key}, {', '.join(totals.values)}"
+        waiting = [totals.waiting(grain) for grain in GRAINS[1:] if grain.name in totals.grains]
+        for statement in (
+            f"CREATE TEMPORARY TABLE merged ON COMMIT DROP AS SELECT bucket, {key}, {values} "
+            f"FROM {table} GROUP BY bucket, {key}",
+            f"TRUNCATE {table}",
+            f"ALTER TABLE {table} DROP load_id",
+            f"DROP INDEX {table}_key",
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM merged",
+            f"ALTER TABLE {table} ADD PRIMARY KEY ({totals.key[0]}, bucket"
+            f"{''.join(f', {name}' for name in totals.key[1:])})",
+            f"CREATE INDEX {table}_bucket ON {table} USING brin (bucket)",
+            "DROP TABLE merged",
+            f"DROP TABLE {', '.join(waiting)}",
+        ):
+            connection.execute(statement.encode())
+    connection.execute(
+        "DROP TABLE pending_load, client_load, dead_letter_load; DROP SEQUENCE load_id; "
+        "ALTER TABLE push DROP load_id; ALTER TABLE contribution DROP load_id; "
+        "ALTER TABLE horizon ADD newest_minute timestamptz NOT NULL DEFAULT 'epoch'"
+    )
+
+
+def _without_ranges(connection: psycopg.Connection[Any]) -> None:
+    """Downgrade from migration 0010: one contribution for each minute."""
+    columns = "client_key, minute, entries, last_ns, packed"
+    connection.execute(
+        f"INSERT INTO contribution ({columns}) SELECT client_key, at, entries, last_ns, packed "
+        "FROM contribution, generate_series(minute + 1, until) AS at".encode()
+    )
+    connection.execute(
+        f"INSERT INTO contribution ({columns}) SELECT client_key, at, 0, last_ns, counts "
+        "FROM client_state, generate_series(carried_from, covered_until) AS at WHERE counts <> %s".encode(),
+        [NO_COUNTS],
+    )
+    connection.execute("ALTER TABLE contribution DROP until; ALTER TABLE client_state DROP carried_from")
 
 
 def downgrade(connection: psycopg.Connection[Any]) -> None:

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 
-from spark_streaming.postgres import Batch
+from spark_streaming.contributions import ClientState, Contribution
+from spark_streaming.postgres import BatchStatistics, Store, Sums, TaskStore
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MINUTE", "NOW_NS", "SERIES_ROWS", "buckets", "entries", "put_series", "read", "rows", "series"]
+__all__ = [
+    "MINUTE",
+    "NOW_NS",
+    "SERIES_ROWS",
+    "buckets",
+    "entries",
+    "put_series",
+    "read",
+    "rows",
+    "series",
+    "statistics",
+    "take_in",
+    "write_load",
+]
 
 NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
 MINUTE = NOW_NS // 60_000_000_000
@@ -55,18 +71,117 @@ def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) 
     )
 
 
-def put_series(batch: Batch, *values: tuple[int, int, str, bool], rule: int = 0) -> None:
+def put_series(url: str, *values: tuple[int, int, str, bool], rule: int = 0) -> None:
     """Insert series from (id, fleet id, metric, breakdown), unless they exist."""
-    for one, fleet, metric, breakdown in values:
-        batch.connection.execute(
-            "INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            (fleet, metric, rule),
-        )
-        batch.connection.execute(
-            "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) VALUES (%s, %s, %s, %s, %s) "
-            "ON CONFLICT DO NOTHING",
-            (one, fleet, metric, breakdown, rule),
-        )
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = telemetry")
+        for one, fleet, metric, breakdown in values:
+            connection.execute(
+                "INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, %s) "
+                "ON CONFLICT DO NOTHING",
+                (fleet, metric, rule),
+            )
+            connection.execute(
+                "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) "
+                "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                (one, fleet, metric, breakdown, rule),
+            )
+
+
+def statistics(**others: Any) -> BatchStatistics:
+    """Build the statistics of a batch, with zeros for what is not given."""
+    names = ("pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out")
+    return BatchStatistics(
+        **{**dict.fromkeys(names, 0), "newest_received_at_ns": None, "duration_s": 1.0, **others}
+    )
+
+
+def write_load(
+    tasks: TaskStore,
+    batch: tuple[str, int],
+    *,
+    totals: pa.Table | None = None,
+    histograms: pa.Table | None = None,
+    entries: pa.Table | None = None,
+    minutes: pa.Table | None = None,
+    states: Sequence[ClientState] = (),
+    contributions: Sequence[Contribution] = (),
+    pushes: Mapping[str, int] | None = None,
+    letters: pa.Table | None = None,
+) -> tuple[int, Sums]:
+    """Write a load, and leave it pending.
+
+    Args:
+        tasks: The store of the task.
+        batch: Query id and number.
+        totals: ``ROLLUP_ROWS``.
+        histograms: ``BUCKET_ROWS``.
+        entries: ``ENTRY_ROWS`` of the clients' labels.
+        minutes: ``ENTRY_ROWS`` to add up by client.
+        states: States of clients.
+        contributions: Contributions.
+        pushes: Times of receipt by push id.
+        letters: ``DEAD_LETTER_ROWS``.
+
+    Returns:
+        The load's id, and its totals.
+    """
+    horizons = tasks.begin()
+    sums = Sums(horizons)
+    if totals is not None:
+        sums.add(totals)
+    if histograms is not None:
+        sums.add_buckets(histograms)
+    if minutes is not None:
+        sums.add_clients(minutes)
+    days = tasks.days_of(pushes or {}, horizons)
+    with tasks.load(horizons, sums, days, batch) as load:
+        load.totals(sums)
+        load.pushes(days)
+        load.contributions(contributions)
+        if entries is not None:
+            load.clients(states, entries)
+        if letters is not None:
+            load.dead_letters(letters, batch)
+        return load.load_id, sums
+
+
+def take_in(
+    store: Store,
+    query_id: str,
+    number: int,
+    *,
+    retention: RetentionSettings | None = None,
+    recorded: BatchStatistics | None = None,
+    then: Callable[[], object] = lambda: None,
+    **load: Any,
+) -> bool:
+    """Commit a batch that one task has written.
+
+    Args:
+        store: The driver's store.
+        query_id: Of the query.
+        number: Of the batch.
+        retention: That of the task.
+        recorded: For the ledger.
+        then: Called before the commit.
+        load: As for :func:`write_load`.
+
+    Returns:
+        Whether the batch was not committed before.
+    """
+    with (
+        store.batch(query_id, number) as batch,
+        closing(TaskStore(store.url, retention=retention or RetentionSettings())) as tasks,
+    ):
+        if batch is None:
+            return False
+        load_id, sums = write_load(tasks, (query_id, number), **load)
+        then()
+        minutes = [at for found in sums.minutes().values() for at in found]
+        batch.enter([load_id], {int(at.timestamp()) // 3600 for at in minutes})
+        batch.record(recorded or statistics(left_out=sums.left_out))
+    return True
 
 
 def entries(*values: tuple[int, int, str], **others: Any) -> pa.Table:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import psycopg
 import pyarrow as pa
+import pytest
 
 from spark_streaming.contributions import ClientState, Contribution
-from spark_streaming.postgres import DEAD_LETTER_ROWS, BatchStatistics, Store
+from spark_streaming.postgres import DEAD_LETTER_ROWS, Store, TaskStore
 from spark_streaming.postgres.reasons import MAX_REASONS
+from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import (
     MINUTE,
     NOW_NS,
@@ -17,87 +22,85 @@ from tests.integration.rollup.store.rows import (
     read,
     rows,
     series,
+    take_in,
 )
 
 
-def test_a_batch_writes_every_kind_of_row_once(store: Store, database: str) -> None:
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        ids = pa.array(["aa" * 16, "bb" * 16])
-        assert batch.register_pushes(ids, pa.array([NOW_NS, NOW_NS])) == set()
-        batch.merge(
-            batch.sums(
-                rows(
-                    (MINUTE, 1, 7, False, None, 2, 3.0, 1.0, 2.0, 0),
-                    (MINUTE, 2, 8, True, 5, 1, 4.0, 4.0, 4.0, 1),
-                )
-            )
-        )
-        batch.merge(batch.sums(rows((MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1))))
-        batch.merge_buckets(buckets((MINUTE, 1, float("-inf"), 3.0, 4)))
-        put_series(batch, (1, 7, "m", False), (2, 8, "m'", True))
-        batch.put_contributions(
-            [Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")]
-        )
-        batch.add_client_minutes(entries((5, MINUTE, "a\0b")))
-        state = ClientState(
-            client_key=5,
-            minute=MINUTE,
-            last_ns=NOW_NS,
-            push_interval_ms=60_000,
-            terminated=False,
-            covered_until=MINUTE,
-            carried_from=MINUTE + 1,
-            counts=b"c",
-            cumulative=b"",
-        )
-        batch.put_clients([state], entries((5, MINUTE, "a\0b")))
-        batch.dead_letters(pa.table([["s"], ["p"], ["why"], [1], [b"\xff"]], schema=DEAD_LETTER_ROWS))
-        batch.record(
-            BatchStatistics(
-                pushes=2,
-                repeats=0,
-                points=3,
-                entries=2,
-                rows=3,
-                dead_letters=1,
-                newest_received_at_ns=NOW_NS,
-                duration_s=0.1,
-            )
-        )
-    with store.batch("q", 0) as batch:
-        assert batch is None
+@pytest.fixture
+def tasks(store: Store) -> Iterator[TaskStore]:
+    with closing(TaskStore(store.url, retention=RetentionSettings())) as tasks:
+        yield tasks
+
+
+def known(tasks: TaskStore, received_at_ns: dict[str, int]) -> set[str]:
+    return tasks.known_pushes(tasks.days_of(received_at_ns, tasks.begin()))
+
+
+def test_a_batch_writes_every_kind_of_row_once(store: Store, tasks: TaskStore, database: str) -> None:
+    put_series(database, (1, 7, "m", False), (2, 8, "m'", True))
+    pushes = {"aa" * 16: NOW_NS, "bb" * 16: NOW_NS}
+    assert known(tasks, pushes) == set()
+    state = ClientState(
+        client_key=5,
+        minute=MINUTE,
+        last_ns=NOW_NS,
+        push_interval_ms=60_000,
+        terminated=False,
+        covered_until=MINUTE,
+        carried_from=MINUTE + 1,
+        counts=b"c",
+        cumulative=b"",
+    )
+    contribution = Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")
+    taken = entries((5, MINUTE, "a\0b"))
+    assert take_in(
+        store,
+        "q",
+        0,
+        totals=rows(
+            (MINUTE, 1, 7, False, None, 2, 3.0, 1.0, 2.0, 0),
+            (MINUTE, 2, 8, True, 5, 1, 4.0, 4.0, 4.0, 1),
+            (MINUTE, 1, 7, False, 5, 0, -1.0, None, None, 1),
+        ),
+        histograms=buckets((MINUTE, 1, float("-inf"), 3.0, 4)),
+        pushes=pushes,
+        contributions=[contribution],
+        minutes=taken,
+        entries=taken,
+        states=[state],
+        letters=pa.table([["s"], ["p"], ["why"], [1], [b"\xff"]], schema=DEAD_LETTER_ROWS),
+    )
+    assert not take_in(store, "q", 0)
     assert read(database, "SELECT metric, points, sum, min, max, avg FROM telemetry.metric_1m") == [
         ("m", 2, 2.0, 1.0, 2.0, 1.0)
     ]
-    with store.batch("q", 1) as batch:
-        assert batch is not None
-        assert batch.register_pushes(ids, pa.array([NOW_NS + 86_400 * 10**9, NOW_NS])) == {
-            "aa" * 16,
-            "bb" * 16,
-        }
-        assert batch.clients([5, 6]) == {5: state}
-        assert batch.contributions({(5, MINUTE), (5, 1)}) == {
-            (5, MINUTE): Contribution(client_key=5, minute=MINUTE, entries=1, last_ns=3, packed=b"\0x")
-        }
+    assert read(database, "SELECT position, reason, payload FROM telemetry.dead_letter") == [
+        ("p", "why", b"\xff")
+    ]
+    assert known(tasks, {"aa" * 16: NOW_NS + 86_400 * 10**9, "bb" * 16: NOW_NS, "c": NOW_NS}) == set(pushes)
+    assert tasks.client_keys(["instance-5"]) == {"instance-5": 5}
+    assert tasks.clients([5, 6]) == {5: state}
+    assert tasks.contributions({(5, MINUTE), (5, 1)}) == {(5, MINUTE): contribution}
     with store.maintenance(NOW_NS) as maintenance:
         assert maintenance.clients_to_carry(MINUTE + 1) == {5: state}
         assert maintenance.compute_hours_and_days() == 2
         maintenance.expire()
+        assert maintenance.sweep() == 0
     assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]
     assert read(database, "SELECT client_id, pushes FROM telemetry.client_1h") == [("a\ufffdb", 1)]
+    for table in ("pending_load", "client_load", "dead_letter_load"):
+        assert read(database, f"SELECT count(*) FROM telemetry.{table}") == [(0,)]
 
 
-def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, database: str) -> None:
+def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, tasks: TaskStore) -> None:
     def carried(minute: int, until: int, packed: bytes) -> Contribution:
         return Contribution(client_key=5, minute=minute, entries=0, last_ns=3, packed=packed, until=until)
 
     def known(*minutes: int) -> dict[int, bytes]:
-        with store.maintenance(NOW_NS) as maintenance:
-            found = maintenance.contributions([(key, minute) for key in (5, 6) for minute in minutes])
-            for (key, minute), one in found.items():
-                assert (key, minute, one.until) == (one.client_key, one.minute, -1)
-            return {minute: one.packed for (_, minute), one in found.items()}
+        found = tasks.contributions([(key, minute) for key in (5, 6) for minute in minutes])
+        for (key, minute), one in found.items():
+            assert (key, minute, one.until) == (one.client_key, one.minute, -1)
+        return {minute: one.packed for (_, minute), one in found.items()}
 
     own = Contribution(client_key=5, minute=MINUTE + 3, entries=1, last_ns=4, packed=b"own")
     for number, contributions in enumerate(
@@ -107,9 +110,7 @@ def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, 
             [carried(MINUTE + 4, MINUTE + 4, b"b")],
         )
     ):
-        with store.batch("q", number) as batch:
-            assert batch is not None
-            batch.put_contributions(contributions)
+        assert take_in(store, "q", number, contributions=contributions)
     everything = {MINUTE + n: b"a" for n in (0, 1, 2, 5)} | {MINUTE + 3: b"own", MINUTE + 4: b"b"}
     everything |= {MINUTE + n: b"long" for n in range(10, 74)}
     assert known(*range(MINUTE - 5, MINUTE + 100)) == everything
@@ -117,41 +118,39 @@ def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, 
     assert known(*range(MINUTE - 5, MINUTE + 100)) == {MINUTE: b"a", MINUTE + 1: b"a"}
 
 
-def test_series_that_differ_only_in_reason_or_error_are_bounded(store: Store, database: str) -> None:
+def test_series_that_differ_only_in_reason_or_error_are_bounded(tasks: TaskStore, database: str) -> None:
     def series_of(first: int, last: int, error: str | None = None) -> pa.Table:
         return pa.concat_tables(
             series((number, "m", False), reason=f"reason {number}", error=error)
             for number in range(first, last)
         )
 
-    def add(batch_id: int, table: pa.Table) -> tuple[int, list[int]]:
-        with store.batch("q", batch_id) as batch:
-            assert batch is not None
-            folded = batch.add_series(table)
-            halves = table["series_high"].to_numpy(), table["series_low"].to_numpy()
-            found = batch.find_series(*halves)
-            assert found.known.all()
-            return folded, found.series.tolist()
+    def add(table: pa.Table) -> tuple[int, list[int]]:
+        tasks.begin()
+        folded = tasks.add_series(table)
+        found = tasks.find_series(table["series_high"].to_numpy(), table["series_low"].to_numpy())
+        assert found.known.all()
+        return folded, found.series.tolist()
 
     shown = "SELECT count(*), count(*) FILTER (WHERE {}) FROM telemetry.series"
     other = shown.format("reason = 'other' AND error IS NULL AND series_high IS NULL")
-    folded, first = add(0, series_of(0, MAX_REASONS - 1))
+    folded, first = add(series_of(0, MAX_REASONS - 1))
     assert (folded, len(set(first))) == (0, MAX_REASONS - 1)
     # One is within the bound.
-    folded, ids = add(1, series_of(MAX_REASONS - 10, MAX_REASONS + 5))
+    folded, ids = add(series_of(MAX_REASONS - 10, MAX_REASONS + 5))
     assert (folded, len(set(ids))) == (5, 11)
     assert ids[:9] == first[-9:]
     assert read(database, other) == [(MAX_REASONS + 1, 1)]
     # A text that is the folded one has the same series, and other series have their own bound.
     literal = series((7_000, "m", False), reason="other")
-    assert add(2, literal) == (0, [ids[-1]])
-    assert add(3, series((8_000, "m", False), reason="x", topic="t"))[0] == 0
-    folded, both = add(4, series_of(9_000, 9_003, error="e"))
+    assert add(literal) == (0, [ids[-1]])
+    assert add(series((8_000, "m", False), reason="x", topic="t"))[0] == 0
+    folded, both = add(series_of(9_000, 9_003, error="e"))
     assert (folded, len(set(both) - set(first) - set(ids))) == (3, 1)
     assert read(database, shown.format("(reason, error) = ('other', 'other')"))[0][1] == 1
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.series SET last_day = '2020-01-01'")
-    assert add(5, series_of(500, 502)) == (2, [ids[-1]] * 2)
+    assert add(series_of(500, 502)) == (2, [ids[-1]] * 2)
     assert read(database, "SELECT reason, error FROM telemetry.series WHERE last_day > '2020-01-01'") == [
         ("other", None)
     ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import numpy as np
 import psycopg
 import pytest
 
-from spark_streaming.postgres import Store, StoreError
-from tests.integration.rollup.store.rows import MINUTE, read
+from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore
+from spark_streaming.settings import RetentionSettings
+from tests.integration.rollup.store.rows import MINUTE, read, series
 from tests.integration.rollup.store.test_faults import batch_of, end_connections
 
 
@@ -42,11 +46,18 @@ def test_a_batch_that_does_not_continue_the_ledger_is_refused(store: Store, data
 
 
 def test_lost_series_are_added_again_on_a_new_connection(store: Store, database: str) -> None:
-    batch_of(store, 0, (MINUTE, 1.0))
-    execute(database, "DELETE FROM series", "DELETE FROM fleet_series")
-    end_connections(database)
-    with pytest.raises(StoreError):
-        store.status()
-    batch_of(store, 1, (MINUTE, 2.0))
-    assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(3.0,)]
-    assert read(database, "SELECT sum FROM telemetry.fleet_1m") == [(3.0,)]
+    described = series((5, "m", False))
+    half = np.array([5])
+    with closing(TaskStore(store.url, retention=RetentionSettings())) as tasks:
+        tasks.begin()
+        tasks.add_series(described)
+        execute(database, "DELETE FROM series", "DELETE FROM fleet_series")
+        assert tasks.find_series(half, half).known.all()
+        end_connections(database)
+        with pytest.raises(StoreUnavailableError):
+            tasks.begin()
+        tasks.begin()
+        assert not tasks.find_series(half, half).known.any()
+        tasks.add_series(described)
+        assert tasks.find_series(half, half).known.all()
+    assert read(database, "SELECT metric FROM telemetry.fleet_series") == [("m",)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
@@ -12,11 +13,10 @@ import pytest
 
 from spark_streaming.postgres import (
     DEAD_LETTER_ROWS,
-    Batch,
-    BatchStatistics,
     Store,
     StoreError,
     StoreUnavailableError,
+    TaskStore,
 )
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RetentionSettings
@@ -29,6 +29,7 @@ from tests.integration.rollup.store.rows import (
     read,
     rows,
     series,
+    take_in,
 )
 
 DAY_MINUTES = 24 * 60
@@ -38,22 +39,13 @@ class DriverDiedError(Exception):
     pass
 
 
-def take_in(batch: Batch, *points: tuple[int, float]) -> None:
-    batch.merge(
-        batch.sums(
-            rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points))
-        )
-    )
-    put_series(batch, (1, 7, "m", False))
-
-
 def batch_of(
-    store: Store, number: int, *points: tuple[int, float], then: Callable[[Batch], None] = lambda batch: None
+    store: Store, number: int, *points: tuple[int, float], then: Callable[[], object] = lambda: None
 ) -> None:
-    with store.batch("q", number) as batch:
-        assert batch is not None
-        take_in(batch, *points)
-        then(batch)
+    if number == 0:
+        put_series(store.url, (1, 7, "m", False))
+    totals = rows(*((minute, 1, 7, False, None, 1, value, value, value, 0) for minute, value in points))
+    assert take_in(store, "q", number, totals=totals, then=then)
 
 
 def end_connections(database: str) -> None:
@@ -65,25 +57,20 @@ def end_connections(database: str) -> None:
 
 
 def test_an_exception_rolls_the_batch_back(store: Store, database: str) -> None:
-    def die(_: Batch) -> None:
+    def die() -> None:
         raise DriverDiedError
 
     with pytest.raises(DriverDiedError):
         batch_of(store, 0, (MINUTE, 1.0), then=die)
     assert store.status().queries == ()
-    # What the transaction saw of series is forgotten with it.
     batch_of(store, 0, (MINUTE, 1.0))
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
 
 
 def test_a_lost_connection_rolls_back_and_the_batch_is_repeated(store: Store, database: str) -> None:
-    def lose(batch: Batch) -> None:
-        end_connections(database)
-        take_in(batch, (MINUTE, 4.0))
-
     batch_of(store, 0, (MINUTE, 1.0))
     with pytest.raises(StoreUnavailableError):
-        batch_of(store, 1, (MINUTE, 2.0), then=lose)
+        batch_of(store, 1, (MINUTE, 2.0), then=lambda: end_connections(database))
     batch_of(store, 1, (MINUTE, 6.0))
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(7.0,)]
 
@@ -109,27 +96,20 @@ def test_a_standby_is_unavailable_and_its_connection_closed(store: Store, databa
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(3.0,)]
 
 
-def test_a_connection_lost_at_the_commit(store: Store, database: str) -> None:
-    with pytest.raises(StoreUnavailableError):
-        batch_of(store, 0, (MINUTE, 2.0), then=lambda _: end_connections(database))
-    assert store.status().queries == ()
-
-
 def test_a_committed_batch_is_skipped_by_all_processes(store: Store, database: str) -> None:
     batch_of(store, 0, (MINUTE, 1.0))
     with Store(database, retention=RetentionSettings()) as another, another.batch("q", 0) as batch:
         assert batch is None
     with Store(database, retention=RetentionSettings()) as another:
         batch_of(another, 1, (MINUTE, 1.0))
-        with another.batch("another query", 0) as batch:
-            assert batch is not None
+        assert take_in(another, "another query", 0)
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(2.0,)]
 
 
 def test_totals_without_their_series_are_refused(store: Store, database: str) -> None:
     stray = rows((MINUTE, 3, 7, False, None, 1, 1.0, 1.0, 1.0, 0))
     with pytest.raises(StoreError, match="1 series that are not in the database, one of them 3"):
-        batch_of(store, 0, (MINUTE, 1.0), then=lambda batch: batch.merge(batch.sums(stray)))
+        take_in(store, "q", 0, totals=stray)
     assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") == [(0,)]
 
 
@@ -138,21 +118,7 @@ def test_late_points_go_to_hours_and_days_and_impossible_ones_are_left_out(
 ) -> None:
     week, year = MINUTE - 8 * DAY_MINUTES, MINUTE - 365 * DAY_MINUTES
     points = [(MINUTE, 1.0), (week, 2.0), (week, 3.0), (year, 4.0), (0, 5.0), (MINUTE + 5 * DAY_MINUTES, 6.0)]
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        take_in(batch, *points)
-        batch.record(
-            BatchStatistics(
-                pushes=1,
-                repeats=0,
-                points=6,
-                entries=1,
-                rows=6,
-                dead_letters=0,
-                newest_received_at_ns=None,
-                duration_s=1,
-            )
-        )
+    batch_of(store, 0, *points)
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.compute_hours_and_days()
         maintenance.expire()
@@ -164,17 +130,17 @@ def test_late_points_go_to_hours_and_days_and_impossible_ones_are_left_out(
 
 def test_sums_of_counts_saturate(store: Store, database: str) -> None:
     day = (MINUTE - 2 * DAY_MINUTES) // DAY_MINUTES * DAY_MINUTES
+    put_series(database, (1, 7, "huge", False), (2, 7, "small", False))
+    # Twice in one minute of a batch, in some minutes of an hour, in each batch.
+    huge = [(day + minute, 1, 7, False, None, MAX_TOTAL, 1e19, None, None, 0) for minute in (0, 0, 1, 70)]
     for number in range(3):
-        with store.batch("q", number) as batch:
-            assert batch is not None
-            # Twice in one minute of a batch, in some minutes of an hour, in each batch.
-            huge = [
-                (day + minute, 1, 7, False, None, MAX_TOTAL, 1e19, None, None, 0) for minute in (0, 0, 1, 70)
-            ]
-            batch.merge(batch.sums(rows(*huge, (day, 2, 7, False, None, 3, 3.0, 1.0, 1.0, 0))))
-            batch.merge_buckets(buckets(*((day + minute, 1, 0.0, 1.0, MAX_TOTAL) for minute in (0, 0, 1))))
-            if number == 0:
-                put_series(batch, (1, 7, "huge", False), (2, 7, "small", False))
+        take_in(
+            store,
+            "q",
+            number,
+            totals=rows(*huge, (day, 2, 7, False, None, 3, 3.0, 1.0, 1.0, 0)),
+            histograms=buckets(*((day + minute, 1, 0.0, 1.0, MAX_TOTAL) for minute in (0, 0, 1))),
+        )
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.compute_hours_and_days(all_of_them=True)
     for grain in ("1m", "1h", "1d"):
@@ -202,30 +168,33 @@ def test_huge_totals_of_older_versions_cause_no_failure(store: Store, database: 
 
 
 def test_pushes_with_wrong_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:
-    ids = pa.array([f"{number:032x}" for number in range(400)])
-    times = pa.array(
-        [day * 86_400_000_000_000 for day in (*range(0, 20_000, 100), *range(40_000, 60_000, 100))]
-    )
-    for expected in (set(), set(ids.to_pylist())):
-        with store.batch("q", min(len(expected), 1)) as batch:
-            assert batch is not None
-            assert batch.register_pushes(ids, times) == expected
+    days = (*range(0, 20_000, 100), *range(40_000, 60_000, 100))
+    pushes = {f"{number:032x}": day * 86_400_000_000_000 for number, day in enumerate(days)}
+    assert take_in(store, "q", 0, pushes=pushes)
+    with closing(TaskStore(database, retention=RetentionSettings())) as tasks:
+        assert tasks.known_pushes(tasks.days_of(pushes, tasks.begin())) == set(pushes)
     found = read(database, "SELECT count(*) FROM pg_class WHERE relname LIKE 'push_p%' AND relkind = 'r'")
     assert found == [(2,)]
 
 
 def test_labels_with_any_bytes_are_stored(store: Store, database: str) -> None:
     label = "\0" + "ü" * 5000
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        batch.add_series(series((5, "m" * 9000, False), client_id=label, principal="", group_id=label))
-        found = batch.find_series(np.array([5]), np.array([5]))
-        one, fleet = int(found.series[0]), int(found.fleet[0])
-        batch.merge(batch.sums(rows((MINUTE, one, fleet, False, None, 1, 1.0, 1.0, 1.0, 0))))
-        batch.add_client_minutes(entries((1, MINUTE, label)))
-        batch.put_clients([], entries((1, MINUTE, label)))
-        letters = [["s"], [label], [label], [100_000], [b"\0" * 65_536]]
-        batch.dead_letters(pa.table(letters, schema=DEAD_LETTER_ROWS))
+    with closing(TaskStore(database, retention=RetentionSettings())) as tasks:
+        tasks.begin()
+        tasks.add_series(series((5, "m" * 9000, False), client_id=label, principal="", group_id=label))
+        found = tasks.find_series(np.array([5]), np.array([5]))
+    one, fleet = int(found.series[0]), int(found.fleet[0])
+    taken = entries((1, MINUTE, label))
+    letters = [["s"], [label], [label], [100_000], [b"\0" * 65_536]]
+    assert take_in(
+        store,
+        "q",
+        0,
+        totals=rows((MINUTE, one, fleet, False, None, 1, 1.0, 1.0, 1.0, 0)),
+        minutes=taken,
+        entries=taken,
+        letters=pa.table(letters, schema=DEAD_LETTER_ROWS),
+    )
     ((client_id, principal, topic),) = read(
         database, "SELECT client_id, principal, topic FROM telemetry.metric_1m"
     )

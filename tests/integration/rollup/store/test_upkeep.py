@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -12,8 +14,9 @@ import pyarrow as pa
 from spark_streaming.contributions import ClientState, Contribution, reconcile
 from spark_streaming.contributions.carry_forward import carry_limit
 from spark_streaming.contributions.codec import NO_COUNTS
-from spark_streaming.postgres import Store
+from spark_streaming.postgres import Store, TaskStore
 from spark_streaming.settings import RetentionSettings
+from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
 
 TODAY = NOW_NS // 60_000_000_000 // 1440 * 1440
@@ -24,13 +27,20 @@ def point(minute: int, value: float, one: int = 1, spread: int | None = None) ->
     return (minute, one, one, False, spread, 1, value, value, value, 0 if spread is None else 1)
 
 
-def take_in(store: Store, number: int, *points: tuple[object, ...], rule: int = 0) -> None:
-    with store.batch("q", number) as batch:
-        assert batch is not None
-        table = rows(*points)
-        batch.merge(batch.sums(table))
-        ids = table["series_id"].unique().to_pylist()
-        put_series(batch, *((one, one, f"m{one}", False) for one in ids), rule=rule)
+def take_in(
+    store: Store,
+    number: int,
+    *points: tuple[object, ...],
+    rule: int = 0,
+    retention: RetentionSettings | None = None,
+) -> None:
+    table = rows(*points)
+    put_series(
+        store.url,
+        *((one, one, f"m{one}", False) for one in table["series_id"].unique().to_pylist()),
+        rule=rule,
+    )
+    assert store_rows.take_in(store, "q", number, totals=table, retention=retention)
 
 
 def maintain(store: Store, now_ns: int = NOW_NS) -> int:
@@ -46,12 +56,9 @@ def test_hours_and_days_are_the_sums_of_their_minutes(store: Store, database: st
     assert maintain(store) == 0
     # A late point changes one hour and its day.
     take_in(store, 1, point(YESTERDAY + 61, 1000.0, spread=2), point(YESTERDAY + 61, -5.0, one=2))
-    with store.batch("q", 2) as batch:
-        assert batch is not None
-        batch.merge_buckets(buckets((YESTERDAY, 1, 0.0, 1.0, 2), (YESTERDAY + 1, 1, 0.0, 1.0, 3)))
-        minutes = entries((5, YESTERDAY, "c"), (5, YESTERDAY + 1, "c"), watched=[2.0] * 13, broker_id="1")
-        batch.add_client_minutes(minutes)
-        batch.put_clients([], minutes)
+    minutes = entries((5, YESTERDAY, "c"), (5, YESTERDAY + 1, "c"), watched=[2.0] * 13, broker_id="1")
+    histograms = buckets((YESTERDAY, 1, 0.0, 1.0, 2), (YESTERDAY + 1, 1, 0.0, 1.0, 3))
+    assert store_rows.take_in(store, "q", 2, histograms=histograms, minutes=minutes, entries=minutes)
     assert maintain(store) == 3
     for grain, minutes in (("1h", 60), ("1d", 1440)):
         for view, key, values in (
@@ -104,7 +111,8 @@ def test_expired_minutes_stay_in_hours_and_days(database: str) -> None:
         old = TODAY - 5 * 1440
         take_in(store, 0, point(old, 1.0), point(old + 1, 2.0), point(TODAY, 4.0))
     # Kept shorter from now on: what was not computed yet must not get lost with its minutes.
-    with Store(database, retention=RetentionSettings(minute_days=2, hour_days=4)) as store:
+    shorter = RetentionSettings(minute_days=2, hour_days=4)
+    with Store(database, retention=shorter) as store:
         maintain(store)
         assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(4.0,)]
         assert read(database, "SELECT sum FROM telemetry.metric_1h") == [(4.0,)]
@@ -124,13 +132,13 @@ def test_expired_minutes_stay_in_hours_and_days(database: str) -> None:
 
 def test_expired_rows_are_dropped_and_needed_ones_kept(store: Store, database: str) -> None:
     day_ns = 86_400_000_000_000
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        days = pa.array([NOW_NS, NOW_NS - 7 * day_ns, NOW_NS - 10 * day_ns])
-        batch.register_pushes(pa.array(["a", "b", "c"]), days)
-        batch.put_contributions([Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=b"x")])
-        batch.put_contributions([Contribution(client_key=1, minute=2, entries=2, last_ns=3, packed=b"y")])
-        assert batch.contributions([(1, 2)])[1, 2].packed == b"y"
+    pushes = {"a": NOW_NS, "b": NOW_NS - 7 * day_ns, "c": NOW_NS - 10 * day_ns}
+    for number, packed in enumerate((b"x", b"y")):
+        one = Contribution(client_key=1, minute=2, entries=1, last_ns=3, packed=packed)
+        added = pushes if number == 0 else {}
+        assert store_rows.take_in(store, "q", number, pushes=added, contributions=[one])
+    with store.maintenance(NOW_NS) as maintenance:
+        assert maintenance.contributions([(1, 2)])[1, 2].packed == b"y"
     with psycopg.connect(database) as connection:
         connection.execute("SET search_path = telemetry")
         connection.execute(
@@ -145,22 +153,21 @@ def test_expired_rows_are_dropped_and_needed_ones_kept(store: Store, database: s
 def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None:
     points = [point(YESTERDAY + minute, 1.0) for minute in (0, 59, 60, 90, 1439)]
 
+    pushes = {"before": (YESTERDAY - 2880) * 60 * 10**9, "push": YESTERDAY * 60 * 10**9}
+
     def push(number: int, since: int) -> set[str]:
-        with store.batch(f"q{number}", 0) as batch:
-            assert batch is not None
-            known = batch.register_pushes(
-                pa.array(["before", "push"]),
-                pa.array([(YESTERDAY - 2880) * 60 * 10**9, YESTERDAY * 60 * 10**9]),
-            )
-            table = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
-            if "push" not in known:
-                batch.merge(batch.sums(table))
-                put_series(batch, (1, 1, "m", False))
-                state = ClientState(
-                    client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
-                    covered_until=YESTERDAY + 90, carried_from=YESTERDAY + 91, counts=b"", cumulative=b"",
-                )  # fmt: skip
-                batch.put_clients([state], entries((5, YESTERDAY, "c")))
+        with closing(TaskStore(database, retention=RetentionSettings())) as tasks:
+            known = tasks.known_pushes(tasks.days_of(pushes, tasks.begin()))
+        load: dict[str, Any] = {"pushes": {one: at for one, at in pushes.items() if one not in known}}
+        if "push" not in known:
+            put_series(database, (1, 1, "m", False))
+            state = ClientState(
+                client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
+                covered_until=YESTERDAY + 90, carried_from=YESTERDAY + 91, counts=b"", cumulative=b"",
+            )  # fmt: skip
+            load["totals"] = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
+            load |= {"states": [state], "entries": entries((5, YESTERDAY, "c"))}
+        assert store_rows.take_in(store, f"q{number}", 0, **load)
         return known
 
     assert push(0, 0) == set()
@@ -170,8 +177,8 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
     maintain(store)
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(2.0,), (1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(3.0,)]
-    with store.maintenance(NOW_NS) as maintenance:
-        assert maintenance.clients([5]) == {}
+    with closing(TaskStore(database, retention=RetentionSettings())) as tasks:
+        assert tasks.clients([5]) == {}
     assert push(1, YESTERDAY + 70) == {"before"}
     maintain(store)
     assert read(database, "SELECT bucket, sum FROM telemetry.metric_1h ORDER BY bucket") == before
@@ -193,9 +200,8 @@ def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str
         )
         for key, (ns, ms) in ends.items()
     ]  # fmt: skip
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        batch.put_clients(states, entries(*((key, first, "c") for key in ends)))
+    taken = entries(*((key, first, "c") for key in ends))
+    assert store_rows.take_in(store, "q", 0, states=states, entries=taken)
     found = dict(read(database, "SELECT client_key, carry_to FROM telemetry.client_state"))
     assert found == {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
     nothing = entries()
@@ -203,7 +209,7 @@ def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str
         to_carry = maintenance.clients_to_carry(MINUTE)
         assert to_carry.keys() == {key for key, carry_to in found.items() if carry_to > first}
         reconciled = reconcile(nothing, {}, to_carry, closed=MINUTE)
-        maintenance.put_clients(reconciled.clients, nothing)
+        maintenance.carry(reconciled)
         assert maintenance.clients_to_carry(MINUTE) == {}
 
 
@@ -216,16 +222,16 @@ def test_states_of_clients(store: Store, database: str) -> None:
 
     # The view compares with the server's clock, and NOW_NS is from this process's start.
     now_ns = time.time_ns()
-    with store.batch("q", 0) as batch:
-        assert batch is not None
-        heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=now_ns, cluster_id="k")
-        # Its cluster's pushes are read, but not those of this client.
-        silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9, cluster_id="k")
-        # A push without points has no labels.
-        empty = entries((1, 0, "x"), received_at_ns=now_ns + 1000, client_id=None)
-        batch.put_clients([], heard)
-        batch.put_clients([state(1, terminated=False)], empty)
-        batch.put_clients([state(2, terminated=True), state(3, terminated=False)], silent)
+    heard = entries((1, 0, "live"), (2, 0, "left"), received_at_ns=now_ns, cluster_id="k")
+    # Its cluster's pushes are read, but not those of this client.
+    silent = entries((3, 0, "silent"), received_at_ns=now_ns - 181 * 10**9, cluster_id="k")
+    # A push without points has no labels.
+    empty = entries((1, 0, "x"), received_at_ns=now_ns + 1000, client_id=None)
+    assert store_rows.take_in(store, "q", 0, entries=heard)
+    assert store_rows.take_in(store, "q", 1, entries=empty, states=[state(1, terminated=False)])
+    both = pa.concat_tables([silent, heard.slice(1)])
+    states = [state(2, terminated=True), state(3, terminated=False)]
+    assert store_rows.take_in(store, "q", 2, entries=both, states=states)
     found = (
         "SELECT client_id, cluster_id, state, terminated_at IS NULL FROM telemetry.client ORDER BY client_key"
     )
@@ -235,3 +241,22 @@ def test_states_of_clients(store: Store, database: str) -> None:
         ("silent", "k", "silent", True),
     ]
     assert store.status().clients == {"live": 1, "silent": 1, "left": 1}
+
+
+def test_a_count_that_older_versions_did_not_store_stays_unknown(store: Store, database: str) -> None:
+    taken = entries((5, YESTERDAY, "c"))
+    assert store_rows.take_in(store, "q", 0, minutes=taken, entries=taken)
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.client_rollup_1m SET push_interval_ms_sum = NULL")
+    maintain(store)
+    for view in ("client_1m", "client_1h"):
+        assert read(database, f"SELECT pushes, push_interval_ms_sum FROM telemetry.{view}") == [(1, None)]
+    # A late push adds to the unknown number.
+    late = YESTERDAY - 8 * 1440
+    for number in (1, 2):
+        taken = entries((5, late, "c"))
+        assert store_rows.take_in(store, "q", number, minutes=taken, entries=taken)
+    assert read(database, "SELECT push_interval_ms_sum FROM telemetry.client_1h ORDER BY bucket") == [
+        (120_000,),
+        (None,),
+    ]

@@ -10,18 +10,29 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** {@code otlp_entries}: the entries of a push, one for each client instance and time. */
+/**
+ * {@code otlp_entries}: the entries of a push, one for each client instance and time.
+ *
+ * <p>{@code describes} says whether the push has series that {@code otlp_series} must describe,
+ * because this JVM has not asked for their dimensions before.
+ */
 public final class Entries extends RollUp {
     static final StructType TYPE = new StructType()
             .add("error", DataTypes.StringType, true)
             .add("entries", DataTypes.createArrayType(entryType(), false), false)
-            .add("fallback", DataTypes.StringType, true);
+            .add("fallback", DataTypes.StringType, true)
+            .add("describes", DataTypes.BooleanType, false);
 
     private static final int BREAKDOWN = 16;
     private static final byte[] NO_BYTES = {};
 
+    private final KnownSeries known;
+    /** Hashes of series that were not described yet. A malformed push describes none. */
+    private final Longs undescribed = new Longs();
+
     private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp, instance, receivedAtNs, plan, key);
+        known = KnownSeries.of(key);
     }
 
     private static StructType entryType() {
@@ -70,11 +81,16 @@ public final class Entries extends RollUp {
         for (Entry each : entries()) {
             rows.add(row(each, plan.slots.length));
         }
-        return new GenericInternalRow(new Object[] {null, new GenericArrayData(rows.toArray()), fallback});
+        for (int index = 0; index < undescribed.size(); index++) {
+            known.add(undescribed.get(index));
+        }
+        return new GenericInternalRow(
+                new Object[] {null, new GenericArrayData(rows.toArray()), fallback, undescribed.size() > 0});
     }
 
     private static InternalRow error(String problem) {
-        return new GenericInternalRow(new Object[] {UTF8String.fromString(problem), OtlpFunctions.NO_ROWS, null});
+        return new GenericInternalRow(
+                new Object[] {UTF8String.fromString(problem), OtlpFunctions.NO_ROWS, null, false});
     }
 
     private static InternalRow row(Entry entry, int slots) {
@@ -107,6 +123,7 @@ public final class Entries extends RollUp {
             columns = entry.added = entry.added == null ? new PackedColumns(3) : entry.added;
         }
         SipHash series = seriesHash();
+        note(series);
         columns.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
@@ -121,6 +138,7 @@ public final class Entries extends RollUp {
             entry.cumulative = new PackedColumns(8);
         }
         SipHash series = seriesHash();
+        note(series);
         SipHash identity = identityHash();
         entry.cumulative.add(
                 flags(),
@@ -137,6 +155,13 @@ public final class Entries extends RollUp {
     @Override
     void histogram(long count) {
         entry.histograms++;
+        note(seriesHash());
+    }
+
+    private void note(SipHash series) {
+        if (!known.contains(series.high)) {
+            undescribed.add(series.high);
+        }
     }
 
     private int flags() {

@@ -53,6 +53,11 @@ public final class IdKey implements Serializable {
         return key;
     }
 
+    /** Returns the public id. */
+    String id() {
+        return id;
+    }
+
     /** Contains only the public id, because plans print their literals. */
     @Override
     public String toString() {

@@ -1,0 +1,79 @@
+"""Rows of payloads that could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from spark_streaming.postgres.staging import storable
+
+__all__ = ["DEAD_LETTER_ROWS", "MAX_PAYLOADS", "append", "enter", "put", "without"]
+
+#: Payloads that could not be read: source, reason, length, and the part that is kept.
+DEAD_LETTER_ROWS: Final = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("position", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+#: Dead letters of a batch that keep their payload. All keep their reason.
+MAX_PAYLOADS: Final = 100
+_COLUMNS: Final = "query_id, batch_id, source, position, reason, bytes"
+_TYPES: Final = ("text", "int8", "text", "text", "text", "int8", "bytea")
+
+
+def put(cursor: psycopg.Cursor[Any], letters: pa.Table, batch: tuple[str, int]) -> None:
+    """Insert ``DEAD_LETTER_ROWS`` of a batch, given by query id and number."""
+    _copy(cursor, "dead_letter", letters, batch)
+
+
+def append(cursor: psycopg.Cursor[Any], letters: pa.Table, batch: tuple[str, int], load_id: int) -> None:
+    """Append ``DEAD_LETTER_ROWS`` of a batch, which wait until :func:`enter`."""
+    _copy(cursor, "dead_letter_load", letters, batch, load_id)
+
+
+def enter(cursor: psycopg.Cursor[Any], load_ids: Collection[int]) -> None:
+    """Insert the letters of loads, the first of them with their payloads."""
+    cursor.execute(
+        sql.SQL(
+            "INSERT INTO dead_letter (seen_at, {columns}, payload) SELECT seen_at, {columns}, "
+            "CASE WHEN row_number() OVER (ORDER BY position) <= {most} THEN payload ELSE '' END "
+            "FROM dead_letter_load WHERE load_id = ANY(%s)"
+        ).format(columns=sql.SQL(_COLUMNS), most=sql.Literal(MAX_PAYLOADS)),
+        [list(load_ids)],
+    )
+
+
+def without(cursor: psycopg.Cursor[Any], positions: Iterable[str]) -> set[str]:
+    """Return the positions in a source that no dead letter has."""
+    asked = set(positions)
+    if asked:
+        found = cursor.execute("SELECT position FROM dead_letter WHERE position = ANY(%s)", [sorted(asked)])
+        asked.difference_update(position for (position,) in found)
+    return asked
+
+
+def _copy(
+    cursor: psycopg.Cursor[Any],
+    table: str,
+    letters: pa.Table,
+    batch: tuple[str, int],
+    *load_id: int,
+) -> None:
+    texts = [storable(letters[name]).to_pylist() for name in ("source", "position", "reason")]
+    others = [letters[name].to_pylist() for name in ("bytes", "payload")]
+    more = ", payload, load_id" if load_id else ", payload"
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+        sql.Identifier(table), sql.SQL(_COLUMNS + more)
+    )
+    with cursor.copy(statement) as copy:
+        copy.set_types([*_TYPES, *("int8" for _ in load_id)])
+        for letter in zip(*texts, *others, strict=True):
+            copy.write_row((*batch, *letter, *load_id))

@@ -1,0 +1,422 @@
+"""What a task on an executor does with the entries of its clients.
+
+It leaves out pushes that were counted before, looks up what its clients pushed last, reconciles,
+and writes one load. The load counts once the driver enters it. A task never changes what another
+one reads, so any number of attempts may run, and any of them may die.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_streaming import dumps
+from spark_streaming.contributions import (
+    ClientState,
+    CodecError,
+    Contribution,
+    reconcile,
+    required_pairs,
+    split_by_client,
+)
+from spark_streaming.postgres import (
+    DEAD_LETTER_ROWS,
+    MAX_PAYLOADS,
+    Horizons,
+    StoreDataError,
+    StoreError,
+    StoreUnavailableError,
+    Sums,
+    TaskStore,
+)
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.series_hashes import replace_hashes
+from spark_streaming.settings import RetentionSettings
+
+__all__ = ["RESULT_ROWS", "TaskSettings", "TaskStage", "UndescribedError", "failure", "run"]
+
+#: A part of a task.
+TaskStage = Literal["deduplicate", "series", "look_up", "reconcile", "write"]
+
+Integers = npt.NDArray[np.int64]
+
+#: Points reconciled at once. Each takes about 200 bytes.
+_RECONCILED_POINTS: Final = 400_000
+_STATISTICS: Final = (
+    *("load_id", "pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out"),
+    *("newest_received_at_ns", "folded", "most_points"),
+)
+#: One row of each task. ``error`` is the type of an error, ``text`` its message. ``load_id`` is
+#: null without anything to write. ``hours`` are those of the minutes, since the epoch. ``folded``
+#: is the number of series that are added up as another one. ``most`` is the client id with the most
+#: points. With a lake, a task also returns the positions of ``repeated`` pushes, and rows that have
+#: only ``row``: its ``ROLLUP_ROWS``.
+RESULT_ROWS: Final = pa.schema(
+    [
+        pa.field("error", pa.string()),
+        pa.field("text", pa.string()),
+        *(pa.field(name, pa.int64()) for name in _STATISTICS),
+        pa.field("most", pa.string()),
+        pa.field("hours", pa.list_(pa.int64())),
+        pa.field("repeated", pa.list_(pa.string())),
+        *(pa.field(f"{stage}_s", pa.float64()) for stage in get_args(TaskStage)),
+        pa.field("row", pa.struct(ROLLUP_ROWS)),
+    ]
+)
+_HOUR_MINUTES: Final = 60
+
+
+class UndescribedError(Exception):
+    """A series is new to the database, and its dimensions were sent to an attempt that failed."""
+
+
+#: Errors that the driver handles as if they were its own. Others fail the Spark job.
+_ERRORS: Final = (
+    UndescribedError,
+    CodecError,
+    StoreDataError,
+    StoreUnavailableError,
+    StoreError,
+    ArithmeticError,
+    ValueError,
+    struct.error,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What the driver tells the tasks of a batch.
+
+    Attributes:
+        url: The database, with its password.
+        retention: How long rows are kept.
+        source: Kind of the source.
+        query_id: Spark's id of the query.
+        batch_id: Number of the batch in the query.
+        closed: The last complete minute when the batch began.
+        min_minute: Change no earlier minute, for a rebuild.
+        first_minute: Ignore data points before it, for a rebuild.
+        with_rows: Return the ``ROLLUP_ROWS``, for a lake.
+    """
+
+    url: str = field(repr=False)
+    retention: RetentionSettings
+    source: str
+    query_id: str
+    batch_id: int
+    closed: int
+    min_minute: int | None
+    first_minute: int | None
+    with_rows: bool
+
+
+def run(batches: Iterable[pa.RecordBatch], settings: TaskSettings) -> Iterator[pa.RecordBatch]:
+    """Process the entries of a partition, and write a load.
+
+    Args:
+        batches: Columns as :mod:`spark_streaming.batch` selects them. A push has one row with
+            ``is_first`` in all partitions together.
+        settings: Of the batch.
+
+    Yields:
+        ``RESULT_ROWS``.
+    """
+    found = list(batches)
+    if not any(batch.num_rows for batch in found):
+        return
+    task = _Task(_store(settings), settings)
+    try:
+        task.process(pa.Table.from_batches(found))
+    except _ERRORS as error:
+        kind = next(kind for kind in _ERRORS if isinstance(error, kind))
+        text = str(error) if type(error) is kind else f"{type(error).__name__}: {error}"
+        yield _result(error=kind.__name__, text=text)
+        return
+    yield task.result()
+    if settings.with_rows:
+        for rows in task.rows.to_batches(max_chunksize=10_000):
+            yield _rows_of(rows)
+
+
+def failure(error: str, text: str) -> Exception:
+    """Return the exception for an error that a task returned."""
+    kind = next(kind for kind in _ERRORS if kind.__name__ == error)
+    return kind(text)
+
+
+_stores: dict[str, TaskStore] = {}
+
+
+def _store(settings: TaskSettings) -> TaskStore:
+    """Return the store of this process, which outlives a task because Spark reuses processes."""
+    if settings.url not in _stores:
+        dumps.forbid()
+        for store in _stores.values():
+            store.close()
+        _stores.clear()
+        _stores[settings.url] = TaskStore(settings.url, retention=settings.retention)
+    return _stores[settings.url]
+
+
+class _Task:
+    def __init__(self, store: TaskStore, settings: TaskSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._seconds = dict.fromkeys(get_args(TaskStage), 0.0)
+        self._statistics: dict[str, int | None] = dict.fromkeys(_STATISTICS)
+        self._hours: list[int] = []
+        self._repeated: list[str] = []
+        self._most: str | None = None
+        self._described = SERIES_ROWS.empty_table()
+        self._folded = 0
+        self.rows = ROLLUP_ROWS.empty_table()
+
+    def process(self, decoded: pa.Table) -> None:
+        settings = self._settings
+        with self._stage("deduplicate"):
+            horizons = self._store.begin()
+            self._described = _flat(decoded["series"], SERIES_ROWS)
+            records = decoded.filter(decoded["is_first"])["position"]
+            decoded, fresh = self._without_repeats(decoded, horizons)
+        dead = decoded.filter(pc.is_valid(decoded["reason"]))
+        newest = pc.max(decoded["received_at_ns"]).as_py()
+        first = decoded.filter(decoded["is_first"])
+        days = self._store.days_of(
+            dict(zip(first["push_id"].to_pylist(), first["received_at_ns"].to_pylist(), strict=True)),
+            horizons,
+        )
+        if settings.with_rows and first.num_rows < len(records):
+            repeated = pc.invert(pc.is_in(records, first["position"].combine_chunks()))
+            self._repeated = records.filter(repeated).to_pylist()
+        histograms = _flat(first["histograms"])
+        decoded = _from(decoded, settings.first_minute)
+        entries = decoded.filter(pc.is_valid(decoded["client_instance_id"]))
+        sums = Sums(horizons)
+        states: list[ClientState] = []
+        contributions: list[Contribution] = []
+        if entries.num_rows:
+            entries, states, contributions = self._reconcile(entries, histograms, sums)
+        self._statistics |= {
+            "pushes": first.num_rows,
+            "repeats": len(records) - first.num_rows,
+            "points": _total(_from(decoded, settings.min_minute)["points"]),
+            "entries": entries.num_rows,
+            "rows": self.rows.num_rows,
+            "dead_letters": dead.num_rows,
+            "left_out": sums.left_out,
+            "newest_received_at_ns": newest,
+            "folded": self._folded,
+        }
+        if not fresh:
+            return
+        self._hours = sorted(
+            {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
+        )
+        self._most, self._statistics["most_points"] = _most(entries)
+        batch = (settings.query_id, settings.batch_id)
+        with self._stage("write"), self._store.load(horizons, sums, days, batch) as load:
+            load.pushes(days)
+            load.totals(sums)
+            load.contributions(contributions)
+            if entries.num_rows:
+                load.clients(states, entries)
+            if dead.num_rows:
+                load.dead_letters(_letters(dead, settings), batch)
+            self._statistics["load_id"] = load.load_id
+
+    def result(self) -> pa.RecordBatch:
+        seconds = {f"{stage}_s": spent for stage, spent in self._seconds.items()}
+        return _result(
+            **self._statistics, **seconds, hours=self._hours, repeated=self._repeated, most=self._most
+        )
+
+    def _without_repeats(self, decoded: pa.Table, horizons: Horizons) -> tuple[pa.Table, bool]:
+        """Return the rows of pushes that were not counted before, and whether there are any.
+
+        Of several records of a push, the first one by time of receipt and position counts.
+        """
+        pushes = (
+            decoded.select(["position", "push_id", "received_at_ns"])
+            .group_by("position", use_threads=False)
+            .aggregate([("push_id", "first"), ("received_at_ns", "first")])
+            .sort_by([("received_at_ns_first", "ascending"), ("position", "ascending")])
+        )
+        once = pushes.group_by("push_id_first", use_threads=False).aggregate(
+            [("position", "first"), ("received_at_ns_first", "first")]
+        )
+        ids, times = once["push_id_first"].to_pylist(), once["received_at_ns_first_first"].to_pylist()
+        known = self._store.known_pushes(self._store.days_of(dict(zip(ids, times, strict=True)), horizons))
+        fresh = once.filter(pc.invert(pc.is_in(once["push_id_first"], pa.array(known, pa.string()))))
+        if fresh.num_rows < pushes.num_rows:
+            decoded = decoded.filter(pc.is_in(decoded["position"], fresh["position_first"].combine_chunks()))
+        return decoded, bool(fresh.num_rows)
+
+    def _reconcile(
+        self, entries: pa.Table, histograms: pa.Table | None, sums: Sums
+    ) -> tuple[pa.Table, list[ClientState], list[Contribution]]:
+        min_minute = self._settings.min_minute
+        with self._stage("series"):
+            entries, histogram_rows, buckets = replace_hashes(
+                self._with_client_keys(entries), *_histogram_rows(histograms), self._series_ids
+            )
+            entries = _cast(entries, ENTRY_ROWS)
+        with self._stage("look_up"):
+            clients = self._store.clients(entries["client_key"].unique().to_pylist())
+            pairs = required_pairs(entries, clients)
+            if min_minute is not None:
+                # Others are left out below.
+                pairs = {pair for pair in pairs if pair[1] >= min_minute}
+            stored = self._store.contributions(pairs)
+        with self._stage("reconcile"):
+            states: list[ClientState] = []
+            contributions: list[Contribution] = []
+            parts = [_from(_cast(histogram_rows, ROLLUP_ROWS), min_minute)]
+            for part in split_by_client(entries, points=_RECONCILED_POINTS):
+                keys = part["client_key"].unique().to_pylist()
+                before = {key: clients[key] for key in keys if key in clients}
+                reconciled = reconcile(part, stored, before, closed=self._settings.closed)
+                if min_minute is not None:
+                    reconciled = reconciled.since(min_minute)
+                parts.append(reconciled.rows)
+                states += reconciled.clients
+                contributions += reconciled.contributions
+            self.rows = pa.concat_tables(parts)
+            sums.add(self.rows)
+            sums.add_buckets(_from(_cast(buckets, BUCKET_ROWS), min_minute))
+            sums.add_clients(_from(entries, min_minute))
+        return entries, states, contributions
+
+    def _with_client_keys(self, entries: pa.Table) -> pa.Table:
+        """Add the column ``client_key``."""
+        instances = entries["client_instance_id"].combine_chunks().dictionary_encode()
+        texts = instances.dictionary.to_pylist()
+        keys = self._store.client_keys(texts)
+        column = pa.array([keys[text] for text in texts], pa.int64()).take(instances.indices)
+        return entries.append_column("client_key", column)
+
+    def _series_ids(self, high: Integers, low: Integers) -> tuple[Integers, Integers]:
+        """Return the series and fleet ids of distinct hashes. Adds new series."""
+        found = self._store.find_series(high, low)
+        unknown = np.flatnonzero(~found.known)
+        if len(unknown):
+            added = _of_hashes(self._described, high[unknown], low[unknown])
+            if added.num_rows < len(unknown):
+                raise UndescribedError(f"{len(unknown) - added.num_rows} series have no dimensions")
+            self._folded += self._store.add_series(added)
+            found = self._store.find_series(high, low)
+        return found.series, found.fleet
+
+    @contextmanager
+    def _stage(self, stage: TaskStage) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[stage] += time.monotonic() - began
+
+
+def _of_hashes(described: pa.Table, high: Integers, low: Integers) -> pa.Table:
+    """Return one row for each of these hashes that is described."""
+    wanted = set(zip(high.tolist(), low.tolist(), strict=True))
+    pairs = zip(described["series_high"].to_pylist(), described["series_low"].to_pylist(), strict=True)
+    at = {pair: row for row, pair in enumerate(pairs) if pair in wanted}
+    return described.take(pa.array(at.values(), pa.int64()))
+
+
+def _histogram_rows(histograms: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+    """Return histograms and their buckets, ``ROLLUP_ROWS`` and ``BUCKET_ROWS`` with hashes."""
+    names = ("series_high", "series_low")
+    hashes = [pa.field(name, pa.int64()) for name in names]
+    rows = pa.schema([*ROLLUP_ROWS, *hashes]).empty_table().drop(["series_id", "fleet_id"])
+    counts = pa.schema([*BUCKET_ROWS, *hashes]).empty_table().drop(["series_id"])
+    if histograms is None or not histograms.num_rows:
+        return rows, counts
+    # A sum of bounded counts fits into the type, but it must not exceed the bound of totals.
+    points = pc.min_element_wise(histograms["points"], pa.scalar(MAX_TOTAL))
+    same = {"points": points, "spread": None, "observations": 0, "pushed_sum": None}
+    rows = pa.table(
+        {
+            one.name: _filled(same[one.name], one.type, histograms.num_rows)
+            if one.name in same
+            else histograms[one.name]
+            for one in rows.schema
+        }
+    )
+    lists = histograms["buckets"].combine_chunks()
+    of = pc.list_parent_indices(lists)
+    flat = pc.list_flatten(lists)
+    counts = pa.table(
+        {
+            "minute": histograms["minute"].combine_chunks().take(of),
+            **{name: pc.struct_field(flat, name) for name in ("lower", "upper", "count")},
+            **{name: histograms[name].combine_chunks().take(of) for name in names},
+        }
+    )
+    return rows, counts
+
+
+def _filled(value: object, kind: pa.DataType, size: int) -> pa.Array | pa.ChunkedArray:
+    return value if isinstance(value, pa.ChunkedArray) else pa.array([value] * size, kind)
+
+
+def _letters(dead: pa.Table, settings: TaskSettings) -> pa.Table:
+    kept = pa.array(np.arange(dead.num_rows) < MAX_PAYLOADS)
+    return pa.table(
+        [
+            pa.array([settings.source] * dead.num_rows, pa.string()),
+            dead["position"],
+            dead["reason"],
+            dead["bytes"].cast(pa.int64()).fill_null(0),
+            pc.if_else(kept, dead["payload"].fill_null(b""), b""),
+        ],
+        schema=DEAD_LETTER_ROWS,
+    )
+
+
+def _most(entries: pa.Table) -> tuple[str | None, int]:
+    """Return the client id with the most points, and their number."""
+    if not entries.num_rows:
+        return None, 0
+    points = entries.group_by("client_id").aggregate([("points", "sum")])
+    at = int(np.argmax(points["points_sum"].to_numpy()))
+    return points["client_id"][at].as_py(), points["points_sum"][at].as_py()
+
+
+def _flat(lists: pa.ChunkedArray, schema: pa.Schema | None = None) -> pa.Table | None:
+    """Return the structs in lists, with the columns of a schema."""
+    flat = pc.list_flatten(lists.combine_chunks())
+    table = pa.Table.from_struct_array(flat) if len(flat) else None
+    if schema is None:
+        return table
+    return schema.empty_table() if table is None else _cast(table, schema)
+
+
+def _from(rows: pa.Table, minute: int | None) -> pa.Table:
+    """Return the rows from a minute on."""
+    return rows if minute is None else rows.filter(pc.greater_equal(rows["minute"], minute))
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([table[one.name].cast(one.type) for one in schema], schema=schema)
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column).as_py() or 0)
+
+
+def _result(**values: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{name: values.get(name) for name in RESULT_ROWS.names}], RESULT_ROWS)
+
+
+def _rows_of(rows: pa.RecordBatch) -> pa.RecordBatch:
+    nothing = [pa.nulls(rows.num_rows, one.type) for one in RESULT_ROWS if one.name != "row"]
+    return pa.RecordBatch.from_arrays([*nothing, rows.to_struct_array()], schema=RESULT_ROWS)
