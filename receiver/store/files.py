@@ -135,6 +135,9 @@ class FileSubscriptionStore:
         """Raise ReadOnlyError."""
         raise self._read_only(name)
 
+    def refresh(self) -> None:
+        """Do nothing, because REST does not change files."""
+
     def follow(self, changed: Callable[[], None]) -> None:
         """Compare the folder once a second from now on."""
         self._thread = threading.Thread(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,25 @@ _ORPHAN_S: Final = 60.0
 
 _MAX_LOGGED: Final = 20
 
+#: Earlier content of a subscription that is kept to know an old answer by.
+_MAX_EARLIER: Final = 64
+
 _log = structlog.get_logger("receiver.store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What this store wrote of a subscription; None: it deleted it.
+
+    Attributes:
+        now: The latest.
+        earlier: What a broker that is behind may still answer.
+        until: The monotonic time after which no broker is behind.
+    """
+
+    now: Subscription | None
+    earlier: list[Subscription | None]
+    until: float
 
 
 class KafkaSubscriptionStore:
@@ -64,7 +83,7 @@ class KafkaSubscriptionStore:
         self._entries: Mapping[str, Entry] = {}
         self._joined: dict[str, Subscription | list[Mistake]] = {}
         self._connected_at = 0.0
-        self._written: dict[str, tuple[Subscription | None, float]] = {}
+        self._written: dict[str, _Written] = {}
         self._orphans: dict[str, float] = {}
         self._refused: tuple[str, ...] = ()
         self._unsaved: str | None = None
@@ -99,6 +118,16 @@ class KafkaSubscriptionStore:
                 self._disconnect()
                 raise
             self._wrote(name, None)
+
+    def refresh(self) -> None:
+        """Read the cluster now."""
+        with self._io:
+            try:
+                self._take(self._fetch())
+            except StoreError:
+                self._disconnect()
+                raise
+            self._save()
 
     def follow(self, changed: Callable[[], None]) -> None:
         """Read the cluster again and again from now on."""
@@ -142,9 +171,7 @@ class KafkaSubscriptionStore:
 
     def _read(self) -> None:
         try:
-            cluster = self._connected()
-            entries = cluster.read()
-            self._settle_records(cluster, entries)
+            entries = self._fetch()
         except StoreError as error:
             self._disconnect()
             self._failed(str(error))
@@ -154,6 +181,16 @@ class KafkaSubscriptionStore:
             _log.exception("subscriptions not read because of a defect")
             self._failed(f"{self._settings.bootstrap_servers}: {type(error).__name__}, a defect; see the log")
             return
+        self._take(entries)
+
+    def _fetch(self) -> dict[str, Entry]:
+        cluster = self._connected()
+        entries = cluster.read()
+        self._settle_records(cluster, entries)
+        return entries
+
+    def _take(self, entries: dict[str, Entry]) -> None:
+        """Put what was read in force."""
         self._joined = {
             # A thousand patterns take a tenth of a second to compile.
             name: self._joined[name] if self._entries.get(name) == entry else join(name, entry)
@@ -162,13 +199,14 @@ class KafkaSubscriptionStore:
         }
         self._entries = entries
         found, refused = self._usable()
-        for name, (subscription, until) in list(self._written.items()):
-            if found.get(name) == subscription or time.monotonic() > until:
+        for name, written in list(self._written.items()):
+            # What is neither old nor ours was written by another party since.
+            if found.get(name) not in written.earlier or time.monotonic() > written.until:
                 del self._written[name]
-            elif subscription is None:
+            elif written.now is None:
                 found.pop(name, None)
             else:
-                found[name] = subscription
+                found[name] = written.now
         try:
             subscriptions = SubscriptionSet(found.values()).subscriptions
         except SubscriptionError as error:
@@ -238,7 +276,14 @@ class KafkaSubscriptionStore:
             cluster.close()
 
     def _wrote(self, name: str, subscription: Subscription | None) -> None:
-        self._written[name] = (subscription, time.monotonic() + _SETTLE_S)
+        before = self._written.get(name)
+        existing = next((one for one in self._known if one.name == name), None)
+        earlier = [*(before.earlier if before else ()), existing]
+        self._written[name] = _Written(
+            now=subscription,
+            earlier=[one for one in earlier if one != subscription][-_MAX_EARLIER:],
+            until=time.monotonic() + _SETTLE_S,
+        )
         others = [one for one in self._known if one.name != name]
         if subscription is not None:
             others.append(subscription)

@@ -155,6 +155,9 @@ class SqliteSubscriptionStore:
         with self._lock, self._translated_errors():
             self._connection.execute("DELETE FROM subscription WHERE name = ?", (name,))
 
+    def refresh(self) -> None:
+        """Do nothing, because the file belongs to this receiver alone."""
+
     def follow(self, changed: Callable[[], None]) -> None:
         """Do nothing, because the file belongs to this receiver alone."""
 

@@ -73,6 +73,14 @@ class SubscriptionStore(Protocol):
         """Delete the subscription of this name if it exists. Durability and errors as above."""
         ...
 
+    def refresh(self) -> None:
+        """Read what other parties may have changed, so that :meth:`load_all` returns it.
+
+        Raises:
+            StoreError: The store can't be read.
+        """
+        ...
+
     def follow(self, changed: Callable[[], None]) -> None:
         """Call ``changed``, in any thread, after each change that another party made.
 

@@ -76,6 +76,14 @@ class Subscriptions:
         """Return whether the store can be used."""
         return self._store.status()
 
+    async def refresh(self) -> None:
+        """Put in force what other parties have changed in the store until now.
+
+        Raises:
+            StoreError: The store can't be read.
+        """
+        await self._complete(self._refresh())
+
     async def put(self, subscription: Subscription, *, only_if: Condition | None = None) -> bool:
         """Create or replace a subscription, and return whether it is new.
 
@@ -92,6 +100,11 @@ class Subscriptions:
     async def delete(self, name: str, *, only_if: Condition | None = None) -> bool:
         """Delete a subscription and return whether it existed. Errors as :meth:`put`."""
         return await self._complete(self._delete(name, only_if))
+
+    async def _refresh(self) -> bool:
+        async with self._changing:
+            await asyncio.to_thread(self._store.refresh)
+            return await self._use_content(self._store)
 
     async def _put(self, subscription: Subscription, only_if: Condition | None) -> bool:
         async with self._changing:
@@ -150,12 +163,16 @@ class Subscriptions:
             self._reading = False
             if store is not self._store:
                 return
-            subscriptions = await asyncio.to_thread(_read, store)
-            if subscriptions.subscriptions != self.in_force.subscriptions:
-                self._put_in_force(subscriptions)
-                _log.info(
-                    "subscriptions changed", subscriptions=len(subscriptions), version=subscriptions.version
-                )
+            await self._use_content(store)
+
+    async def _use_content(self, store: SubscriptionStore) -> bool:
+        """Put a store's subscriptions in force, and return whether they differ."""
+        subscriptions = await asyncio.to_thread(_read, store)
+        if subscriptions.subscriptions == self.in_force.subscriptions:
+            return False
+        self._put_in_force(subscriptions)
+        _log.info("subscriptions changed", subscriptions=len(subscriptions), version=subscriptions.version)
+        return True
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
         self.in_force = subscriptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 
 from receiver.settings.subscriptions import KafkaStoreSettings
+from receiver.store.document import to_document
+from receiver.store.files import FileSubscriptionStore
 from receiver.store.kafka import KafkaSubscriptionStore
 from receiver.store.kafka_cluster import Cluster, RefusedError
 from receiver.store.kafka_format import Entry
+from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
 from tests.testbed.broker import KafkaBroker, Listener
@@ -113,6 +117,67 @@ def test_two_receivers_have_the_same_subscriptions(settings: KafkaStoreSettings,
         again = KafkaSubscriptionStore(settings, tmp_path / name)
         assert again.load_all() == changed
         assert "not read since the start" in str(again.status().problem)
+
+
+def test_a_refresh_knows_what_others_have_written(settings: KafkaStoreSettings, tmp_path: Path) -> None:
+    # Neither follows, so neither knows of the other by itself.
+    with (
+        contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "one.json")) as one,
+        contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "two.json")) as two,
+    ):
+        for number in range(5):
+            # Each writes just after the other, while a broker might still answer what was before.
+            for writer, reader in ((one, two), (two, one)):
+                written = sub("both", f"{number}.", match={"client_id": f"{id(writer)}{{1,3}}"})
+                writer.put(written)
+                assert writer.load_all() == (written,)
+                become(lambda: refreshed(reader) == (written,), "the other's change")  # noqa: B023
+        one.delete("both")
+        become(lambda: refreshed(two) == (), "the other's deletion")
+
+
+def refreshed(store: KafkaSubscriptionStore) -> tuple[Subscription, ...]:
+    store.refresh()
+    return store.load_all()
+
+
+def test_a_refresh_without_brokers_is_an_error(tmp_path: Path) -> None:
+    settings = settings_of(f"{LOOPBACK}:{free_port()}")
+    with (
+        contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "copy.json")) as store,
+        pytest.raises(StoreError, match="cannot be connected to"),
+    ):
+        store.refresh()
+
+
+#: Kafka's tools would show these too.
+ODD_NAMES = (
+    ".",
+    "..",
+    "<default>",
+    "a,b=c",
+    'a"b\\c',
+    "a/../b?c#d%2F",
+    " leading and trailing ",
+    "ünï\N{ROCKET}",
+    "x" * 255,
+)
+
+
+def test_odd_names_are_the_same_in_every_store(settings: KafkaStoreSettings, tmp_path: Path) -> None:
+    kept = tuple(sorted((sub(name, "x.") for name in ODD_NAMES), key=lambda one: one.name))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/odd.json").write_text(json.dumps([to_document(one) for one in kept]))
+    assert FileSubscriptionStore(tmp_path / "folder").load_all() == kept
+    with contextlib.closing(SqliteSubscriptionStore(tmp_path / "s.db")) as sqlite:
+        for one in kept:
+            sqlite.put(one)
+        assert sqlite.load_all() == kept
+    with contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "one.json")) as kafka:
+        for one in kept:
+            kafka.put(one)
+        become(lambda: refreshed(kafka) == kept, "all names")
+    assert KafkaSubscriptionStore(settings, tmp_path / "one.json").load_all() == kept
 
 
 def test_a_write_without_following_reads_first(settings: KafkaStoreSettings, tmp_path: Path) -> None:

@@ -133,6 +133,9 @@ async def put_subscription(
     """
     document = await read_json(request, JSON_TYPES)
     now = dependencies.now()
+    condition = _condition(if_match, if_none_match)
+    if condition is not None:
+        await dependencies.subscriptions.refresh()
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         return read_document(
@@ -140,7 +143,7 @@ async def put_subscription(
         ), []
 
     try:
-        return await _change(dependencies, change, response, name, make, _condition(if_match, if_none_match))
+        return await _change(dependencies, change, response, name, make, condition)
     except SubscriptionError as error:
         raise subscription_errors(error, _with_name(document, name)) from None
     except ChangedMeanwhileError as error:
@@ -175,6 +178,8 @@ async def patch_subscription(
     """
     document = await read_json(request, MERGE_PATCH_TYPES)
     now = dependencies.now()
+    # It depends on the present content, so what another sidecar has changed must be known.
+    await dependencies.subscriptions.refresh()
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         if existing is None:
@@ -198,6 +203,8 @@ async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
 ) -> None:
     """Delete a subscription. It stops to apply with the next request of every client."""
+    if if_match is not None:
+        await dependencies.subscriptions.refresh()
     if dependencies.subscriptions.in_force.get(name) is None:
         raise _not_found(name)
     condition = _audited(change, _condition(if_match, None))

@@ -1,6 +1,7 @@
 """Subscriptions over REST: the outer contract, durability, conditions, and wrong requests."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from receiver.api.bodies import MAX_BODY_BYTES
 from receiver.store.files import FileSubscriptionStore
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.telemetry.subscription import Subscription
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -409,6 +412,30 @@ def test_pages(api: Api) -> None:
         for wrong in ("0", "1001", "x"):
             (error,) = problem_of(await rest.get("/v1/subscriptions", params={"limit": wrong}), 422)["errors"]
             assert (error["field"], error["value"]) == ("limit", wrong)
+
+    api.run(scenario)
+
+
+def test_a_change_that_depends_on_the_content_knows_what_others_wrote(api: Api, tmp_path: Path) -> None:
+    """As if another sidecar had written: the store has more than what is in force."""
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        path = "/v1/subscriptions/s"
+        tag = (await rest.put(path, json={"metrics": ["a."]})).headers["etag"]
+        with contextlib.closing(SqliteSubscriptionStore(tmp_path / "subscriptions.db")) as other:
+            other.put(Subscription("s", ("a.", "b.")))
+            assert (await rest.put(path, json={"metrics": []}, headers={"if-match": tag})).status_code == 412
+            other.put(Subscription("s", ("a.", "b.", "c.")))
+            patched = await rest.patch(path, json={"add_metrics": ["d."]})
+            assert patched.json()["metrics"] == ["a.", "b.", "c.", "d."]
+            other.put(Subscription("s", ("e.",)))
+            tag = patched.headers["etag"]
+            assert (await rest.delete(path, headers={"if-match": tag})).status_code == 412
+            other.put(Subscription("new", ("e.",)))
+            refused = await rest.put(
+                "/v1/subscriptions/new", json={"metrics": []}, headers={"if-none-match": "*"}
+            )
+            assert refused.status_code == 412
 
     api.run(scenario)
 

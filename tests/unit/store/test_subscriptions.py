@@ -123,6 +123,7 @@ class ReportedStore:
 
     def __init__(self) -> None:
         self.content: tuple[Subscription, ...] = ()
+        self.content_elsewhere: tuple[Subscription, ...] = ()
         self.changed: Callable[[], None] = lambda: None
         self.reads = 0
 
@@ -135,6 +136,9 @@ class ReportedStore:
 
     def delete(self, name: str) -> None:
         self.content = tuple(one for one in self.content if one.name != name)
+
+    def refresh(self) -> None:
+        self.content = self.content_elsewhere
 
     def follow(self, changed: Callable[[], None]) -> None:
         self.changed = changed
@@ -174,6 +178,21 @@ def test_changes_of_others_come_into_force() -> None:
         await asyncio.to_thread(second.changed)
         await until(lambda: subscriptions.in_force.get("e") is not None)
         assert subscriptions.in_force.subscriptions == (named("e"),)
+
+    asyncio.run(scenario())
+
+
+def test_a_refresh_puts_changes_of_others_in_force() -> None:
+    async def scenario() -> None:
+        in_force: list[SubscriptionSet] = []
+        store = ReportedStore()
+        subscriptions = Subscriptions(store, in_force.append)
+        await subscriptions.load()
+        store.content_elsewhere = (named("a"),)
+        await subscriptions.refresh()
+        assert subscriptions.in_force.subscriptions == (named("a"),)
+        await subscriptions.refresh()
+        assert len(in_force) == 2
 
     asyncio.run(scenario())
 
