@@ -22,7 +22,7 @@ _STREAMS_GROUPS = {88, 89}
 def _kafka(mode: str, lines: str = "") -> list[list[str]]:
     program = Path(__file__).parent / "BrokerAddresses.java"
     command = jvm.command(str(program), mode)
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=120)
     return [line.split(" ") for line in done.stdout.splitlines()]
 
 

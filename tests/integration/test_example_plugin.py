@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cache,
         EXAMPLE,
     ]
-    subprocess.run(command, check=True, timeout=100)
+    subprocess.run(command, check=True, timeout=120)
     return folder
 
 
@@ -61,7 +61,7 @@ def test_the_examples_own_test_passes_when_installed(site: Path, tmp_path: Path)
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout
     assert "6 passed" in done.stdout

@@ -30,7 +30,7 @@ class Schema:
 @pytest.fixture(scope="module")
 def schemas() -> list[Schema]:
     program = Path(__file__).parent / "KafkaSchemas.java"
-    done = subprocess.run(jvm.command(str(program)), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(jvm.command(str(program)), capture_output=True, text=True, check=True, timeout=120)
     found = []
     for line in done.stdout.splitlines():
         key, version, stable, request_header, response_header, error_body = line.split()

@@ -505,6 +505,6 @@ def test_a_check_of_the_destination_creates_no_topic(cluster: KafkaBroker, topic
     assert "will be created" in str(plugin(cluster, topic).check_destination(30))
     with pytest.raises(RetryableError, match="does not exist"):
         plugin(cluster, topic, create_topic=None).check_destination(30)
-    assert topic not in exists.list_topics(timeout=30).topics
+    assert topic not in exists.list_topics(timeout=120).topics
     cluster.create_topic(topic)
     assert "exists" in str(plugin(cluster, topic, create_topic=None).check_destination(30))

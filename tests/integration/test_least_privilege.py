@@ -68,7 +68,7 @@ def possible(folder: Path, readable: list[Path]) -> None:
     if shutil.which("unshare") is None:
         pytest.skip("unshare(1) is missing (Debian: apt-get install util-linux)")
     command = confined(folder / "root", folder / "state", readable, ["true"])
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if tried.returncode:
         pytest.skip(f"this machine runs no confined program: {tried.stderr.strip()}")
 
@@ -91,7 +91,7 @@ def test_it_serves_without_any_privilege(
     command = confined(folder / "root", folder / "state", [*readable, folder / "config"], program)
     sidecar = ChildProcess("sidecar", command, log=folder / "sidecar.log")
     try:
-        with httpx.Client(base_url=f"http://{config['rest']['bind']}", trust_env=False, timeout=30) as rest:
+        with httpx.Client(base_url=f"http://{config['rest']['bind']}", trust_env=False, timeout=120) as rest:
 
             def ready() -> bool:
                 try:

@@ -44,7 +44,7 @@ def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
     program = Path(sys.executable).with_name("kafka-telemetry")
     environ = {"PATH": os.environ["PATH"], **environ}
     return subprocess.run(
-        [program, *arguments], env=environ, capture_output=True, text=True, timeout=30, check=False
+        [program, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False
     )
 
 

@@ -23,7 +23,7 @@ def reports(code: str) -> list[list[object]]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[")]
 

@@ -194,7 +194,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         writer.open()
         assert writer.write(list(samples())) is None
         writer.close()
-        with httpx.Client(base_url=prometheus.url, trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=prometheus.url, trust_env=False, timeout=120) as http:
             wait_until(
                 lambda: all(
                     http.get("/api/v1/query", params={"query": one["record"]}).json()["data"]["result"]

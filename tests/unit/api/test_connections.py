@@ -56,7 +56,7 @@ def test_every_answer_has_the_security_headers(guarded: Api) -> None:
     found = routes_of(guarded)
 
     async def scenario() -> None:
-        async with guarded.serving() as running, httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with guarded.serving() as running, httpx.AsyncClient(trust_env=False, timeout=120) as client:
             for method, path in [*found, ("GET", "/nothing"), ("PATCH", "/livez")]:
                 for headers in ({}, bearer(EDITOR_TOKEN), {"x": "y" * 20_000}):
                     answer = await client.request(
@@ -81,7 +81,7 @@ def test_error_responses_have_the_security_headers(local: Api) -> None:
     local.exposition = broken
 
     async def scenario() -> None:
-        async with local.serving() as running, httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with local.serving() as running, httpx.AsyncClient(trust_env=False, timeout=120) as client:
             url = f"http://{running.address}"
             host = await client.get(f"{url}/livez", headers={"host": "attacker.example"})
             problem_of(host, 421)
@@ -239,7 +239,7 @@ def test_silent_connections_do_not_keep_others_out(local: Api, monkeypatch: pyte
     monkeypatch.setattr(server, "_MAX_CONNECTIONS", 20)
 
     async def scenario() -> None:
-        async with local.serving() as running, httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with local.serving() as running, httpx.AsyncClient(trust_env=False, timeout=120) as client:
             silent = [await asyncio.open_connection("127.0.0.1", running.address.port) for _ in range(60)]
             for _ in range(5):
                 assert (await client.get(f"http://{running.address}/livez")).status_code == 200

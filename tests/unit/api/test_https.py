@@ -60,7 +60,7 @@ def client_of(
     server: RestServer, files: CertificateFiles, shown: CertificateFiles | None = None
 ) -> httpx.AsyncClient:
     url = f"https://{server.address}"
-    return httpx.AsyncClient(base_url=url, verify=trust(files, shown), trust_env=False, timeout=30)
+    return httpx.AsyncClient(base_url=url, verify=trust(files, shown), trust_env=False, timeout=120)
 
 
 def test_tokens_over_tls(api: Api, files: CertificateFiles) -> None:
@@ -162,7 +162,7 @@ def test_versions(api: Api, files: CertificateFiles, least: str, spoken: ssl.TLS
         async with api.serving() as server:
             context = trust(files)
             context.minimum_version = context.maximum_version = spoken
-            async with httpx.AsyncClient(verify=context, trust_env=False, timeout=30) as client:
+            async with httpx.AsyncClient(verify=context, trust_env=False, timeout=120) as client:
                 if works:
                     assert (await client.get(f"https://{server.address}/livez")).status_code == 200
                 else:

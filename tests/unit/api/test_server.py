@@ -27,7 +27,7 @@ def test_it_serves_on_the_running_loop_and_leaves_signals_alone() -> None:
         server.start()
         assert server.address.port != 0
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=120) as client:
             answer = await client.get(f"http://{server.address}/")
         assert answer.text == "hello"
         assert "server" not in answer.headers
@@ -49,7 +49,7 @@ def test_stop_waits_for_requests_in_flight() -> None:
 
         server = RestServer(slow, LOOPBACK, listening_on(LOOPBACK.bind.host, LOOPBACK.bind.port))
         server.start()
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=120) as client:
             request = asyncio.create_task(client.get(f"http://{server.address}/"))
             await asked.wait()
             stopping = asyncio.create_task(server.stop())
@@ -72,7 +72,7 @@ def test_stop_aborts_requests_after_the_timeout() -> None:
 
         server = RestServer(stuck, LOOPBACK, listening_on(LOOPBACK.bind.host, LOOPBACK.bind.port))
         server.start()
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=120) as client:
             request = asyncio.create_task(client.get(f"http://{server.address}/"))
             await asked.wait()
             await asyncio.wait_for(server.stop(timeout_s=0.3), 100)

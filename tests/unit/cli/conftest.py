@@ -44,7 +44,7 @@ class Sidecar:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._up.wait(10)
+        assert self._up.wait(120)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._done.set)

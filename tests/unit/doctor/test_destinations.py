@@ -84,7 +84,7 @@ def test_failures_have_no_secret(monkeypatch: pytest.MonkeyPatch, error: Excepti
 def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(destinations, "PROBE_S", 0.05)
     released = threading.Event()
-    finding = check(monkeypatch, lambda timeout_s: str(released.wait(60)))
+    finding = check(monkeypatch, lambda timeout_s: str(released.wait(120)))
     released.set()
     assert (finding.state, "no answer within" in finding.seen) == (State.FAILED, True)
 

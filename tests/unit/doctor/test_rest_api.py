@@ -48,7 +48,7 @@ def served(answer: Callable[[str], Answer], seen: list[str | None]) -> Iterator[
         yield RestSettings(bind=HostPort(host="127.0.0.1", port=server.server_port))
     finally:
         server.shutdown()
-        thread.join(60)
+        thread.join(120)
         server.server_close()
 
 

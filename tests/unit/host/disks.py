@@ -127,4 +127,4 @@ class HangingDisk:
 
     def _hang(self, descriptor: int) -> None:
         self.waits.set()
-        assert self._goes_on.wait(30)
+        assert self._goes_on.wait(120)

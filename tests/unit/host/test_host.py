@@ -36,7 +36,7 @@ def test_a_slow_plugin_slows_neither_the_caller_nor_another_plugin() -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     slow, quick = Single(hang), Batching(took)
     host = PluginHost([hosted(slow, name="slow", queue={"max_items": 100}), hosted(quick, name="quick")])
@@ -61,7 +61,7 @@ def test_a_full_queue_is_logged() -> None:
     gate = threading.Event()
 
     def wait(pushes: Sequence[Push]) -> None:
-        gate.wait(10)
+        gate.wait(120)
 
     plugin = Single(wait)
     host = PluginHost([hosted(plugin, queue={"max_items": 2})])
@@ -100,7 +100,7 @@ def test_the_drain_time_is_for_all_plugins_together() -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     host = PluginHost([hosted(Single(hang), name=f"p{n}") for n in range(50)])
     host.start()
@@ -131,7 +131,7 @@ def test_a_hanging_plugin_is_logged_once_and_shown() -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     quick = Single(took)
     host = PluginHost(
@@ -160,7 +160,7 @@ def test_the_lag_is_the_age_of_the_oldest_push_that_is_not_delivered() -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     host = PluginHost([hosted(Single(hang))])
     assert host.statistics()[0].lag_s == 0.0

@@ -86,7 +86,7 @@ def grpc_destination(
     try:
         yield destination
     finally:
-        server.stop(0).wait(10)
+        server.stop(0).wait(120)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=120)
 
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",

@@ -219,7 +219,7 @@ class TestWhenBehind:
         clock.now += 2
         writer = threading.Thread(target=queue.write)
         writer.start()
-        assert disk.waits.wait(10)
+        assert disk.waits.wait(120)
         assert queue.acknowledge(2)
         assert counts(queue) == (1, 0, 0, 2)
         assert read(queue) == [], "what is being written comes first"
@@ -454,7 +454,7 @@ def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
     disk = HangingDisk(monkeypatch)
     writer = threading.Thread(target=queue.write)
     writer.start()
-    assert disk.waits.wait(10)
+    assert disk.waits.wait(120)
     began = time.monotonic()
     stored: list[int] = []
     for number in range(1, 101):

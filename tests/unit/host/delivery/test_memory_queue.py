@@ -148,9 +148,9 @@ def test_nothing_is_lost_or_doubled_between_threads() -> None:
     for thread in (consumer, *producers):
         thread.start()
     for thread in producers:
-        thread.join(30)
+        thread.join(120)
     one.close(deadline=time.monotonic() + 60)
-    consumer.join(30)
+    consumer.join(120)
     assert not consumer.is_alive()
     statistics = one.statistics()
     assert len(got) == len(set(got)) == statistics.exported

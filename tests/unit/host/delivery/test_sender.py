@@ -258,11 +258,11 @@ def test_a_hang_never_blocks_shutdown(where: str) -> None:
 
         def _hang(self, at: str) -> None:
             if at == where:
-                release.wait(30)
+                release.wait(120)
 
     def export(pushes: Sequence[Push]) -> None:
         if where == "export":
-            release.wait(30)
+            release.wait(120)
 
     plugin = Hanging(export)
     host = PluginHost([hosted(plugin)])

@@ -127,7 +127,7 @@ def test_also_when_the_plugin_hangs(tmp_path: Path, delivery: str) -> None:
     release = threading.Event()
 
     def hang(pushes: Sequence[Push]) -> None:
-        release.wait(30)
+        release.wait(120)
 
     host = PluginHost([spooling(folder, hang, delivery)])
     host.start()
@@ -196,7 +196,7 @@ def test_a_full_disk_leaves_memory_and_recovery_is_logged(tmp_path: Path) -> Non
     with capture_logs() as logs:
         with full_disk():
             assert host.offer(push(0), called.set)
-            assert called.wait(10), "nobody waits for a disk that refuses"
+            assert called.wait(120), "nobody waits for a disk that refuses"
         assert statistics_of(host).spool_problem is not None
         wait_for(lambda: statistics_of(host).spool_problem is None)
     assert [line["event"] for line in logs if "spool" in line["event"]] == [
@@ -224,7 +224,7 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     host.start()
     stored: list[int] = []
     host.offer(push(0), partial(stored.append, 0))
-    assert disk.waits.wait(10)
+    assert disk.waits.wait(120)
     began = time.monotonic()
     for number in range(1, 1000):
         assert host.offer(push(number), partial(stored.append, number))
@@ -250,7 +250,7 @@ def test_disks_that_hang_have_their_last_time_together(
     host = PluginHost([spooling(tmp_path / str(index), took, name=f"p{index}") for index in range(20)])
     host.start()
     host.offer(push())
-    assert disk.waits.wait(10)
+    assert disk.waits.wait(120)
     began = time.monotonic()
     host.stop(0.1)
     assert 1 <= time.monotonic() - began < 15

@@ -245,7 +245,7 @@ def test_a_disk_that_is_full_or_read_only(tmp_path: Path) -> None:
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace may be made here")
     command = [*namespace, sys.executable, "-m", "tests.unit.host.spool.on_a_small_disk", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode()
     folder = tmp_path / "spool"
     assert json.loads(done.stdout) == {

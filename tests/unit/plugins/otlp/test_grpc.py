@@ -127,7 +127,7 @@ def test_a_destination_that_hangs_is_a_timeout(grpc_server: GrpcDestination) -> 
     release = threading.Event()
 
     def answer(body: bytes, context: grpc.ServicerContext) -> bytes:
-        release.wait(10)
+        release.wait(120)
         return b""
 
     grpc_server.answer = answer

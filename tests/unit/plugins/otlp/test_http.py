@@ -167,7 +167,7 @@ def test_an_unreachable_destination_is_retryable() -> None:
 
 
 def _hang(release: threading.Event, write: Callable[[bytes], object]) -> None:
-    release.wait(10)
+    release.wait(120)
 
 
 def _drip(release: threading.Event, write: Callable[[bytes], object]) -> None:

@@ -52,7 +52,7 @@ def run(folder: Path, batches: int, end: str) -> None:
         # The host starts a plugin's process with it too. Without it, each thread's arena counts 64
         # MiB.
         env={**os.environ, "MALLOC_ARENA_MAX": "2"},
-        timeout=60,
+        timeout=120,
     )
     assert (done.stdout, done.stderr) == ("done\n", "")
 
