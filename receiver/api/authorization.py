@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, cast
 
-import structlog
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from receiver import audit
 from receiver.api.authentication import Authenticator, Caller, Refusal, is_change
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
@@ -20,10 +19,6 @@ __all__ = ["AuditedChange", "AuthorizationMiddleware", "Change"]
 
 _MAX_PATH: Final = 512
 _MAX_SUBJECT: Final = 512
-
-#: The audit log has a level of its own, because `log.level` must not silence it. It is bound for
-#: each line, because `log.format` may change.
-_audit = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET))
 
 _CHALLENGE: Final = 'Bearer realm="kafka-telemetry"'
 
@@ -134,9 +129,7 @@ class AuthorizationMiddleware:
 def _write_audit_line(
     scope: Scope, caller: Caller, outcome: str, status: int | None, **documents: Any
 ) -> None:
-    _audit.info(
-        "change",
-        logger="receiver.audit",
+    audit.write(
         who=caller.name,
         role=caller.role,
         authenticated_by=caller.authenticated_by,

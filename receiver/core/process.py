@@ -24,6 +24,7 @@ import structlog
 from receiver import dumps
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
 from receiver.clock import SystemClock
+from receiver.core.config_calls import ConfigCalls
 from receiver.core.expiry import Expiry
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
@@ -140,17 +141,6 @@ class _Core:
             deliver=self._deliver,
             instance_learned=lambda identity: self._relays.registry.instance_learned(identity),
         )
-        self._relays = Relays(
-            expected=setup.relays,
-            calls=self._calls,
-            limits=self._limits,
-            metrics=self._metrics,
-            log=self._request_log,
-            monotonic=self._clock.monotonic,
-            on_identity=self._identified,
-            on_close=self._disconnected,
-        )
-        self._relays.max_connections = _max_connections(settings)
         self._store = open_store(settings.subscriptions)
         self._events = EventLog(self._clock.wall_ns)
         self._telemetry.on_created = self._events.client_created
@@ -163,6 +153,23 @@ class _Core:
         )
         self._every_subscription = SubscriptionSet()
         self._subscriptions = Subscriptions(self._store, self._put_in_force)
+        self._relays = Relays(
+            expected=setup.relays,
+            calls=self._calls,
+            config_calls=ConfigCalls(
+                subscriptions=self._subscriptions,
+                limits=self._limits,
+                log=self._request_log,
+                clock=self._clock,
+            ),
+            limits=self._limits,
+            metrics=self._metrics,
+            log=self._request_log,
+            monotonic=self._clock.monotonic,
+            on_identity=self._identified,
+            on_close=self._disconnected,
+        )
+        self._relays.max_connections = _max_connections(settings)
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))

@@ -17,8 +17,10 @@ from typing import Final
 
 import structlog
 
+from receiver.core.call_answer import CallAnswer
+from receiver.core.config_calls import ConfigCalls
 from receiver.core.registry import ConnectionRegistry
-from receiver.core.telemetry_calls import TelemetryAnswer, TelemetryCalls
+from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import running_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
@@ -26,6 +28,7 @@ from receiver.link.messages import (
     BrokerKnown,
     Call,
     Closed,
+    ConfigRequest,
     CoreMessage,
     EndConnection,
     Hello,
@@ -38,6 +41,7 @@ from receiver.link.messages import (
     Statistics,
     StatisticsRequest,
     TokenOwner,
+    config_call,
     decode_relay_message,
     encode,
     telemetry_call,
@@ -78,6 +82,7 @@ class Relays:
     Args:
         expected: The number of relays that the receiver should have.
         calls: Answers telemetry calls.
+        config_calls: Answers calls about client metrics resources.
         limits: The limits of the whole receiver.
         metrics: The receiver's own metrics.
         log: The request log.
@@ -98,6 +103,7 @@ class Relays:
         *,
         expected: int,
         calls: TelemetryCalls,
+        config_calls: ConfigCalls,
         limits: Limits,
         metrics: ReceiverMetrics,
         log: RequestLog,
@@ -107,6 +113,7 @@ class Relays:
     ) -> None:
         self.expected = expected
         self.calls = calls
+        self.config_calls = config_calls
         self.limits = limits
         self.metrics = metrics
         self.log = log
@@ -298,7 +305,7 @@ class _RelayLink:
     def _received(self, message: memoryview) -> None:
         received = decode_relay_message(message)
         match received:
-            case Call():
+            case Call() | ConfigRequest():
                 self._call(received)
             case Report():
                 self._relays.report(self, received)
@@ -369,12 +376,15 @@ class _RelayLink:
         self._relays.open[identity.listener] -= 1
         self._relays.on_close(identity.id)
 
-    def _call(self, message: Call) -> None:
+    def _call(self, message: Call | ConfigRequest) -> None:
         identity = self._relays.registry.find(self.ids.get(message.number, ""))
         if identity is None:
             raise LinkError(f"a call on connection {message.number}, which is not open")
         try:
-            self._relays.calls.call(identity, telemetry_call(message), self._reply)
+            if isinstance(message, ConfigRequest):
+                self._relays.config_calls.call(identity, config_call(message), self._reply)
+            else:
+                self._relays.calls.call(identity, telemetry_call(message), self._reply)
         except Exception as error:  # a bug must end this connection only
             fields = connection_fields(identity)
             _log.error("internal error, connection closed", exc_info=error, **fields)
@@ -382,5 +392,5 @@ class _RelayLink:
             self.send(Answer(message.token, b"", throttled=False))
         self._relays.send_levels()
 
-    def _reply(self, answer: TelemetryAnswer) -> None:
+    def _reply(self, answer: CallAnswer) -> None:
         self.send(Answer(answer.token, answer.frame, answer.throttled))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from receiver.clock import Clock
+from receiver.core.call_answer import CallAnswer, Reply
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
@@ -29,30 +29,11 @@ from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 
-__all__ = ["Reply", "TelemetryAnswer", "TelemetryCalls"]
+__all__ = ["TelemetryCalls"]
 
 #: Seconds for which the answer to a push waits until the push is on disk. A slower disk must not
 #: hold up the client.
 _STORED_S: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryAnswer:
-    """The answer to a call.
-
-    Attributes:
-        token: The token of the call.
-        frame: The answer as a frame.
-        throttled: Whether the client is over a limit, so that it is not read from for a while.
-    """
-
-    token: int
-    frame: bytes
-    throttled: bool
-
-
-#: Receives the answer to a call, once: before :meth:`TelemetryCalls.call` returns or later.
-Reply: TypeAlias = Callable[[TelemetryAnswer], None]
 
 
 class TelemetryCalls:
@@ -109,7 +90,7 @@ class TelemetryCalls:
         self._limits.spent(identity, self._clock.cpu() - started, now)
         if exceeded is None and (exceeded := self._limits.overspent(identity, now)) is not None:
             self._log.limit_exceeded(identity, exceeded)
-        answered = TelemetryAnswer(call.token, answer, exceeded is not None)
+        answered = CallAnswer(call.token, answer, exceeded is not None)
         if waiting is None:
             reply(answered)
         else:
@@ -216,10 +197,10 @@ class _StoredReply:
         self._calls = calls
         self._identity = identity
         self._reply = reply
-        self._answer: TelemetryAnswer | None = None
+        self._answer: CallAnswer | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, answer: TelemetryAnswer) -> None:
+    def wait(self, answer: CallAnswer) -> None:
         self._answer = answer
         if self._calls.disk_is_slow:
             self._time_out()
@@ -239,6 +220,6 @@ class _StoredReply:
             self._calls.answered_before_stored(self._identity)
             self._send(self._answer)
 
-    def _send(self, answer: TelemetryAnswer) -> None:
+    def _send(self, answer: CallAnswer) -> None:
         self._answer = None
         self._reply(answer)

@@ -36,13 +36,15 @@ from receiver.link.messages import (
     StatisticsRequest,
     TokenOwner,
     call_message,
+    config_message,
     decode_core_message,
     encode,
 )
 from receiver.link.stream import LinkStream
 from receiver.metrics import RelayMetrics
+from receiver.session.config_requests import config_error
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.effects import TelemetryCall
+from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.messages import telemetry_error
 from receiver.telemetry.control.limits import Level, Limits
@@ -53,6 +55,9 @@ __all__ = ["ANSWER_WITHIN_S", "CoreLink", "Linked", "Reply"]
 
 #: Seconds that the core has to answer a call.
 ANSWER_WITHIN_S: Final = 0.8
+
+#: Seconds that the core has to answer a call about configs, which may wait for a disk or a broker.
+CONFIGS_WITHIN_S: Final = 12.0
 
 #: Seconds between two writes of calls. At thousands of calls a second those of a window wake the
 #: core, and its answers this process, once. A call after a longer pause leaves at once.
@@ -66,6 +71,11 @@ _REPORT_EVERY_S: Final = 0.1
 
 #: Seconds after which a relay asks for another link.
 _ASK_AFTER_S: Final = 0.5
+
+_NO_ANSWER: Final = (
+    "The telemetry receiver's core does not answer, and a change may or may not have been made: describe the "
+    "resource, and repeat the request."
+)
 
 #: Receives the answer to a call, once: before :meth:`CoreLink.call` returns or later.
 Reply = Callable[[Answer], None]
@@ -93,6 +103,15 @@ class _Pending:
     deadline: float
     call: TelemetryCall
     reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingConfigs:
+    """A call about configs without an answer."""
+
+    call: ConfigCall
+    reply: Reply
+    timer: asyncio.TimerHandle
 
 
 class CoreLink:
@@ -142,6 +161,7 @@ class CoreLink:
         self._open: dict[int, _Open] = {}
         self._calls = 0
         self._pending: dict[int, _Pending] = {}  # oldest first
+        self._pending_configs: dict[int, _PendingConfigs] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._calls_sent = 0.0  # when calls left last
         self._calls_timer: asyncio.TimerHandle | None = None
@@ -199,6 +219,8 @@ class CoreLink:
         if stream is not None:
             stream.close()
         self._throttle_pending(float("inf"))
+        for token in list(self._pending_configs):
+            self._config_timeout(token)
         self._late.clear()
 
     def _ended(self, reason: str) -> None:
@@ -311,6 +333,28 @@ class CoreLink:
         elif self._calls_timer is None:
             self._calls_timer = running_loop().call_later(left_s, self._send_calls)
 
+    def call_configs(self, number: int, call: ConfigCall, reply: Reply) -> None:
+        """Have the core answer a call about client metrics resources; see :meth:`call`."""
+        stream = self._stream
+        if stream is None or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
+            self._fail_configs(call, reply)
+            return
+        self._calls += 1
+        token = self._calls
+        timer = running_loop().call_later(CONFIGS_WITHIN_S, self._config_timeout, token)
+        self._pending_configs[token] = _PendingConfigs(call, reply, timer)
+        stream.send(encode(config_message(number, token, call)))
+
+    def _config_timeout(self, token: int) -> None:
+        pending = self._pending_configs.pop(token)
+        pending.timer.cancel()
+        self._fail_configs(pending.call, pending.reply)
+
+    def _fail_configs(self, call: ConfigCall, reply: Reply) -> None:
+        self._metrics.core_unavailable()
+        answer = config_error(call.header, call.body, ErrorCode.REQUEST_TIMED_OUT, _NO_ANSWER)
+        reply(Answer(call.token, answer, throttled=False))
+
     def _send_calls(self) -> None:
         self._calls_sent = self._clock.monotonic()
         if self._calls_timer is not None:
@@ -359,7 +403,11 @@ class CoreLink:
         match received:
             case Answer():
                 pending = self._pending.pop(received.token, None)
-                if pending is None:
+                configs = self._pending_configs.pop(received.token, None)
+                if configs is not None:
+                    configs.timer.cancel()
+                    configs.reply(Answer(configs.call.token, received.frame, received.throttled))
+                elif pending is None:
                     self._late.discard(received.token)
                 else:
                     pending.reply(Answer(pending.call.token, received.frame, received.throttled))

@@ -7,6 +7,9 @@ from receiver.request_log import RequestLog
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
+    ConfigCall,
+    ConfigRequestHidden,
+    ConfigRequestRefused,
     Effect,
     Flooded,
     IdentityChanged,
@@ -17,6 +20,7 @@ from receiver.session.effects import (
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
+from receiver.wire.error_codes import error_name
 
 __all__ = ["GatewayEvents"]
 
@@ -51,6 +55,26 @@ class GatewayEvents:
                     "client instance id differs from the connection's",
                     identity,
                     api=api_name(header.api_key),
+                )
+            case ConfigCall(header=header):
+                self._metrics.config_request(identity.listener, header.api_key, "answered")
+            case ConfigRequestRefused(header, error_code):
+                self._metrics.config_request(identity.listener, header.api_key, "refused")
+                self._log.answered(identity, header, error_code)
+                self._log.warning(
+                    "request about client metrics refused by the broker",
+                    identity,
+                    api=api_name(header.api_key),
+                    error=error_name(error_code),
+                )
+            case ConfigRequestHidden(header):
+                self._metrics.config_request(identity.listener, header.api_key, "hidden")
+                self._log.warning(
+                    "client metrics resources of the broker have no effect",
+                    identity,
+                    api=api_name(header.api_key),
+                    problem="the broker keeps these resources, and the sidecar reads subscriptions "
+                    "elsewhere: set subscriptions.store to kafka, or use the REST API",
                 )
             case TelemetryCall() | IdentityChanged() | Flooded():
                 return

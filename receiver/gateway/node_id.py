@@ -22,7 +22,6 @@ from receiver.session.upstream import Upstream
 from receiver.wire import api_keys, k18_api_versions, k32_describe_configs
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_api_versions import ApiVersionsRequest
-from receiver.wire.primitives import Reader
 
 __all__ = ["CLIENT_ID", "Ask", "ask_api_versions", "ask_describe_configs"]
 
@@ -45,7 +44,7 @@ async def ask_describe_configs(ask: Ask, upstream: Upstream, candidates: Sequenc
         return None
     body = k32_describe_configs.encode_brokers_request([*candidates, _no_id_of(candidates)], versions[-1])
     answer = await ask(api_keys.DESCRIBE_CONFIGS, versions[-1], body)
-    own = k32_describe_configs.decode_own_node_ids(Reader(answer), versions[-1])
+    own = k32_describe_configs.decode_own_node_ids(answer, versions[-1])
     return own[0] if len(own) == 1 and own[0] in candidates else None
 
 

@@ -313,6 +313,8 @@ class _Relay:
                 translates=receiver.kip1313.translate_all,
                 offers_telemetry=bool(receiver.plugins),
                 rewrites=replace_address is not None,
+                answers_config_requests=receiver.subscriptions.kafka_tools,
+                reads_resources=receiver.subscriptions.store == "kafka",
             ),
             core=self._core,
             metrics=self._metrics,

@@ -31,6 +31,7 @@ from receiver.gateway.tls_socket import TlsSocket
 from receiver.link.messages import Answer
 from receiver.request_log import RequestLog
 from receiver.session.effects import (
+    ConfigCall,
     Effect,
     Flooded,
     IdentityChanged,
@@ -287,6 +288,9 @@ class Relay:
                 self._report_identity()
                 self._learn_instance(request.client_instance_id)
                 services.core.call(self.number, effect, self._answered)
+            case ConfigCall():
+                self._report_identity()
+                services.core.call_configs(self.number, effect, self._answered)
             case IdentityChanged(identity):
                 instance = self.identity.client_instance_id
                 self.identity = identity

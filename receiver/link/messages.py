@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from receiver.session.effects import TelemetryCall
+from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import PUSH_TELEMETRY
@@ -30,6 +30,7 @@ __all__ = [
     "BrokerKnown",
     "Call",
     "Closed",
+    "ConfigRequest",
     "CoreMessage",
     "EndConnection",
     "Hello",
@@ -44,6 +45,8 @@ __all__ = [
     "StatisticsRequest",
     "TokenOwner",
     "call_message",
+    "config_call",
+    "config_message",
     "decode_core_message",
     "decode_relay_message",
     "encode",
@@ -120,6 +123,24 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
     terminating: bool = False
     compression_type: _Int16 = 0
     metrics: bytes | None = None
+
+
+class ConfigRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """A request about client metrics resources of a client that may make it.
+
+    Attributes:
+        number: The connection's number.
+        token: Identifies the call among those of the relay.
+        api_key, api_version, correlation_id: The request's header.
+        body: The request's body, for client metrics resources alone.
+    """
+
+    number: int
+    token: int
+    api_key: _Int16
+    api_version: _Int16
+    correlation_id: _Int32
+    body: bytes
 
 
 class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -239,7 +260,16 @@ class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):
 
 #: What a relay sends.
 RelayMessage: TypeAlias = (
-    Hello | Identity | Closed | Call | Problems | BrokerKnown | TokenOwner | Report | Statistics
+    Hello
+    | Identity
+    | Closed
+    | Call
+    | ConfigRequest
+    | Problems
+    | BrokerKnown
+    | TokenOwner
+    | Report
+    | Statistics
 )
 
 #: What the core sends.
@@ -320,3 +350,19 @@ def telemetry_call(message: Call) -> TelemetryCall:
     else:
         request = GetTelemetrySubscriptionsRequest(client_instance_id=message.client_instance_id)
     return TelemetryCall(message.token, header, request)
+
+
+def config_message(number: int, token: int, call: ConfigCall) -> ConfigRequest:
+    """Return the message for a session's call; ``token`` is the relay's own."""
+    header = call.header
+    return ConfigRequest(number, token, header.api_key, header.api_version, header.correlation_id, call.body)
+
+
+def config_call(message: ConfigRequest) -> ConfigCall:
+    """Return the session's call that a message stands for."""
+    header = RequestHeader(
+        api_key=message.api_key,
+        api_version=message.api_version,
+        correlation_id=message.correlation_id,
+    )
+    return ConfigCall(message.token, header, message.body)

@@ -162,6 +162,13 @@ class ReceiverMetrics:
             "Times that a response named a broker without a port, which clients can't reach.",
             "listener",
         )
+        self.config_requests = self._counter(
+            "config_requests",
+            "Requests of Kafka's tools and clients about client metrics resources.",
+            "listener",
+            "api",
+            "result",
+        )
         self.authenticated = self._counter(
             "authenticated", "Completed logins of clients.", "listener", "mechanism", "outcome"
         )

@@ -15,6 +15,7 @@ from receiver.metrics.labels import mechanism_label
 from receiver.metrics.receiver_metrics import ReceiverMetrics
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.control.limits import Exceeded
+from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
 
 __all__ = ["MetricEvent", "RelayMetrics", "replay"]
@@ -64,6 +65,17 @@ class RelayMetrics:
     def api_versions_answered(self, error_code: int) -> None:
         """Count one answered ApiVersions (KIP-35, KIP-511, KIP-1242)."""
         self._count("api_versions_answered", error_name(error_code))
+
+    def config_request(self, listener: str, api_key: int, result: str) -> None:
+        """Count a request about client metrics resources.
+
+        Args:
+            listener: The listener's name.
+            api_key: One of the four API keys of such requests.
+            result: ``answered`` by the receiver, ``refused`` by the broker, or ``hidden``: the
+                broker keeps the resources, and the receiver does not read them.
+        """
+        self._count("config_request", listener, api_name(api_key), result)
 
     def authentication(self, listener: str, mechanism: str, outcome: LoginOutcome) -> None:
         """Count a completed login.
@@ -123,6 +135,7 @@ def replay(metrics: ReceiverMetrics, events: Iterable[MetricEvent]) -> None:
         "limit_exceeded": metrics.limits_exceeded,
         "forwarded": metrics.listener_bytes,
         "node_hidden": metrics.hidden_nodes,
+        "config_request": metrics.config_requests,
     }
     plain = {"core_unavailable": metrics.core_unavailable, "deferred": metrics.deferred_calls}
     for name, labels, value in events:

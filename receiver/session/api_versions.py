@@ -43,6 +43,7 @@ from receiver.wire import (
     k18_api_versions,
     k71_get_telemetry_subscriptions,
     k72_push_telemetry,
+    k74_list_config_resources,
     named_addresses,
 )
 from receiver.wire.error_codes import ErrorCode
@@ -81,6 +82,13 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
 
 #: What clients are offered while no plugin takes their metrics (KIP-714, "ApiVersions").
 _WITHOUT_TELEMETRY: Final = {key: span for key, span in OFFERED.items() if key not in TELEMETRY_KEYS}
+
+
+#: What clients are offered besides, where the receiver answers for client metrics resources. Kafka
+#: 3.7 has the RPC since it keeps them. Version 1 lists other types too, which the broker can't.
+_RESOURCES: Final = {
+    api_keys.LIST_CONFIG_RESOURCES: (k74_list_config_resources.LIST_ONLY, k74_list_config_resources.LIST_ONLY)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +228,8 @@ class ApiVersionsRequests:
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
             # The broker was rolled back. The client falls back because of this response (KIP-511),
             # and its next request is forwarded in a version that the broker has.
-            self._upstream.learn(k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,)))
+            known = k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,))
+            self._upstream.learn(known, all_keys=False)
         else:
             if error_code == ErrorCode.NONE:
                 self._upstream.learn(
@@ -231,6 +240,8 @@ class ApiVersionsRequests:
                 body = k18_api_versions.cap_api_keys(body, forwarded, named_addresses.OFFERED)
             offered = OFFERED if self._upstream.offers_telemetry else _WITHOUT_TELEMETRY
             ranges = {**offered, **self._upstream.translated, **self._upstream.capped}
+            if self._upstream.answers_for_resources:
+                ranges |= _RESOURCES
             body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)
             if not self._upstream.offers_telemetry:
                 body = k18_api_versions.without_api_keys(body, header.api_version, TELEMETRY_KEYS)

@@ -17,6 +17,9 @@ from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 __all__ = [
     "ApiVersionsAnswered",
     "ClientInstanceRefused",
+    "ConfigCall",
+    "ConfigRequestHidden",
+    "ConfigRequestRefused",
     "Effect",
     "Flooded",
     "IdentityChanged",
@@ -43,6 +46,23 @@ class TelemetryCall:
     token: int
     header: RequestHeader
     request: TelemetryRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigCall:
+    """The receiver has to answer a request about client metrics resources.
+
+    The broker has said that the caller has the right.
+
+    Attributes:
+        token: Identifies the call among those of the connection.
+        header: The request's header, without tagged fields.
+        body: The body of a request for client metrics resources alone.
+    """
+
+    token: int
+    header: RequestHeader
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,21 @@ class UnauthenticatedTelemetry:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigRequestRefused:
+    """The broker refused a request about client metrics resources, and the client was told."""
+
+    header: RequestHeader
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRequestHidden:
+    """The broker got a request about client metrics resources that the receiver does not read."""
+
+    header: RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
 class ClientInstanceRefused:
     """A request was refused because of its client instance id (KIP-1313)."""
 
@@ -89,6 +124,9 @@ class Flooded:
 
 Effect: TypeAlias = (
     TelemetryCall
+    | ConfigCall
+    | ConfigRequestRefused
+    | ConfigRequestHidden
     | IdentityChanged
     | ApiVersionsAnswered
     | LoginEnded

@@ -30,6 +30,7 @@ class PendingRequest:
         make_answer: Makes the answer for the client.
         max_read_bytes: A longer response is passed on unread.
         unread_correlation_id: The correlation id that such a response gets: the client's own.
+        decides: Whether its response may open a call.
     """
 
     correlation_id: int
@@ -37,6 +38,7 @@ class PendingRequest:
     make_answer: MakeAnswer
     max_read_bytes: int = _GREATEST_INT32
     unread_correlation_id: int = 0
+    decides: bool = False
 
 
 class NamingRequest(NamedTuple):
@@ -68,15 +70,17 @@ class PendingRequests:
 
     Attributes:
         held_bytes: Memory that the pending requests hold.
+        undecided: The number of requests whose responses may open a call.
     """
 
-    __slots__ = ("_queue", "_random_number", "held_bytes")
+    __slots__ = ("_queue", "_random_number", "held_bytes", "undecided")
 
     def __init__(self, random_number: Callable[[], int]) -> None:
         # None when empty, because most connections are idle.
         self._queue: deque[PendingRequest | NamingRequest] | None = None
         self._random_number = random_number
         self.held_bytes = 0
+        self.undecided = 0
 
     def __len__(self) -> int:
         return len(self._queue) if self._queue else 0
@@ -93,6 +97,7 @@ class PendingRequests:
         *,
         max_read_bytes: int = _GREATEST_INT32,
         unread_correlation_id: int = 0,
+        decides: bool = False,
     ) -> int:
         """Append a request and return the correlation id that the broker gets.
 
@@ -100,9 +105,12 @@ class PendingRequests:
         """
         correlation_id = -1 - self._random_number()
         self._append(
-            PendingRequest(correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id)
+            PendingRequest(
+                correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id, decides
+            )
         )
         self.held_bytes += held_bytes
+        self.undecided += decides
         return correlation_id
 
     def add_naming(
@@ -131,4 +139,5 @@ class PendingRequests:
             self._queue = None
         if isinstance(pending, PendingRequest):
             self.held_bytes -= pending.held_bytes
+            self.undecided -= pending.decides
         return pending

@@ -10,6 +10,8 @@ All bytes pass unchanged, except for these requests:
   (:mod:`receiver.session.login`).
 - CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the
   owners of tokens (:mod:`receiver.session.delegation_tokens`).
+- Requests about client metrics resources are answered by the receiver, in front of a broker that
+  does not keep them (:mod:`receiver.session.config_requests`).
 - SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header
   follow it, and a token may look like any request (the PLAIN token of a user "Gina" looks like key
   71).
@@ -59,9 +61,23 @@ from typing import Final
 
 from receiver.session.addresses import MAX_KEPT_BYTES, Addresses, is_plain, needs_look
 from receiver.session.api_versions import ApiVersionsRequests
+from receiver.session.config_requests import (
+    KEYS as CONFIG_KEYS,
+)
+from receiver.session.config_requests import (
+    LONGEST,
+    ConfigExchange,
+    config_error,
+    is_about_resources,
+    not_logged_in,
+    read_exchange,
+)
 from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ClientInstanceRefused,
+    ConfigCall,
+    ConfigRequestHidden,
+    ConfigRequestRefused,
     Effect,
     Flooded,
     IdentityChanged,
@@ -97,6 +113,7 @@ from receiver.wire.addressed_framing import (
     names_brokers,
 )
 from receiver.wire.broker_addresses import ReplaceAddress
+from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
@@ -184,6 +201,7 @@ class Session:
     """
 
     __slots__ = (
+        "_added",
         "_addresses",
         "_answered_here",
         "_api_versions",
@@ -193,6 +211,7 @@ class Session:
         "_calls",
         "_can_expire",
         "_effects",
+        "_finish",
         "_headers",
         "_login",
         "_marker_answered",
@@ -201,7 +220,6 @@ class Session:
         "_opaque",
         "_pending",
         "_throttle_time_ms",
-        "_undecided",
         "_upstream",
         "_worked",
         "closing",
@@ -229,7 +247,9 @@ class Session:
         self._effects: list[Effect] = []
         self._worked = False
         self._headers = RequestHeaders(upstream)
-        watched = WATCHED_KEYS | {api_keys.OFFSET_DELETE} if upstream.translates else WATCHED_KEYS
+        watched = WATCHED_KEYS | upstream.watched_config_keys
+        if upstream.translates:
+            watched |= {api_keys.OFFSET_DELETE}
         self._addresses = None if replace_address is None else Addresses(replace_address)
         self.requests: RequestRewriter
         self.responses: ResponseRewriter
@@ -239,6 +259,7 @@ class Session:
                 replace_head=self._replace_head,
                 header_version=self._headers.version,
                 watched=watched,
+                longest_watched=LONGEST,
                 max_frame_bytes=max_frame_bytes,
                 max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
             )
@@ -255,6 +276,7 @@ class Session:
                 track=self._track_in_place,
                 header_version=self._headers.version,
                 watched=watched,
+                longest_watched=LONGEST,
                 max_frame_bytes=max_frame_bytes,
                 max_watched_bytes=max_push_bytes + _MAX_AROUND_METRICS,
             )
@@ -285,12 +307,13 @@ class Session:
         )
         self._opaque = False
         self._marker_answered = False  # whether the broker has answered a marker on this connection
-        self._undecided = 0  # telemetry requests that wait for their marker's response
         self._answered_here = 0  # requests that were answered without a marker
+        self._added = 0  # further requests that the broker got
         self._calls = 0
         self._call: int | None = None  # the token of the open call
         self._call_bytes = 0
         self._throttle_time_ms = 0  # of the open call's marker
+        self._finish: Callable[[bytes], bytes] | None = None  # makes the answer of the open call's
         self.closing: SessionEnd | None = None
 
     # -- effects -------------------------------------------------------------------------------
@@ -333,6 +356,9 @@ class Session:
             return b""
         self._call = None
         self._call_bytes = 0
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            return finish(answer)
         return with_throttle_time(answer, self._throttle_time_ms) if self._throttle_time_ms else answer
 
     def end(self, end: SessionEnd) -> None:
@@ -382,7 +408,7 @@ class Session:
     @property
     def may_call(self) -> bool:
         """Whether the broker's next bytes could open a call."""
-        return self._undecided > 0
+        return self._pending.undecided > 0
 
     def response_bytes_in_a_turn(self) -> int:
         """Return the limit on broker bytes in one turn while :attr:`may_call` is set.
@@ -424,6 +450,8 @@ class Session:
         header = without_tagged_fields(header)
         if api_key == api_keys.API_VERSIONS:
             return self._replace_api_versions(header, reader, request)
+        if api_key in CONFIG_KEYS:
+            return self._replace_config_request(header, reader, request)
         if api_key in WATCHED_BY_LOGIN:
             if self._addresses is not None:
                 self._check_offered(header)
@@ -488,7 +516,6 @@ class Session:
         version = self._upstream.metadata_version()
 
         def make_answer(response: bytes) -> bytes:
-            self._undecided -= 1
             body = at_body(response, api_keys.METADATA, version)
             if k03_metadata.is_error(body, version) or (self._login.required and not self._login.succeeded):
                 # The second case: a login is required, but the broker answers without one.
@@ -503,15 +530,72 @@ class Session:
             )
             return self._open_call(header, request, held_bytes)
 
-        self._undecided += 1
-        correlation_id = self._expect(make_answer, held_bytes)
+        correlation_id = self._expect(make_answer, held_bytes, decides=True)
         return marker(self._headers.client_id(header), version, correlation_id)
 
     def _open_call(self, header: RequestHeader, request: TelemetryRequest, held_bytes: int) -> bytes:
+        self._begin_call(held_bytes)
+        self._effects.append(TelemetryCall(self._calls, header, request))
+        return b""
+
+    def _begin_call(self, held_bytes: int) -> None:
         self._calls += 1
         self._call = self._calls
         self._call_bytes = held_bytes
-        self._effects.append(TelemetryCall(self._calls, header, request))
+
+    def _replace_config_request(self, header: RequestHeader, reader: Reader, request: bytes) -> bytes:
+        if self._addresses is not None:
+            self._check_offered(header)
+        body, upstream = request[reader.offset :], self._upstream
+        if not upstream.answers_for_resources:
+            if upstream.hides_resources and is_about_resources(header, body):
+                self._effects.append(ConfigRequestHidden(header))
+            return frame(request)
+        exchange = read_exchange(header, body, upstream)
+        if exchange is None:
+            return frame(request)
+        judgements: list[tuple[int, Result | None]] = []
+
+        def judge(response: bytes) -> bytes:
+            throttle_time_ms, refused = exchange.judgement(response)
+            if self._login.required and not self._login.succeeded:
+                refused = not_logged_in()
+            judgements.append((throttle_time_ms, refused))
+            return self._answer_config_request(exchange, *judgements[0]) if exchange.others is None else b""
+
+        def take_others(response: bytes) -> bytes:
+            exchange.check_others(response)
+            return self._answer_config_request(exchange, *judgements[0], response)
+
+        client_id = self._headers.client_id(header)
+        question = self._expect(judge, len(request), decides=exchange.others is None)
+        sent = exchange.question_frame(question, client_id)
+        if exchange.others is not None:
+            self._added += 1
+            others = self._pending.add(
+                take_others,
+                0,
+                max_read_bytes=_MAX_RESPONSE_BYTES,
+                unread_correlation_id=header.correlation_id,
+                decides=True,
+            )
+            sent += exchange.others_frame(others, client_id)
+        return sent
+
+    def _answer_config_request(
+        self,
+        exchange: ConfigExchange,
+        throttle_time_ms: int,
+        refused: Result | None,
+        others: bytes | None = None,
+    ) -> bytes:
+        if refused is not None:
+            self._effects.append(ConfigRequestRefused(exchange.header, refused.error_code))
+            own = config_error(exchange.header, exchange.own, refused.error_code, refused.error_message)
+            return exchange.answer(own, others, throttle_time_ms)
+        self._begin_call(len(exchange.own) + len(others or b""))
+        self._finish = lambda own: exchange.answer(own, others, throttle_time_ms)
+        self._effects.append(ConfigCall(self._calls, exchange.header, exchange.own))
         return b""
 
     def _may_call_now(self) -> bool:
@@ -527,10 +611,10 @@ class Session:
     @property
     def _unanswered(self) -> int:
         """Number of requests that the broker got and has not answered."""
-        return self.requests.frames - self._answered_here - self.responses.frames
+        return self.requests.frames + self._added - self._answered_here - self.responses.frames
 
-    def _expect(self, make_answer: MakeAnswer, held_bytes: int) -> int:
-        correlation_id = self._pending.add(make_answer, held_bytes)
+    def _expect(self, make_answer: MakeAnswer, held_bytes: int, *, decides: bool = False) -> int:
+        correlation_id = self._pending.add(make_answer, held_bytes, decides=decides)
         self._await_next()
         return correlation_id
 

@@ -17,7 +17,25 @@ from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 __all__ = ["Upstream"]
 
 _LEARNED_KEYS: Final = frozenset(
-    {api_keys.METADATA, api_keys.API_VERSIONS, api_keys.DESCRIBE_CONFIGS, api_keys.SASL_AUTHENTICATE}
+    {
+        api_keys.METADATA,
+        api_keys.API_VERSIONS,
+        api_keys.DESCRIBE_CONFIGS,
+        api_keys.INCREMENTAL_ALTER_CONFIGS,
+        api_keys.SASL_AUTHENTICATE,
+        api_keys.GET_TELEMETRY_SUBSCRIPTIONS,
+        api_keys.LIST_CONFIG_RESOURCES,
+    }
+)
+
+#: The requests that are about client metrics resources, where the sidecar answers them.
+_CONFIG_KEYS: Final = frozenset(
+    {
+        api_keys.DESCRIBE_CONFIGS,
+        api_keys.ALTER_CONFIGS,
+        api_keys.INCREMENTAL_ALTER_CONFIGS,
+        api_keys.LIST_CONFIG_RESOURCES,
+    }
 )
 
 
@@ -29,11 +47,17 @@ class Upstream:
         offers_telemetry: Whether clients are offered the telemetry RPCs (KIP-714).
         rewrites: Whether the addresses of brokers are replaced. Clients are then offered only
             versions whose addresses are known.
+        answers_config_requests: Whether the receiver answers for client metrics resources in place
+            of a broker that does not keep them.
+        reads_resources: Whether the receiver's subscriptions are the brokers' client metrics
+            resources.
 
     Attributes:
         translates: As given.
         offers_telemetry: As given.
         rewrites: As given.
+        answers_config_requests: As given.
+        reads_resources: As given.
         learned_keys: The API keys whose ranges are learned.
         ranges: Lowest and highest version by API key, of the keys known so far.
         capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
@@ -44,19 +68,29 @@ class Upstream:
     """
 
     __slots__ = (
+        "answers_config_requests",
         "capped",
         "learned_keys",
         "offered_with_header_v3",
         "offers_telemetry",
         "ranges",
+        "reads_resources",
         "rewrites",
         "translated",
         "translates",
     )
 
     def __init__(
-        self, *, translates: bool = False, offers_telemetry: bool = True, rewrites: bool = False
+        self,
+        *,
+        translates: bool = False,
+        offers_telemetry: bool = True,
+        rewrites: bool = False,
+        answers_config_requests: bool = False,
+        reads_resources: bool = True,
     ) -> None:
+        self.answers_config_requests = answers_config_requests
+        self.reads_resources = reads_resources
         self.offers_telemetry = offers_telemetry
         self.rewrites = rewrites
         self.translates = translates
@@ -66,8 +100,15 @@ class Upstream:
         self.translated: Mapping[int, tuple[int, int]] = {}
         self.offered_with_header_v3: Collection[int] = ALWAYS_WITH_HEADER_V3
 
-    def learn(self, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """Record the version ranges of an ApiVersions response, by API key."""
+    def learn(self, ranges: Mapping[int, tuple[int, int]], *, all_keys: bool = True) -> None:
+        """Record the version ranges of an ApiVersions response, by API key.
+
+        Args:
+            ranges: The ranges.
+            all_keys: Whether the broker lacks the :attr:`learned_keys` that are left out.
+        """
+        if all_keys:
+            self.ranges.clear()
         self.ranges.update(ranges)
         lowest, highest = self.ranges.get(api_keys.SASL_AUTHENTICATE, (0, 0))
         readable = k36_sasl_authenticate.SUPPORTED_VERSIONS[-1]
@@ -75,6 +116,44 @@ class Upstream:
         if self.translates:
             self.translated = translated_versions(self.ranges)
             self.offered_with_header_v3 = ALWAYS_WITH_HEADER_V3 | self.translated.keys()
+
+    @property
+    def keeps_resources(self) -> bool | None:
+        """Whether the broker keeps client metrics resources (Kafka 3.7); None: not known yet."""
+        if api_keys.API_VERSIONS not in self.ranges:
+            return None
+        return api_keys.LIST_CONFIG_RESOURCES in self.ranges
+
+    @property
+    def takes_telemetry(self) -> bool:
+        """Whether the broker itself takes client telemetry, with a plugin of its own (KIP-714)."""
+        return api_keys.GET_TELEMETRY_SUBSCRIPTIONS in self.ranges
+
+    @property
+    def answers_for_resources(self) -> bool:
+        """Whether the receiver answers requests about client metrics resources."""
+        return self.answers_config_requests and self.keeps_resources is False
+
+    @property
+    def hides_resources(self) -> bool:
+        """Whether the broker keeps client metrics resources that the receiver does not read."""
+        return not self.reads_resources and self.keeps_resources is True
+
+    @property
+    def watched_config_keys(self) -> frozenset[int]:
+        """API keys of the requests about configs that a new session reads."""
+        if self.answers_config_requests and not self.keeps_resources:
+            return _CONFIG_KEYS
+        # A request that only reads is looked at where it is about nothing else.
+        return _CONFIG_KEYS - {api_keys.DESCRIBE_CONFIGS} if self.hides_resources else frozenset()
+
+    def common_version(self, api_key: int, versions: range) -> int | None:
+        """Return the highest of these versions that the broker has; None if it has none of them.
+
+        The API key must be one of :attr:`learned_keys`.
+        """
+        lowest, highest = self.ranges.get(api_key, (0, -1))
+        return next((one for one in reversed(versions) if lowest <= one <= highest), None)
 
     def api_versions_version(self, requested: int) -> int:
         """Return the version in which to forward an ApiVersions request.

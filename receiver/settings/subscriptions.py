@@ -59,6 +59,12 @@ class SubscriptionStoreSettings(Settings):
         "`./subscriptions-kafka.json`.",
     )
     kafka: KafkaStoreSettings | None = None
+    kafka_tools: bool = Field(
+        default=True,
+        description="Answer `kafka-client-metrics.sh`, `kafka-configs.sh` and other clients that read and "
+        "write client metrics resources through a listener, where its broker does not keep these "
+        "resources (before Kafka 3.7, Redpanda). The broker decides who may.",
+    )
 
     @property
     def sqlite_file(self) -> Path:

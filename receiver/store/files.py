@@ -203,7 +203,7 @@ class FileSubscriptionStore:
         place = self._folder if file is None else self._folder / file
         return ReadOnlyError(
             str(place),
-            f"the subscription {name!r} comes from files and REST can't change it: "
+            f"the subscription {name!r} comes from files and can't be changed elsewhere: "
             + (
                 "add a file with it to this folder"
                 if file is None

@@ -16,7 +16,7 @@ from typing import Any, Final
 from receiver.store.document import KEYS, Mistake, from_document, to_document
 from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, Subscription
 
-__all__ = ["COMPLETE", "RESOURCE_KEYS", "Entry", "join", "split", "split_complete"]
+__all__ = ["COMPLETE", "RESOURCE_KEYS", "SELECTORS", "Entry", "join", "split", "split_complete"]
 
 #: The keys of a resource.
 RESOURCE_KEYS: Final = ("metrics", "interval.ms", "match")
@@ -25,7 +25,7 @@ RESOURCE_KEYS: Final = ("metrics", "interval.ms", "match")
 COMPLETE: Final = "complete"
 
 #: Kafka's selectors (``ClientMetricsConfigs``).
-_SELECTORS: Final = frozenset(
+SELECTORS: Final = frozenset(
     {
         "client_instance_id",
         "client_id",
@@ -69,7 +69,7 @@ def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
     ours = {
         selector: pattern
         for selector, pattern in subscription.match.items()
-        if match_beside or selector not in _SELECTORS or not _fits(pattern)
+        if match_beside or selector not in SELECTORS or not _fits(pattern)
     }
     if ours:
         beside["match"] = ours

@@ -11,17 +11,22 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import structlog
 
 from receiver.store.store import StoreStatus, SubscriptionStore
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 
-__all__ = ["ChangedMeanwhileError", "Condition", "Subscriptions"]
+__all__ = ["ChangedMeanwhileError", "Condition", "Edit", "Subscriptions"]
 
 #: Decides whether a change may happen, given the existing subscription or None.
 Condition: TypeAlias = Callable[[Subscription | None], bool]
+
+#: Makes a new subscription of the existing one; None: there is none.
+Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
+
+_Result = TypeVar("_Result")
 
 _log = structlog.get_logger("receiver.store")
 
@@ -101,10 +106,47 @@ class Subscriptions:
         """Delete a subscription and return whether it existed. Errors as :meth:`put`."""
         return await self._complete(self._delete(name, only_if))
 
+    async def edit(self, name: str, make: Edit, *, only_check: bool = False) -> None:
+        """Replace a subscription by what ``make`` returns, or delete it if that is None.
+
+        No other change can happen between. A subscription that stays the same is not written.
+
+        Args:
+            name: The subscription's name.
+            make: Makes the new subscription; its errors are raised.
+            only_check: Change nothing. The store is not asked.
+
+        Raises:
+            ReadOnlyError, StoreError, SubscriptionError: As :meth:`put`.
+        """
+        await self._complete(self._edit(name, make, only_check))
+
     async def _refresh(self) -> bool:
         async with self._changing:
             await asyncio.to_thread(self._store.refresh)
             return await self._use_content(self._store)
+
+    async def _edit(self, name: str, make: Edit, only_check: bool) -> None:  # noqa: FBT001 - see edit
+        async with self._changing:
+            if not only_check:
+                # What another sidecar has changed is the basis of the change.
+                await asyncio.to_thread(self._store.refresh)
+                await self._use_content(self._store)
+            existing = self.in_force.get(name)
+            made = make(existing)
+            if made == existing:
+                return
+            kept = self._others(name)
+            changed = await asyncio.to_thread(
+                SubscriptionSet.prepared, kept if made is None else (*kept, made)
+            )
+            if only_check:
+                return
+            if made is None:
+                await asyncio.to_thread(self._store.delete, name)
+            else:
+                await asyncio.to_thread(self._store.put, made)
+            self._put_in_force(changed)
 
     async def _put(self, subscription: Subscription, only_if: Condition | None) -> bool:
         async with self._changing:
@@ -132,12 +174,12 @@ class Subscriptions:
     def _others(self, name: str) -> tuple[Subscription, ...]:
         return tuple(other for other in self.in_force.subscriptions if other.name != name)
 
-    async def _complete(self, change: Coroutine[Any, Any, bool]) -> bool:
+    async def _complete(self, change: Coroutine[Any, Any, _Result]) -> _Result:
         # A caller that is cancelled must not leave the store and the core with different
         # subscriptions.
         return await asyncio.shield(self._task(change))
 
-    def _task(self, change: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def _task(self, change: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         task = asyncio.ensure_future(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)

@@ -11,8 +11,9 @@ of unwatched frames goes out as the memory it came in. The code that both direct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
+from types import MappingProxyType
 from typing import Final
 
 from receiver.wire.errors import WireError
@@ -51,6 +52,8 @@ _MAX_HEADER: Final = 65_536
 #: All values of an int16.
 _EVERY_KEY: Final = range(-(1 << 15), 1 << 15)
 
+_NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
+
 _LENGTH = Struct(">i")
 _REQUEST_HEAD = Struct(">ih")
 _RESPONSE_HEAD = Struct(">ii")
@@ -79,11 +82,20 @@ class RequestRewriter(FrameRewriter):
         header_version: Returns the request header version for an API key and version. For an
             unknown request it returns 1, and the header is then assumed to end after the client id.
         watched: The watched API keys.
+        longest_watched: The longest request that is watched, by API key; a longer one passes.
+            Other requests of watched keys are watched whatever their length.
         max_frame_bytes: See the base class.
         max_watched_bytes: See the base class.
     """
 
-    __slots__ = ("_header_bytes", "_header_version", "_replace_head", "_stops_at", "_watched")
+    __slots__ = (
+        "_header_bytes",
+        "_header_version",
+        "_longest_watched",
+        "_replace_head",
+        "_stops_at",
+        "_watched",
+    )
 
     _HEAD_BYTES = _REQUEST_HEAD.size
     _LEAST_LENGTH = _LEAST_REQUEST
@@ -95,11 +107,13 @@ class RequestRewriter(FrameRewriter):
         replace_head: Callable[[bytes, int], tuple[bytes, bool]] = _unchanged,
         header_version: Callable[[int, int], int] = request_header_version,
         watched: frozenset[int],
+        longest_watched: Mapping[int, int] = _NO_LIMITS,
         max_frame_bytes: int,
         max_watched_bytes: int,
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._watched = watched
+        self._longest_watched = longest_watched
         self._stops_at: Container[int] = watched  # API keys of the frames that `passing` does not pass
         self._replace_head = replace_head
         self._header_version = header_version
@@ -139,7 +153,8 @@ class RequestRewriter(FrameRewriter):
         return position
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
-        return _REQUEST_HEAD.unpack_from(head, offset)[1] in self._watched
+        length, api_key = _REQUEST_HEAD.unpack_from(head, offset)
+        return api_key in self._watched and length <= self._longest_watched.get(api_key, length)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         """See the base class; waits for the whole header if all are read."""

@@ -1,85 +1,199 @@
-"""DescribeConfigs (API key 32), to ask a broker whether a node id is its own.
+"""DescribeConfigs (API key 32): the configs of resources. Version 4 is flexible.
 
-A broker describes the configuration of resource type BROKER for its own node id only; for another
-id it answers INVALID_REQUEST. Versions 1 to 3 have the same bytes as far as they are used here,
-except that version 3 also asks whether to include documentation. Version 4, which is flexible, is
-not needed: every broker that has it has version 1 too.
+Versions of the response: 1 has each config's source in place of a flag for defaults, and synonyms.
+3 has types and documentation.
 
-Source: Kafka's ConfigHelper.describeConfigs, and the schemas of the request and the response.
+A broker describes the configuration of resource type BROKER for its own node id only, and answers
+INVALID_REQUEST for another id. So it can be asked whether a node id is its own.
+
+Source: the schemas of the request and the response; Kafka's ConfigHelper.describeConfigs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from receiver.wire import api_keys
-from receiver.wire.api_keys import check_version
+from receiver.wire.api_keys import DESCRIBE_CONFIGS, check_version
+from receiver.wire.config_resources import BROKER, Resource, Result, read_results
+from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.primitives import Reader, Writer
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_own_node_ids", "encode_brokers_request"]
+__all__ = [
+    "DEFAULT_CONFIG",
+    "SUPPORTED_VERSIONS",
+    "DescribeConfigsRequest",
+    "DescribedConfig",
+    "DescribedResource",
+    "decode_own_node_ids",
+    "decode_request",
+    "encode_brokers_request",
+    "encode_request",
+    "encode_response",
+]
 
 #: The versions that this module reads and writes.
-SUPPORTED_VERSIONS: Final = range(1, 4)
+SUPPORTED_VERSIONS: Final = range(5)
 
-_BROKER: Final = 4
+#: The source of a config that nobody has set (Kafka's ``ConfigSource``).
+DEFAULT_CONFIG: Final = 5
+
+_FIRST_WITH_SOURCES = 1
 _FIRST_WITH_DOCUMENTATION = 3
 
 #: A config that every broker has, so that the response stays short.
 _KEY: Final = "node.id"
 
-#: Error code, null message, type, empty name, no configs.
-_LEAST_RESULT: Final = 2 + 2 + 1 + 2 + 4
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsRequest:
+    """A request for the configs of resources.
+
+    Attributes:
+        resources: Each resource with the names of its configs to describe; None or none: all.
+        include_synonyms: Whether the places are described from which a value could come.
+        include_documentation: Whether each config is explained.
+    """
+
+    resources: tuple[tuple[Resource, tuple[str, ...] | None], ...]
+    include_synonyms: bool = False
+    include_documentation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConfig:
+    """A config in a response, neither read-only nor secret.
+
+    Attributes:
+        name: The config's name.
+        value: Its value.
+        source: Where the value comes from (Kafka's ``ConfigSource``). It is the source of the one
+            synonym of a config that was set.
+        type: The type of its value (Kafka's ``ConfigType``).
+        documentation: What it is for.
+    """
+
+    name: str
+    value: str
+    source: int
+    type: int
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedResource:
+    """The result for a resource."""
+
+    result: Result
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+def decode_request(body: bytes, version: int) -> DescribeConfigsRequest:
+    """Read a request body; tagged fields and what follows the body are ignored.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
+    reader = EitherReader(body, flexible=is_flexible(DESCRIBE_CONFIGS, version))
+    resources = []
+    for _ in range(reader.count("Resources", item_size=3)):
+        resource = Resource(reader.int8("ResourceType"), reader.text("ResourceName"))
+        count = reader.nullable_count("ConfigurationKeys", item_size=1)
+        keys = None if count is None else tuple(reader.text("ConfigurationKey") for _ in range(count))
+        resources.append((resource, keys))
+        reader.tags("Resource's tagged fields")
+    return DescribeConfigsRequest(
+        resources=tuple(resources),
+        include_synonyms=version >= _FIRST_WITH_SOURCES and reader.boolean("IncludeSynonyms"),
+        include_documentation=(
+            version >= _FIRST_WITH_DOCUMENTATION and reader.boolean("IncludeDocumentation")
+        ),
+    )
+
+
+def encode_request(value: DescribeConfigsRequest, version: int) -> bytes:
+    """Write a request body; fields that the version lacks are left out."""
+    check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
+    writer = EitherWriter(flexible=is_flexible(DESCRIBE_CONFIGS, version))
+    writer.count(len(value.resources))
+    for resource, keys in value.resources:
+        writer.int8(resource.type)
+        writer.text(resource.name)
+        writer.count(None if keys is None else len(keys))
+        for key in keys or ():
+            writer.text(key)
+        writer.tags()
+    if version >= _FIRST_WITH_SOURCES:
+        writer.boolean(value.include_synonyms)
+    if version >= _FIRST_WITH_DOCUMENTATION:
+        writer.boolean(value.include_documentation)
+    writer.tags()
+    return writer.take()
+
+
+def encode_response(
+    results: Sequence[DescribedResource], version: int, request: DescribeConfigsRequest
+) -> bytes:
+    """Write a response body, with synonyms and documentation if the request asks for them."""
+    check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
+    writer = EitherWriter(flexible=is_flexible(DESCRIBE_CONFIGS, version))
+    writer.int32(0)
+    writer.count(len(results))
+    for one in results:
+        writer.int16(one.result.error_code)
+        writer.nullable_text(one.result.error_message)
+        writer.int8(one.result.resource.type)
+        writer.text(one.result.resource.name)
+        writer.count(len(one.configs))
+        for config in one.configs:
+            _write_config(writer, config, version, request)
+        writer.tags()
+    writer.tags()
+    return writer.take()
+
+
+def _write_config(
+    writer: EitherWriter, config: DescribedConfig, version: int, request: DescribeConfigsRequest
+) -> None:
+    writer.text(config.name)
+    writer.nullable_text(config.value)
+    writer.boolean(False)  # noqa: FBT003 - ReadOnly
+    if version >= _FIRST_WITH_SOURCES:
+        writer.int8(config.source)
+    else:
+        writer.boolean(config.source == DEFAULT_CONFIG)
+    writer.boolean(False)  # noqa: FBT003 - IsSensitive
+    if version >= _FIRST_WITH_SOURCES:
+        has_synonym = request.include_synonyms and config.source != DEFAULT_CONFIG
+        writer.count(int(has_synonym))
+        if has_synonym:
+            writer.text(config.name)
+            writer.nullable_text(config.value)
+            writer.int8(config.source)
+            writer.tags()
+    if version >= _FIRST_WITH_DOCUMENTATION:
+        writer.int8(config.type)
+        writer.nullable_text(config.documentation if request.include_documentation else None)
+    writer.tags()
 
 
 def encode_brokers_request(node_ids: Sequence[int], version: int) -> bytes:
     """Write the body of a request for one config of each of these brokers."""
-    check_version(api_keys.DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
-    writer = Writer()
-    writer.array_length(len(node_ids))
-    for node_id in node_ids:
-        writer.int8(_BROKER)
-        writer.string(str(node_id))
-        writer.array_length(1)
-        writer.string(_KEY)
-    writer.boolean(value=False)
-    if version >= _FIRST_WITH_DOCUMENTATION:
-        writer.boolean(value=False)
-    return writer.take()
+    resources = tuple((Resource(BROKER, str(node_id)), (_KEY,)) for node_id in node_ids)
+    return encode_request(DescribeConfigsRequest(resources=resources), version)
 
 
-def decode_own_node_ids(reader: Reader, version: int) -> list[int]:
+def decode_own_node_ids(body: bytes, version: int) -> list[int]:
     """Read a response body; return the node ids that the broker calls its own.
 
     Raises:
-        WireError: The body is malformed, or names a resource that is no node id.
+        WireError: The body is malformed.
     """
-    check_version(api_keys.DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
-    reader.int32("ThrottleTimeMs")
-    own = []
-    for _ in range(reader.array_length("Results", item_size=_LEAST_RESULT)):
-        error_code = reader.int16("ErrorCode")
-        reader.nullable_string("ErrorMessage")
-        reader.int8("ResourceType")
-        name = reader.string("ResourceName")
-        for _ in range(reader.array_length("Configs", item_size=9)):
-            _skip_config(reader, version)
-        if error_code == ErrorCode.NONE and name.isdecimal():
-            own.append(int(name))
-    return own
-
-
-def _skip_config(reader: Reader, version: int) -> None:
-    reader.string("Name")
-    reader.nullable_string("Value")
-    reader.int8("ReadOnly")
-    reader.int8("ConfigSource")
-    reader.int8("IsSensitive")
-    for _ in range(reader.array_length("Synonyms", item_size=5)):
-        reader.string("Name")
-        reader.nullable_string("Value")
-        reader.int8("Source")
-    if version >= _FIRST_WITH_DOCUMENTATION:
-        reader.int8("ConfigType")
-        reader.nullable_string("Documentation")
+    check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
+    return [
+        int(result.resource.name)
+        for result in read_results(body, DESCRIBE_CONFIGS, version)
+        if result.error_code == ErrorCode.NONE and result.resource.name.isdecimal()
+    ]

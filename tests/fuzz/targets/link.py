@@ -24,6 +24,7 @@ from receiver.link.messages import (
     BrokerKnown,
     Call,
     Closed,
+    ConfigRequest,
     CoreMessage,
     EndConnection,
     Hello,
@@ -43,7 +44,13 @@ from receiver.link.messages import (
 )
 from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import Broker
-from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from receiver.wire.api_keys import (
+    DESCRIBE_CONFIGS,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+    PUSH_TELEMETRY,
+)
 from receiver.wire.uuid import Uuid
 from tests.fuzz.target import Target, require
 from tests.unit.gateway.support import Gate
@@ -157,6 +164,9 @@ _TO_CORE: tuple[RelayMessage, ...] = (
     _identity(2, source_address="2001:db8::7"),
     _call(1, GET_TELEMETRY_SUBSCRIPTIONS),
     _call(2, PUSH_TELEMETRY),
+    ConfigRequest(1, 2, LIST_CONFIG_RESOURCES, 0, 5, b"\0"),
+    ConfigRequest(1, 3, DESCRIBE_CONFIGS, 4, 5, b"\x02\x10\x02s\0\0\0\0\0"),
+    ConfigRequest(2, 4, INCREMENTAL_ALTER_CONFIGS, 1, 5, b"\x02\x10\x02s\x01\0\0\0"),
     Problems(("the broker does not answer",)),
     BrokerKnown("CLIENT", KnownBroker(broker=Broker(id=1, cluster_id="cluster"), proven=True)),
     TokenOwner("token", "User:owner"),

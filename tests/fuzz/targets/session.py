@@ -17,7 +17,7 @@ from typing import Any
 
 from receiver.core.registry import ConnectionRegistry
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.effects import IdentityChanged, TelemetryCall
+from receiver.session.effects import ConfigCall, IdentityChanged, TelemetryCall
 from receiver.session.session import Session
 from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
@@ -26,7 +26,9 @@ from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
+from receiver.wire.api_keys import LIST_CONFIG_RESOURCES
 from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.config_resources import Resource
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
@@ -39,11 +41,11 @@ from tests.testbed.scripted_broker import (
     API_VERSIONS,
     CLUSTER_ID,
     RANGES,
-    Answers,
     framed,
     produce_frame,
     request_frame,
 )
+from tests.unit.session.config_answers import ConfigAnswers, answer_config_call, config_request
 from tests.unit.session.support import (
     MAX_FRAME_BYTES,
     MAX_PUSH_BYTES,
@@ -125,7 +127,15 @@ class _Conversation:
         broker = proven_broker(CLUSTER_ID if circumstances & 64 else None)
         numbers = Random(circumstances)
         translates, rewrites = (circumstances >> 6 == choice for choice in (2, 3))
-        upstream = Upstream(translates=translates, rewrites=rewrites)
+        answers_configs = circumstances & 64 != 0
+        if circumstances & 0x1C == 0x14:
+            ranges[LIST_CONFIG_RESOURCES] = (0, 1)
+        upstream = Upstream(
+            translates=translates,
+            rewrites=rewrites,
+            answers_config_requests=answers_configs,
+            reads_resources=False,
+        )
         if circumstances & 32:
             upstream.learn(ranges)
         self._registry = ConnectionRegistry()
@@ -145,7 +155,10 @@ class _Conversation:
         self._known = accepted
         self._core = _fresh_core(Limits(_LIMITS))
         self._sasl = circumstances & 2 != 0
-        self._answers = Answers(ranges=ranges)
+        self._answers = ConfigAnswers(ranges)
+        self._answers.refuses = 31 if circumstances & 0x1C == 0x10 else 0
+        self._answers_configs = answers_configs and LIST_CONFIG_RESOURCES not in ranges
+        self._config_calls: list[ConfigCall] = []
         self._login = LoginBroker(self._answers)
         self._honest = True
         self._waiting = bytearray()
@@ -202,6 +215,10 @@ class _Conversation:
             if isinstance(effect, TelemetryCall):
                 calls += 1
                 self._call(effect)
+            elif isinstance(effect, ConfigCall):
+                calls += 1
+                self._config_calls.append(effect)
+                self._to_client += self.session.answered(effect.token, answer_config_call(effect))
             elif isinstance(effect, IdentityChanged):
                 require(effect.identity != self._known, "an identity changed to itself")
                 self._known = effect.identity
@@ -251,6 +268,10 @@ class _Conversation:
         self._feed(bytes(answers), cuts, from_client=False)
 
     def _check(self) -> None:
+        if self._honest and self._config_calls:
+            require(self._answers_configs, "the broker keeps the resources, or nobody asked for this")
+            require(not self._answers.refuses, "a call without the right")
+            require(not self._sasl or self._login.principal is not None, "a call without a login")
         if not self._honest or not self._sasl:
             return
         principal, events = self.identity.principal, self.events
@@ -288,6 +309,9 @@ class _Conversation:
             events.logins,
             events.floods,
             events.refused_instances,
+            events.refused_configs,
+            events.hidden_configs,
+            self._config_calls,
         )
 
 
@@ -372,6 +396,10 @@ def _requests() -> list[bytes]:
     requests += [_with_id(0, b"\0\xff\xff" + bytes(20)), _with_id(3, bytes(4)), _with_id(36, b"\x01\0")]
     requests += [_with_id(72, bytes(4) + b"\0\0\x01\0"), _with_id(18, b"\x04raw\x041.0\0" + bytes(5))]
     requests += [_with_id(47, b"\x02g\x02\x02t\x02\0\0\0\0\0\0\0")]
+    names = [Resource(kind, name) for kind, name in ((16, "s"), (2, "t"), (16, ""), (4, "1"), (16, "s"))]
+    for key, version in ((32, 1), (32, 4), (33, 1), (33, 2), (44, 0), (44, 1)):
+        requests += [config_request(key, version, *names[:count]) for count in (1, 2, 5)]
+    requests += [config_request(74, 0), request_frame(74, 1, 74, b"\0\x03\x02\x10\0")]
     requests += [request_frame(38, 1, 38, bytes(12)), request_frame(41, 1, 41, b"\xff" * 4)]
     requests += [request_frame(3, 2, 9, bytes(4)), request_frame(1, 4, 10, bytes(20))]
     return requests

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from receiver.core import telemetry_calls
-from receiver.core.telemetry_calls import TelemetryAnswer, TelemetryCalls
+from receiver.core.call_answer import CallAnswer
+from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
@@ -60,7 +61,7 @@ class Core:
         self.metrics = ReceiverMetrics(version="0")
         self.identity = connection()
         self.learned: list[ClientIdentity] = []
-        self.answers: list[TelemetryAnswer] = []
+        self.answers: list[CallAnswer] = []
         self.storing: list[Callable[[], None]] | None = None
         self._tokens = 0
         self._calls = TelemetryCalls(

@@ -8,9 +8,11 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from receiver.clock import SystemClock
+from receiver.core.config_calls import ConfigCalls
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import Share, run, running_loop
@@ -33,6 +35,8 @@ from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
+from receiver.store.files import FileSubscriptionStore
+from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
@@ -145,9 +149,17 @@ class Gate:
             deliver=self._deliver,
             instance_learned=lambda identity: self.registry.instance_learned(identity),
         )
+        # This folder has no subscriptions.
+        self.subscriptions = Subscriptions(FileSubscriptionStore(Path(__file__).parent), lambda _: None)
         self.relays = Relays(
             expected=1,
             calls=self.calls,
+            config_calls=ConfigCalls(
+                subscriptions=self.subscriptions,
+                limits=core_limits,
+                log=self.core_log,
+                clock=self.clock,
+            ),
             limits=core_limits,
             metrics=self.metrics,
             log=self.core_log,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import select
 import socket
 
+import pytest
+
+from receiver.gateway import core_link
 from receiver.gateway.core_link import CoreLink
-from receiver.link.messages import Call, Statistics, decode_relay_message
+from receiver.link.messages import Answer, Call, ConfigRequest, Statistics, decode_relay_message, encode
 from receiver.metrics import RelayMetrics
 from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.effects import TelemetryCall
+from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
-from receiver.wire import api_keys
+from receiver.wire import api_keys, k74_list_config_resources
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import ZERO_UUID
@@ -50,6 +53,18 @@ class Core:
         call = TelemetryCall(number, header, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
         self.link.call(number, call, lambda _: None)
 
+    def call_configs(self, number: int) -> list[Answer]:
+        """Have the core list resources; the answer comes into the list."""
+        answers: list[Answer] = []
+        header = RequestHeader(api_key=api_keys.LIST_CONFIG_RESOURCES, api_version=0, correlation_id=number)
+        self.link.call_configs(number, ConfigCall(number, header, b""), answers.append)
+        return answers
+
+    def answer(self, message: Answer) -> None:
+        """Send an answer."""
+        data = encode(message)
+        self.end.sendall(len(data).to_bytes(4, "big") + data)
+
     def has_more(self) -> bool:
         """Whether something has come that was not read."""
         return bool(select.select([self.end], [], [], 0)[0])
@@ -64,7 +79,7 @@ class Core:
         while start < len(data):
             end = start + 4 + int.from_bytes(data[start : start + 4], "big")
             message = decode_relay_message(memoryview(data)[start + 4 : end])
-            if isinstance(message, Call):
+            if isinstance(message, Call | ConfigRequest):
                 numbers.append(message.number)
             start = end
         return numbers
@@ -96,6 +111,59 @@ def test_held_calls_go_with_another_message_and_in_order() -> None:
         core.call(2)
         core.tokens.on_learned("token", "User:ann")
         assert core.calls() == [1, 2]
+        core.link.close()
+        core.end.close()
+
+    on_loop(main())
+
+
+def error_of(answer: Answer) -> int:
+    """The error code of an answered list."""
+    return k74_list_config_resources.decode_response(answer.frame[9:])[0]
+
+
+def test_a_call_about_configs_waits_for_its_answer_and_holds_up_no_telemetry() -> None:
+    async def main() -> None:
+        core = Core()
+        answers = core.call_configs(1)
+        core.clock.now += 5.0
+        core.call(2)
+        assert core.calls() == [1, 2]
+        assert answers == []
+        core.answer(Answer(1, b"the answer", throttled=False))
+        await eventually(lambda: bool(answers), "the answer")
+        assert answers == [Answer(1, b"the answer", throttled=False)]
+        core.link.close()
+        core.end.close()
+
+    on_loop(main())
+
+
+def test_a_call_about_configs_fails_without_a_core() -> None:
+    async def main() -> None:
+        core = Core()
+        before = core.call_configs(1)
+        core.link.close()
+        after = core.call_configs(2)
+        assert [error_of(one) for one in (*before, *after)] == [7, 7]
+        core.end.close()
+
+    on_loop(main())
+
+
+def test_a_call_about_configs_fails_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_link, "CONFIGS_WITHIN_S", 0.01)
+
+    async def main() -> None:
+        core = Core()
+        answers = core.call_configs(1)
+        await eventually(lambda: bool(answers), "the end of the wait")
+        assert error_of(answers[0]) == 7
+        core.answer(Answer(1, b"too late", throttled=False))  # it changes nothing
+        answers = core.call_configs(2)
+        core.answer(Answer(2, b"in time", throttled=False))
+        await eventually(lambda: bool(answers), "the next answer")
+        assert answers[0].frame == b"in time"
         core.link.close()
         core.end.close()
 

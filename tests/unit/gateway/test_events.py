@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.core.telemetry_calls import TelemetryAnswer
+from receiver.core.call_answer import CallAnswer
 from receiver.request_log import connection_fields
 from receiver.session.effects import IdentityChanged, TelemetryCall
 from receiver.telemetry.control.limits import Exceeded, LimitName
@@ -43,7 +43,7 @@ class ReportedWire(Wire):
             elif isinstance(effect, IdentityChanged):
                 self.registry.changed(effect.identity)
 
-    def _answer(self, answer: TelemetryAnswer) -> None:
+    def _answer(self, answer: CallAnswer) -> None:
         self.to_client += self.session.answered(answer.token, answer.frame)
 
 

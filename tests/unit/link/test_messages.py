@@ -12,6 +12,7 @@ from receiver.link.messages import (
     BrokerKnown,
     Call,
     Closed,
+    ConfigRequest,
     CoreMessage,
     EndConnection,
     Hello,
@@ -26,15 +27,17 @@ from receiver.link.messages import (
     StatisticsRequest,
     TokenOwner,
     call_message,
+    config_call,
+    config_message,
     decode_core_message,
     decode_relay_message,
     encode,
     telemetry_call,
 )
-from receiver.session.effects import TelemetryCall
+from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import Broker, ClientIdentity
-from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from receiver.wire.api_keys import DESCRIBE_CONFIGS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -234,3 +237,12 @@ def test_a_get_arrives_as_the_call_it_was() -> None:
     message = decode_relay_message(encode(call_message(3, 4, call)))
     assert isinstance(message, Call)
     assert telemetry_call(message) == call
+
+
+def test_a_call_about_configs_arrives_as_it_was() -> None:
+    header = RequestHeader(api_key=DESCRIBE_CONFIGS, api_version=4, correlation_id=-7)
+    call = ConfigCall(4, header, b"body")
+    message = decode_relay_message(encode(config_message(3, 4, call)))
+    assert isinstance(message, ConfigRequest)
+    assert message.number == 3
+    assert config_call(message) == call

@@ -11,6 +11,9 @@ from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
+    ConfigCall,
+    ConfigRequestHidden,
+    ConfigRequestRefused,
     Effect,
     Flooded,
     IdentityChanged,
@@ -59,6 +62,7 @@ from tests.testbed.scripted_broker import (
     request_frame,
     split,
 )
+from tests.unit.session.config_answers import ConfigAnswers, answer_config_call
 
 MAX_PUSH_BYTES = 4096
 MAX_FRAME_BYTES = 1_048_576
@@ -101,6 +105,8 @@ class Events:
     logins: list[tuple[str, LoginOutcome]] = field(default_factory=list)
     refused_instances: list[RequestHeader] = field(default_factory=list)
     floods: int = 0
+    refused_configs: list[tuple[RequestHeader, int]] = field(default_factory=list)
+    hidden_configs: list[RequestHeader] = field(default_factory=list)
 
     def record(self, effect: Effect) -> None:
         """Record an effect that is not a call."""
@@ -115,6 +121,10 @@ class Events:
                 self.refused_instances.append(header)
             case Flooded():
                 self.floods += 1
+            case ConfigRequestRefused(header, error_code):
+                self.refused_configs.append((header, error_code))
+            case ConfigRequestHidden(header):
+                self.hidden_configs.append(header)
 
 
 def answer_call(
@@ -181,10 +191,17 @@ class Wire:
         translates: bool = False,
         delegation_tokens: DelegationTokens | None = None,
         replace_address: ReplaceAddress | None = None,
+        config_answers: ConfigAnswers | None = None,
+        reads_resources: bool = True,
     ) -> None:
         self.arrival = arrival
         self.broker = proven_broker(cluster_id)
-        self.upstream = Upstream(translates=translates, rewrites=replace_address is not None)
+        self.upstream = Upstream(
+            translates=translates,
+            rewrites=replace_address is not None,
+            answers_config_requests=config_answers is not None,
+            reads_resources=reads_resources,
+        )
         self.upstream.learn(learned or {})
         self.registry = ConnectionRegistry()
         self.registry.add(accepted := connection(security_protocol))
@@ -192,7 +209,8 @@ class Wire:
         self.events = Events()
         self.effects: list[Effect] = []
         self.telemetry = telemetry_core(Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
-        self.answers = Answers(ranges=ranges)
+        self.answers = config_answers or Answers(ranges=ranges)
+        self.config_calls: list[ConfigCall] = []
         self.random: list[int] = []
         self.session = Session(
             identity=accepted,
@@ -233,6 +251,9 @@ class Wire:
             self.effects.append(effect)
             if isinstance(effect, TelemetryCall):
                 self.call(effect)
+            elif isinstance(effect, ConfigCall):
+                self.config_calls.append(effect)
+                self.to_client += self.session.answered(effect.token, answer_config_call(effect))
             elif isinstance(effect, IdentityChanged):
                 self.registry.changed(effect.identity)
             else:

@@ -223,13 +223,13 @@ def test_the_error_of_a_change_names_the_file(folder: Path) -> None:
     with pytest.raises(ReadOnlyError) as refused:
         store.delete("a")
     assert str(refused.value) == (
-        f"{folder}/several.yaml: the subscription 'a' comes from files and REST can't change it: "
+        f"{folder}/several.yaml: the subscription 'a' comes from files and can't be changed elsewhere: "
         "change this file, and the receiver follows"
     )
     with pytest.raises(ReadOnlyError) as refused:
         store.put(Subscription(name="b", metrics=()))
     assert str(refused.value) == (
-        f"{folder}: the subscription 'b' comes from files and REST can't change it: "
+        f"{folder}: the subscription 'b' comes from files and can't be changed elsewhere: "
         "add a file with it to this folder"
     )
     store.close()

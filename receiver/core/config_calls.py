@@ -1,0 +1,244 @@
+"""Answers requests of Kafka's tools and clients about client metrics resources (KIP-714).
+
+The resources are the receiver's subscriptions. A change is durable and in force before it is
+answered, like one over REST, and is written to the audit log with the caller's principal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+import structlog
+
+from receiver import audit
+from receiver.clock import Clock
+from receiver.core.call_answer import CallAnswer, Reply
+from receiver.request_log import RequestLog
+from receiver.session.config_requests import config_error
+from receiver.session.effects import ConfigCall
+from receiver.session.messages import response_header
+from receiver.store.client_metrics import ResourceError, altered, described, replaced
+from receiver.store.kafka_cluster import RefusedError
+from receiver.store.store import ReadOnlyError, StoreError
+from receiver.store.subscriptions import Subscriptions
+from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_document import to_document
+from receiver.wire import (
+    api_keys,
+    k32_describe_configs,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k74_list_config_resources,
+)
+from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
+from receiver.wire.config_resources import Result
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.framing import frame
+from receiver.wire.k32_describe_configs import DescribedResource
+
+__all__ = ["ConfigCalls"]
+
+#: Most resources that a request may change, because each change is written to the disk.
+MAX_CHANGES: Final = 100
+
+#: Most requests whose changes wait for each other. Each connection has one at most.
+MAX_WAITING: Final = 32
+
+_MAX_MESSAGE: Final = 2000
+_NOT_EMPTY: Final = "Client metrics subscription name must not be empty"
+_ONCE: Final = "Each resource must appear at most once."
+_THROTTLED: Final = "This client sends too many requests to the telemetry receiver: wait, and repeat it."
+_BUSY: Final = "Too many changes wait for the telemetry receiver: wait, and repeat the request."
+_TOO_MANY: Final = f"A request may change at most {MAX_CHANGES} client metrics resources: send several."
+_INTERNAL: Final = "Internal error of the telemetry receiver: see its log."
+
+_log = structlog.get_logger("receiver.core")
+
+
+class ConfigCalls:
+    """Answers calls about client metrics resources. Not thread-safe; runs on the event loop.
+
+    Args:
+        subscriptions: The subscriptions.
+        limits: The limits of each peer.
+        log: The request log.
+        clock: Source of time.
+    """
+
+    def __init__(
+        self, *, subscriptions: Subscriptions, limits: Limits, log: RequestLog, clock: Clock
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._limits = limits
+        self._log = log
+        self._clock = clock
+        self._changes: set[asyncio.Task[None]] = set()
+
+    def call(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+        """Answer a call of a client to which the broker gives the right.
+
+        Raises:
+            WireError: The request is malformed, although the session has read it.
+        """
+        now, started = self._clock.monotonic(), self._clock.cpu()
+        exceeded = self._limits.telemetry_request(identity, now)
+        if exceeded is not None:
+            self._log.limit_exceeded(identity, exceeded)
+            self._refuse(identity, call, reply, _THROTTLED, throttled=True)
+        elif call.header.api_key == api_keys.LIST_CONFIG_RESOURCES:
+            self._list(identity, call, reply)
+        elif call.header.api_key == api_keys.DESCRIBE_CONFIGS:
+            self._describe(identity, call, reply)
+        elif len(self._changes) >= MAX_WAITING:
+            self._refuse(identity, call, reply, _BUSY, throttled=False)
+        else:
+            task = asyncio.get_running_loop().create_task(self._alter(identity, call, reply))
+            self._changes.add(task)
+            task.add_done_callback(self._changes.discard)
+        self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())
+
+    def _refuse(
+        self, identity: ClientIdentity, call: ConfigCall, reply: Reply, message: str, *, throttled: bool
+    ) -> None:
+        code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        self._log.answered(identity, call.header, code)
+        reply(CallAnswer(call.token, config_error(call.header, call.body, code, message), throttled))
+
+    def _answer(
+        self, identity: ClientIdentity, call: ConfigCall, reply: Reply, body: bytes, error_code: int
+    ) -> None:
+        self._log.answered(identity, call.header, error_code)
+        reply(CallAnswer(call.token, frame(response_header(call.header), body), throttled=False))
+
+    def _list(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+        names = [one.name for one in self._subscriptions.in_force.subscriptions]
+        body = k74_list_config_resources.encode_response(names, error_code=ErrorCode.NONE)
+        self._answer(identity, call, reply, body, ErrorCode.NONE)
+
+    def _describe(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+        version = call.header.api_version
+        request = k32_describe_configs.decode_request(call.body, version)
+        results = []
+        for resource, keys in request.resources:
+            if not resource.name:
+                result = Result(resource, ErrorCode.INVALID_REQUEST, _NOT_EMPTY)
+                results.append(DescribedResource(result))
+                continue
+            configs = described(self._subscriptions.in_force.get(resource.name))
+            if keys:
+                configs = tuple(one for one in configs if one.name in keys)
+            # Kafka's message is empty here, and null after a change.
+            results.append(DescribedResource(Result(resource, ErrorCode.NONE, ""), configs))
+        body = k32_describe_configs.encode_response(results, version, request)
+        self._answer(identity, call, reply, body, _first_error([one.result for one in results]))
+
+    async def _alter(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+        try:
+            body, error_code = await self._altered(identity, call)
+        except Exception as error:  # a bug must end this request only
+            _log.error("internal error, a change of subscriptions is not answered", exc_info=error)
+            error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            reply(
+                CallAnswer(
+                    call.token,
+                    config_error(call.header, call.body, error_code, _INTERNAL),
+                    throttled=False,
+                )
+            )
+        else:
+            self._answer(identity, call, reply, body, error_code)
+
+    async def _altered(self, identity: ClientIdentity, call: ConfigCall) -> tuple[bytes, int]:
+        """Make the changes of a request, one by one, and return the response's body."""
+        version = call.header.api_version
+        is_incremental = call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+        message = k44_incremental_alter_configs if is_incremental else k33_alter_configs
+        request = message.decode_request(call.body, version)
+        times = Counter(one.resource for one in request.resources)
+        results = []
+        for one in request.resources:
+            if len(request.resources) > MAX_CHANGES:
+                results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _TOO_MANY))
+            elif times[one.resource] > 1:
+                results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _ONCE))
+            else:
+                results.append(await self._change(identity, call, request, one))
+        return message.encode_response(results, version), _first_error(results)
+
+    async def _change(
+        self,
+        identity: ClientIdentity,
+        call: ConfigCall,
+        request: AlterConfigsRequest,
+        change: AlteredResource,
+    ) -> Result:
+        name = change.resource.name
+        is_incremental = call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+        edit = partial(
+            altered if is_incremental else replaced,
+            name,
+            changes=change.configs,
+            changed_by=identity.principal,
+            changed_at=datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC),
+        )
+        documents: list[object] = []
+
+        def make(existing: Subscription | None) -> Subscription | None:
+            started = self._clock.cpu()
+            try:
+                made = edit(existing)
+            finally:
+                self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())
+            documents[:] = [None if one is None else to_document(one) for one in (existing, made)]
+            return made
+
+        try:
+            await self._subscriptions.edit(name, make, only_check=request.validate_only)
+        except (ResourceError, SubscriptionError, StoreError) as error:
+            result = Result(change.resource, _error_code(error), str(error)[:_MAX_MESSAGE])
+        else:
+            result = Result(change.resource, ErrorCode.NONE, None)
+        if not request.validate_only:
+            _audit(identity, call, name, result, documents)
+        return result
+
+
+def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorCode:
+    match error:
+        case ResourceError(error_code=code):
+            return code
+        case RefusedError():
+            return ErrorCode.INVALID_CONFIG
+        case ReadOnlyError() | SubscriptionError():  # too many subscriptions
+            return ErrorCode.POLICY_VIOLATION
+        case _:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _first_error(results: list[Result]) -> int:
+    return next((one.error_code for one in results if one.error_code != ErrorCode.NONE), ErrorCode.NONE)
+
+
+def _audit(
+    identity: ClientIdentity, call: ConfigCall, name: str, result: Result, documents: list[object]
+) -> None:
+    fields: dict[str, object] = {}
+    if result.error_code == ErrorCode.NONE:
+        fields = dict(zip(("before", "after"), documents, strict=True))
+    audit.write(
+        who=identity.principal,
+        authenticated_by="kafka",
+        source_address=identity.source_address,
+        listener=identity.listener,
+        api=api_keys.api_name(call.header.api_key),
+        subscription=name,
+        outcome="failed" if result.error_code else "changed",
+        **fields,
+    )

@@ -1,0 +1,252 @@
+"""Requests about client metrics resources, in front of a broker that does not keep them.
+
+Kafka's tools and clients read and write subscriptions by DescribeConfigs, AlterConfigs,
+IncrementalAlterConfigs and ListConfigResources (KIP-714, "Client metrics configuration"). The
+receiver answers for resources of the type CLIENT_METRICS. Resources of other types are the
+broker's, also in the same request: it gets a request for them alone, and the results are merged.
+
+**Rights.** The broker decides what the caller may do. On the caller's own connection it gets a
+*question*: a request of the same kind about the brokers' default configuration, for which Kafka
+demands the same right of the same resource as for client metrics (DESCRIBE_CONFIGS or ALTER_CONFIGS
+on the cluster). The question changes nothing: it asks for one config, or only to validate no
+change. Any error in its response is the caller's answer. The question is also the request's marker
+(:mod:`receiver.session.session`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from receiver.session.messages import response_header
+from receiver.session.upstream import Upstream
+from receiver.wire import (
+    api_keys,
+    config_resources,
+    k32_describe_configs,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k74_list_config_resources,
+)
+from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
+from receiver.wire.config_resources import BROKER, CLIENT_METRICS, Resource, Result
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.framing import frame
+from receiver.wire.headers import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+    response_header_version,
+)
+from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedResource
+from receiver.wire.primitives import Reader
+
+__all__ = [
+    "KEYS",
+    "LONGEST",
+    "ConfigExchange",
+    "config_error",
+    "is_about_resources",
+    "not_logged_in",
+    "read_exchange",
+]
+
+_SUPPORTED: Final = {
+    api_keys.DESCRIBE_CONFIGS: k32_describe_configs.SUPPORTED_VERSIONS,
+    api_keys.ALTER_CONFIGS: k33_alter_configs.SUPPORTED_VERSIONS,
+    api_keys.INCREMENTAL_ALTER_CONFIGS: k44_incremental_alter_configs.SUPPORTED_VERSIONS,
+    api_keys.LIST_CONFIG_RESOURCES: k74_list_config_resources.SUPPORTED_VERSIONS,
+}
+
+#: API keys of the requests.
+KEYS: Final = frozenset(_SUPPORTED)
+
+#: The longest request that is read, by API key. A longer one passes, and the broker refuses its
+#: client metrics resources.
+LONGEST: Final = dict.fromkeys(KEYS, 131_072)
+
+#: The brokers' default configuration.
+_ALL_BROKERS: Final = Resource(BROKER, "")
+
+#: A config that every broker has, so that the response to a question stays short.
+_ONE_KEY: Final = "log.retention.ms"
+
+_NO_LOGIN: Final = "Log in first: this listener needs SASL."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigExchange:
+    """A request with client metrics resources: what the broker gets, and how it is answered.
+
+    Attributes:
+        header: The request's header.
+        own: The body of a request for its client metrics resources, which the receiver answers.
+        asked: All resources of the request, in its order.
+        others: The body of a request for the other resources; None: there are none.
+        question: The header's API key and version, and the body, of the question for the right.
+    """
+
+    header: RequestHeader
+    own: bytes
+    asked: tuple[Resource, ...]
+    others: bytes | None
+    question: tuple[int, int, bytes]
+
+    def question_frame(self, correlation_id: int, client_id: str | None) -> bytes:
+        """Write the question as a frame."""
+        api_key, api_version, body = self.question
+        return _request(api_key, api_version, correlation_id, client_id, body)
+
+    def others_frame(self, correlation_id: int, client_id: str | None) -> bytes:
+        """Write the request for the other resources as a frame; nothing if there are none."""
+        if self.others is None:
+            return b""
+        header = self.header
+        return _request(header.api_key, header.api_version, correlation_id, client_id, self.others)
+
+    def judgement(self, response: bytes) -> tuple[int, Result | None]:
+        """Read the broker's response to the question.
+
+        Returns:
+            For how many milliseconds the broker throttles the client (KIP-124), and the error; None
+            if the caller has the right.
+
+        Raises:
+            WireError: The response is malformed.
+        """
+        api_key, api_version, _ = self.question
+        body = _body(response, api_key, api_version)
+        results = config_resources.read_results(body, api_key, api_version)
+        refused = next((one for one in results if one.error_code != ErrorCode.NONE), None)
+        if not results:
+            refused = Result(_ALL_BROKERS, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        return config_resources.throttle_time_ms(body), refused
+
+    def check_others(self, response: bytes) -> None:
+        """Check the broker's response to :attr:`others`, which comes without its length.
+
+        Raises:
+            WireError: The response is malformed.
+        """
+        api_key, version = self.header.api_key, self.header.api_version
+        config_resources.check_response(_body(response, api_key, version), api_key, version)
+
+    def answer(self, own: bytes, others: bytes | None, throttle_time_ms: int) -> bytes:
+        """Return the client's answer as a frame.
+
+        Args:
+            own: The answer to :attr:`own` as a frame.
+            others: The broker's response to :attr:`others`, which was checked; None: there is none.
+            throttle_time_ms: For how long the broker throttles the client.
+        """
+        header = self.header
+        api_key, version = header.api_key, header.api_version
+        body = _body(own[4:], api_key, version)
+        if others is not None:
+            body = config_resources.merge(self.asked, api_key, version, body, _body(others, api_key, version))
+        longest = max(throttle_time_ms, config_resources.throttle_time_ms(body))
+        return frame(response_header(header), config_resources.with_throttle_time(body, longest))
+
+
+def is_about_resources(header: RequestHeader, body: bytes) -> bool:
+    """Return whether a request changes or lists client metrics resources.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    version = header.api_version
+    if version not in _SUPPORTED[header.api_key]:
+        return False
+    if header.api_key == api_keys.LIST_CONFIG_RESOURCES:
+        return k74_list_config_resources.asks_for(body, version, CLIENT_METRICS)
+    return config_resources.split(body, header.api_key, version) is not None
+
+
+def read_exchange(header: RequestHeader, body: bytes, upstream: Upstream) -> ConfigExchange | None:
+    """Read a request; None if it is the broker's alone.
+
+    That holds for a request without client metrics resources, for an unknown version, and for a
+    request with more resources than :data:`receiver.wire.config_resources.MAX_ITEMS`.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    api_key, version = header.api_key, header.api_version
+    if version not in _SUPPORTED[api_key]:
+        return None
+    if api_key == api_keys.LIST_CONFIG_RESOURCES:
+        is_asked = k74_list_config_resources.asks_for(body, version, CLIENT_METRICS)
+        if version != k74_list_config_resources.LIST_ONLY or not is_asked:
+            return None
+        spoken = upstream.common_version(api_keys.DESCRIBE_CONFIGS, _SUPPORTED[api_keys.DESCRIBE_CONFIGS])
+        question = _describe_question(spoken or 0)
+        return ConfigExchange(header=header, own=body, asked=(), others=None, question=question)
+    parts = config_resources.split(body, api_key, version)
+    if parts is None:
+        return None
+    if api_key == api_keys.DESCRIBE_CONFIGS:
+        question = _describe_question(version)
+    else:
+        question = _alter_question(version, upstream)
+    return ConfigExchange(
+        header=header, own=parts.own, asked=parts.asked, others=parts.others, question=question
+    )
+
+
+def config_error(header: RequestHeader, own: bytes, error_code: int, message: str | None) -> bytes:
+    """Write the frame that answers :attr:`ConfigExchange.own` with an error.
+
+    Args:
+        header: The request's header.
+        own: The body that was read before, so it is well-formed.
+        error_code: The error of each resource.
+        message: Its message, where the response has one.
+    """
+    api_key, version = header.api_key, header.api_version
+    if api_key == api_keys.LIST_CONFIG_RESOURCES:
+        body = k74_list_config_resources.encode_response((), error_code=error_code)
+    elif api_key == api_keys.DESCRIBE_CONFIGS:
+        request = k32_describe_configs.decode_request(own, version)
+        described = [DescribedResource(Result(one, error_code, message)) for one, _ in request.resources]
+        body = k32_describe_configs.encode_response(described, version, request)
+    else:
+        alter = k33_alter_configs if api_key == api_keys.ALTER_CONFIGS else k44_incremental_alter_configs
+        resources = alter.decode_request(own, version).resources
+        results = [Result(one.resource, error_code, message) for one in resources]
+        body = alter.encode_response(results, version)
+    return frame(response_header(header), body)
+
+
+def not_logged_in() -> Result:
+    """Return the error of a caller who has not logged in although the listener needs it."""
+    return Result(_ALL_BROKERS, ErrorCode.ILLEGAL_SASL_STATE, _NO_LOGIN)
+
+
+def _describe_question(version: int) -> tuple[int, int, bytes]:
+    request = DescribeConfigsRequest(resources=((_ALL_BROKERS, (_ONE_KEY,)),))
+    return api_keys.DESCRIBE_CONFIGS, version, k32_describe_configs.encode_request(request, version)
+
+
+def _alter_question(version: int, upstream: Upstream) -> tuple[int, int, bytes]:
+    # AlterConfigs without a config would reset them all, which brokers may refuse to validate.
+    nothing = AlterConfigsRequest(resources=(AlteredResource(_ALL_BROKERS),), validate_only=True)
+    key = api_keys.INCREMENTAL_ALTER_CONFIGS
+    spoken = upstream.common_version(key, k44_incremental_alter_configs.SUPPORTED_VERSIONS)
+    if spoken is None:  # Kafka before 2.3
+        return api_keys.ALTER_CONFIGS, version, k33_alter_configs.encode_request(nothing, version)
+    return key, spoken, k44_incremental_alter_configs.encode_request(nothing, spoken)
+
+
+def _request(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: bytes
+) -> bytes:
+    header = RequestHeader(
+        api_key=api_key, api_version=api_version, correlation_id=correlation_id, client_id=client_id
+    )
+    return frame(encode_request_header(header), body)
+
+
+def _body(response: bytes, api_key: int, api_version: int) -> bytes:
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_key, api_version))
+    return response[reader.offset :]

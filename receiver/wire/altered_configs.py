@@ -1,0 +1,127 @@
+"""The bodies that AlterConfigs and IncrementalAlterConfigs share but for one field.
+
+Source: the schemas of both messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from receiver.wire import api_keys
+from receiver.wire.config_resources import Resource, Result
+from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
+
+__all__ = [
+    "AlterConfigsRequest",
+    "AlteredConfig",
+    "AlteredResource",
+    "Operation",
+    "decode_request",
+    "encode_request",
+    "encode_response",
+]
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with a config (Kafka's ``AlterConfigOp.OpType``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfig:
+    """A change of one config.
+
+    Attributes:
+        name: The config's name.
+        value: Its value, or None.
+        operation: An :class:`Operation`, or a number that Kafka does not know. AlterConfigs sets
+            each config that it names.
+    """
+
+    name: str
+    value: str | None
+    operation: int = Operation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredResource:
+    """The changes of a resource."""
+
+    resource: Resource
+    configs: tuple[AlteredConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsRequest:
+    """A request to change the configs of resources.
+
+    Attributes:
+        resources: The changes. AlterConfigs replaces all configs of each resource.
+        validate_only: Whether the changes are checked and not made.
+    """
+
+    resources: tuple[AlteredResource, ...]
+    validate_only: bool = False
+
+
+def decode_request(body: bytes, api_key: int, version: int) -> AlterConfigsRequest:
+    """Read a request body; tagged fields and what follows the body are ignored.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    reader = EitherReader(body, flexible=is_flexible(api_key, version))
+    resources = []
+    for _ in range(reader.count("Resources", item_size=3)):
+        resource = Resource(reader.int8("ResourceType"), reader.text("ResourceName"))
+        configs = []
+        for _ in range(reader.count("Configs", item_size=2)):
+            name = reader.text("Name")
+            incremental = api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+            operation = reader.int8("ConfigOperation") if incremental else Operation.SET
+            configs.append(AlteredConfig(name, reader.nullable_text("Value"), operation))
+            reader.tags("Config's tagged fields")
+        resources.append(AlteredResource(resource, tuple(configs)))
+        reader.tags("Resource's tagged fields")
+    return AlterConfigsRequest(resources=tuple(resources), validate_only=reader.boolean("ValidateOnly"))
+
+
+def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> bytes:
+    """Write a request body. AlterConfigs has no operations."""
+    writer = EitherWriter(flexible=is_flexible(api_key, version))
+    writer.count(len(value.resources))
+    for one in value.resources:
+        writer.int8(one.resource.type)
+        writer.text(one.resource.name)
+        writer.count(len(one.configs))
+        for config in one.configs:
+            writer.text(config.name)
+            if api_key == api_keys.INCREMENTAL_ALTER_CONFIGS:
+                writer.int8(config.operation)
+            writer.nullable_text(config.value)
+            writer.tags()
+        writer.tags()
+    writer.boolean(value.validate_only)
+    writer.tags()
+    return writer.take()
+
+
+def encode_response(results: Sequence[Result], api_key: int, version: int) -> bytes:
+    """Write a response body; :func:`receiver.wire.config_resources.read_results` reads it."""
+    writer = EitherWriter(flexible=is_flexible(api_key, version))
+    writer.int32(0)
+    writer.count(len(results))
+    for result in results:
+        writer.int16(result.error_code)
+        writer.nullable_text(result.error_message)
+        writer.int8(result.resource.type)
+        writer.text(result.resource.name)
+        writer.tags()
+    writer.tags()
+    return writer.take()

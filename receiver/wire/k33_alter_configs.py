@@ -1,0 +1,37 @@
+"""AlterConfigs (API key 33): replaces all configs of resources. Version 2 is flexible.
+
+Source: the schemas of the request and the response; KIP-133.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from receiver.wire import altered_configs
+from receiver.wire.altered_configs import AlterConfigsRequest
+from receiver.wire.api_keys import ALTER_CONFIGS, check_version
+from receiver.wire.config_resources import Result
+
+__all__ = ["SUPPORTED_VERSIONS", "decode_request", "encode_request", "encode_response"]
+
+#: The versions that this module reads and writes.
+SUPPORTED_VERSIONS: Final = range(3)
+
+
+def decode_request(body: bytes, version: int) -> AlterConfigsRequest:
+    """Read a request body; raises WireError."""
+    check_version(ALTER_CONFIGS, version, SUPPORTED_VERSIONS)
+    return altered_configs.decode_request(body, ALTER_CONFIGS, version)
+
+
+def encode_request(value: AlterConfigsRequest, version: int) -> bytes:
+    """Write a request body."""
+    check_version(ALTER_CONFIGS, version, SUPPORTED_VERSIONS)
+    return altered_configs.encode_request(value, ALTER_CONFIGS, version)
+
+
+def encode_response(results: Sequence[Result], version: int) -> bytes:
+    """Write a response body."""
+    check_version(ALTER_CONFIGS, version, SUPPORTED_VERSIONS)
+    return altered_configs.encode_response(results, ALTER_CONFIGS, version)

@@ -1,0 +1,142 @@
+"""A broker without client metrics resources, and a receiver with one, for sessions in tests."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from receiver.session.effects import ConfigCall
+from receiver.session.messages import response_header
+from receiver.wire import (
+    altered_configs,
+    api_keys,
+    k32_describe_configs,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k74_list_config_resources,
+)
+from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
+from receiver.wire.config_resources import BROKER, Resource, Result
+from receiver.wire.framing import frame
+from receiver.wire.headers import ResponseHeader as Header
+from receiver.wire.headers import (
+    decode_request_header,
+    encode_response_header,
+    response_header_version,
+)
+from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedConfig, DescribedResource
+from receiver.wire.primitives import Reader
+from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
+
+__all__ = ["NAMES", "OLD_RANGES", "ConfigAnswers", "answer_config_call", "body_of", "config_request"]
+
+#: A broker of Kafka 3.6, as far as it matters.
+OLD_RANGES: Final[Mapping[int, tuple[int, int]]] = {**RANGES, 32: (0, 4), 33: (0, 2), 44: (0, 1)}
+
+_UNAUTHORIZED, _UNKNOWN_TYPE = 31, 42
+_ALTERS: Final = {33: k33_alter_configs, 44: k44_incremental_alter_configs}
+
+#: What the receiver lists in these tests.
+NAMES: Final = ("a", "b")
+
+
+def _config(name: str) -> DescribedConfig:
+    return DescribedConfig(name=name, value="1", source=7, type=3, documentation="about it")
+
+
+def answer_config_call(call: ConfigCall) -> bytes:
+    """Answer as a receiver does that has every resource, and does every change."""
+    key, version = call.header.api_key, call.header.api_version
+    if key == api_keys.LIST_CONFIG_RESOURCES:
+        body = k74_list_config_resources.encode_response(NAMES, error_code=0)
+    elif key == api_keys.DESCRIBE_CONFIGS:
+        request = k32_describe_configs.decode_request(call.body, version)
+        described = [
+            DescribedResource(Result(one, 0, None), (_config("metrics"),)) for one, _ in request.resources
+        ]
+        body = k32_describe_configs.encode_response(described, version, request)
+    else:
+        altered = _ALTERS[key].decode_request(call.body, version)
+        body = _ALTERS[key].encode_response(
+            [Result(one.resource, 0, "done here") for one in altered.resources], version
+        )
+    return frame(response_header(call.header), body)
+
+
+def body_of(key: int, version: int, *resources: Resource, validate_only: bool = False) -> bytes:
+    """Write the body of a request that describes these resources, or sets a config of each."""
+    if key == api_keys.DESCRIBE_CONFIGS:
+        request = DescribeConfigsRequest(
+            resources=tuple((one, None) for one in resources), include_synonyms=version > 0
+        )
+        return k32_describe_configs.encode_request(request, version)
+    configs = (AlteredConfig("metrics", "x."),)
+    altered = AlterConfigsRequest(
+        resources=tuple(AlteredResource(one, configs) for one in resources), validate_only=validate_only
+    )
+    return altered_configs.encode_request(altered, key, version)
+
+
+def config_request(
+    key: int, version: int, *resources: Resource, correlation_id: int = 5, validate_only: bool = False
+) -> bytes:
+    """Write a request about these resources, or one that lists them."""
+    body = (
+        b"\0"
+        if key == api_keys.LIST_CONFIG_RESOURCES
+        else body_of(key, version, *resources, validate_only=validate_only)
+    )
+    flexible = response_header_version(key, version) > 0
+    return request_frame(key, version, correlation_id, b"\0" * flexible + body)
+
+
+class ConfigAnswers(Answers):
+    """A broker that knows no client metrics resources.
+
+    Attributes:
+        refuses: The error code for who has no right on the cluster; 0: everybody has it.
+        padding: Bytes in the value of each described config.
+        throttled_ms: For how long it throttles clients, in these responses.
+    """
+
+    def __init__(self, ranges: Mapping[int, tuple[int, int]] = OLD_RANGES) -> None:
+        super().__init__(ranges=ranges)
+        self.refuses = 0
+        self.padding = 0
+        self.throttled_ms = 0
+
+    def to(self, data: bytes) -> bytes | None:
+        """See the base class."""
+        (key,) = struct.unpack_from(">h", data)
+        if key not in {api_keys.DESCRIBE_CONFIGS, *_ALTERS}:
+            return super().to(data)
+        self.seen.append(parse(data))
+        reader = Reader(data)
+        header = decode_request_header(reader)
+        key, version, body = header.api_key, header.api_version, data[reader.offset :]
+        if key == api_keys.DESCRIBE_CONFIGS:
+            request = k32_describe_configs.decode_request(body, version)
+            config = DescribedConfig(
+                name="x", value="v" * self.padding, source=5, type=2, documentation="of the broker"
+            )
+            described = [
+                DescribedResource(self._result(one), (config,) if one.type != BROKER else ())
+                for one, _ in request.resources
+            ]
+            # Not in the order of the request, as brokers do with what they refuse.
+            answer = k32_describe_configs.encode_response(described[::-1], version, request)
+        else:
+            altered = _ALTERS[key].decode_request(body, version)
+            results = [self._result(one.resource) for one in altered.resources]
+            answer = _ALTERS[key].encode_response(results[::-1], version)
+        answer = struct.pack(">i", self.throttled_ms) + answer[4:]
+        response = Header(correlation_id=header.correlation_id)
+        return encode_response_header(response, response_header_version(key, version)) + answer
+
+    def _result(self, resource: Resource) -> Result:
+        if resource.type == 16:
+            return Result(resource, _UNKNOWN_TYPE, "unknown type")
+        if resource.type == BROKER and self.refuses:
+            return Result(resource, self.refuses, "Cluster authorization failed.")
+        return Result(resource, 0, None)
