@@ -25,6 +25,7 @@ from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
 from receiver.session.api_versions import TELEMETRY_KEYS
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.session.shadow import shadow_problem
 from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
@@ -79,9 +80,14 @@ class Answer:
         return self.ranges.keys() >= TELEMETRY_KEYS
 
 
-async def ask_broker(listener: ListenerSettings) -> Answer:
-    """Ask the broker behind a listener."""
-    return await _ask(listener, listener, UpstreamAddress)
+async def ask_broker(listener: ListenerSettings, *, reads_resources: bool = True) -> Answer:
+    """Ask the broker behind a listener.
+
+    Args:
+        listener: The listener.
+        reads_resources: Whether the subscriptions are the brokers' client metrics resources.
+    """
+    return await _ask(listener, listener, UpstreamAddress, reads_resources=reads_resources)
 
 
 async def ask_listener(listener: ListenerSettings, address: HostPort, access: Access) -> Answer:
@@ -107,7 +113,13 @@ async def ask_listener(listener: ListenerSettings, address: HostPort, access: Ac
     return await _ask(listener, reached, _ListenerAddress)
 
 
-async def _ask(listener: ListenerSettings, reached: ListenerSettings, kind: type[UpstreamAddress]) -> Answer:
+async def _ask(
+    listener: ListenerSettings,
+    reached: ListenerSettings,
+    kind: type[UpstreamAddress],
+    *,
+    reads_resources: bool = True,
+) -> Answer:
     configured = listener.broker or BrokerSettings()
     first = next(iter(listener.upstream))
     broker = ListenerBroker(
@@ -116,7 +128,7 @@ async def _ask(listener: ListenerSettings, reached: ListenerSettings, kind: type
         listener.bind.port,
         is_one=listener.rewrite is None,
     )
-    upstream = Upstream()
+    upstream = Upstream(reads_resources=reads_resources)
     upstream.learned_keys = frozenset((*upstream.learned_keys, *TELEMETRY_KEYS))
     problem = login_problem = None
     try:
@@ -182,6 +194,9 @@ def broker_findings(listener: ListenerSettings, answer: Answer) -> list[Finding]
     elif listener.speaks_sasl and login is not None:
         findings.append(ok(Area.BROKER, "login", subject, f"accepts the login of {login.username}"))
     findings.append(_identity(listener, subject, answer))
+    if (shadow := shadow_problem(answer.known)) is not None:
+        seen, _, fix = shadow.partition(": ")
+        findings.append(warning(Area.BROKER, "own_telemetry", subject, seen, fix))
     return findings
 
 

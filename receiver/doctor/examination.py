@@ -88,7 +88,12 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
     try:
         (running, seen), answers, destinations = await asyncio.gather(
             _is_running(api, options),
-            all_of([ask_broker(one) for one in settings.listeners]),
+            all_of(
+                [
+                    ask_broker(one, reads_resources=settings.subscriptions.store == "kafka")
+                    for one in settings.listeners
+                ]
+            ),
             check_destinations(checked.plugins),
         )
         findings += [*seen, *destinations]

@@ -19,7 +19,7 @@ from receiver.gateway.waiting import readable, writable
 from receiver.session.listener_broker import ListenerBroker
 from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerLoginSettings
-from receiver.wire import api_keys, k03_metadata, k18_api_versions
+from receiver.wire import api_keys, k03_metadata, k18_api_versions, k74_list_config_resources
 from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.errors import WireError
 from receiver.wire.framing import LENGTH_BYTES, frame
@@ -88,9 +88,13 @@ async def probe(
                 answered = True
                 if needs_login and login is not None:
                     await _log_in(broker, upstream, login)
+                cluster = None
+                unread_resources = 0
                 if login is not None or not needs_login:
-                    return await _ask_identity(broker, upstream, known)
-                return None
+                    cluster = await _ask_identity(broker, upstream, known)
+                    unread_resources = await _ask_resources(broker, upstream)
+                known.has(takes_telemetry=upstream.takes_telemetry, unread_resources=unread_resources)
+                return cluster
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
                 raise ProbeError(problem + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
@@ -137,6 +141,17 @@ async def _ask_identity(broker: socket.socket, upstream: Upstream, known: Listen
         node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
     known.asked(node_id)
     return cluster
+
+
+async def _ask_resources(broker: socket.socket, upstream: Upstream) -> int:
+    """Return the number of client metrics resources that the receiver does not read."""
+    if not upstream.hides_resources:
+        return 0
+    version = k74_list_config_resources.LIST_ONLY
+    answer = await _answer(broker, api_keys.LIST_CONFIG_RESOURCES, version, b"\0")
+    # Without the right, the broker answers an error and no names.
+    _, names = k74_list_config_resources.decode_response(answer)
+    return len(names)
 
 
 async def _answer(broker: socket.socket, api_key: int, version: int, body: bytes) -> bytes:

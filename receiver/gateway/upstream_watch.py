@@ -20,6 +20,7 @@ from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.session.shadow import shadow_problem
 from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster
@@ -164,6 +165,8 @@ class UpstreamWatch:
         self._logged = (known, problem)
         if (bypass := bypass_problem(self._settings, known)) is not None:
             self._log.warning("clients pass by the sidecar", problem=bypass)
+        if (shadow := shadow_problem(known)) is not None:
+            self._log.warning("the broker's own telemetry has no effect", problem=shadow)
         if problem is not None:
             self._log.error("the broker is not the configured one", problem=problem)
         else:

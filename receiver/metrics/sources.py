@@ -18,6 +18,7 @@ from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_state import ListenerState
+from receiver.session.shadow import shadow_problem
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances
@@ -205,15 +206,22 @@ class PulledMetrics(Collector):
             "1 while the broker advertises an address by which clients pass by the listener.",
             labels=["listener"],
         )
+        shadowed = GaugeMetricFamily(
+            f"{_PREFIX}shadowed",
+            "1 while the broker has telemetry of its own that has no effect on clients of the listener.",
+            labels=["listener"],
+        )
         for listener in self._sources.listeners():
             name = listener.settings.name
+            behind = (listener.known, *listener.nodes.values())
+            shadowed.add_metric([name], int(any(shadow_problem(one) is not None for one in behind)))
             bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
             ports = [(None, listener.known), *listener.nodes.items()]
             for port, known in ports:
                 node_id = "" if known.broker.id is None else str(known.broker.id)
                 proven = str(known.proven).lower()
                 brokers.add_metric([port_name(name, port), node_id, known.broker.cluster_id or "", proven], 1)
-        yield from (brokers, bypassed)
+        yield from (brokers, bypassed, shadowed)
 
     def _peers(self) -> Metric:
         family = GaugeMetricFamily(f"{_PREFIX}limit_peers", "Peers that the limits track.", labels=["scope"])

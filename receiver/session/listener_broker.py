@@ -38,11 +38,16 @@ class KnownBroker:
         broker: Its node id and its cluster id.
         proven: Whether it has shown that the node id is its own.
         advertised: The address that it tells clients, ``host:port``.
+        takes_telemetry: Whether it takes client telemetry itself (KIP-714).
+        unread_resources: The number of its client metrics resources that the receiver does not
+            read; 0 where the receiver may not ask.
     """
 
     broker: Broker
     proven: bool = False
     advertised: str | None = None
+    takes_telemetry: bool = False
+    unread_resources: int = 0
 
 
 class ListenerBroker:
@@ -68,6 +73,8 @@ class ListenerBroker:
         "_is_one",
         "_named_by_cluster",
         "_port",
+        "_takes_telemetry",
+        "_unread_resources",
         "_upstream",
         "cluster",
         "known",
@@ -89,6 +96,8 @@ class ListenerBroker:
         self._configured = configured
         self._upstream = upstream
         self._port = port
+        self._takes_telemetry = False
+        self._unread_resources = 0
         self.known = KnownBroker(broker=configured)
         self.cluster: Cluster | None = None
         self.wants_cluster = True
@@ -147,6 +156,12 @@ class ListenerBroker:
         proven = self.known.broker.id if self.known.proven else None
         self._conclude(proven if node_id is None else node_id)
 
+    def has(self, *, takes_telemetry: bool, unread_resources: int) -> None:
+        """Take what a probe found of the broker's own telemetry; see :class:`KnownBroker`."""
+        self._takes_telemetry = takes_telemetry
+        self._unread_resources = unread_resources
+        self._conclude(self.known.broker.id if self.known.proven else None)
+
     def told(self, known: KnownBroker) -> None:
         """Take what another relay has proven."""
         if known.proven and not self.known.proven:
@@ -173,6 +188,8 @@ class ListenerBroker:
             broker=Broker(id=node_id, cluster_id=cluster_id),
             proven=proven is not None,
             advertised=self._advertised_by(node_id),
+            takes_telemetry=self._takes_telemetry,
+            unread_resources=self._unread_resources,
         )
         if known != self.known or came:
             self.known = known

@@ -30,7 +30,8 @@ from tests.testbed.sidecar import Sidecar
 #: The latest version of ApiVersions that a broker knows: before KIP-35's throttle time, KIP-511 and
 #: KIP-1242.
 _AGES = {"v0": (0, 0), "v2": (0, 2), "v3": (0, 3), "v4": (0, 4)}
-_NONE = "NONE, 8 keys (18: 0-5, 71: 0-1, 72: 0-1)"
+#: Of the broker six, and of the sidecar 71, 72 and 74, which such a broker lacks.
+_NONE = "NONE, 9 keys (18: 0-5, 71: 0-1, 72: 0-1)"
 _REBOOTSTRAP = "REBOOTSTRAP_REQUIRED, 0 keys"
 _INVALID = "INVALID_REQUEST, 0 keys"
 

@@ -261,6 +261,31 @@ def test_rest_and_kafka_see_each_others_changes_at_once(
     )
 
 
+def test_a_brokers_own_telemetry_is_not_hidden_silently(plugin_broker: KafkaBroker) -> None:
+    plugin_broker.alter_client_metrics("own", ["a."], 1000)
+    config = config_for(plugin_broker, client_port=free_port())
+    try:
+        with GatewaySidecar(config) as sidecar:
+            (listener,) = sidecar.http.get("/v1/listeners").json()["items"]
+            assert "the broker takes telemetry itself" in listener["shadow"]
+            assert "has 1 client metrics resource, which" in listener["shadow"]
+            assert sidecar.value("shadowed", listener="CLIENT") == 1
+            sidecar.wait_for_log("the broker's own telemetry has no effect")
+
+            caller = Caller(sidecar.port())
+            (result,) = caller.alter(INCREMENTAL, 1, {"own": [_set("metrics", "b.")]})
+            assert result.error_code == 0
+            assert caller.names() == {"own"}
+            caller.close()
+            labels = {"listener": "CLIENT", "result": "hidden"}
+            for api in ("IncrementalAlterConfigs", "ListConfigResources"):
+                assert sidecar.value("config_requests_total", api=api, **labels) == 1
+            sidecar.wait_for_log("client metrics resources of the broker have no effect")
+            assert sidecar.http.get("/v1/subscriptions").json()["items"] == []
+    finally:
+        plugin_broker.delete_client_metrics("own")
+
+
 @pytest.mark.full
 def test_kafkas_tools_work_unchanged() -> None:
     """The tools follow the advertised address, so the sidecar has it."""

@@ -96,6 +96,23 @@ def test_a_good_setup_is_proven_before_and_after_the_start(
         assert wrong(doctor(config, BEFORE)) == {("receiver", "runs")}
 
 
+def test_a_brokers_own_telemetry_is_found(
+    config: dict[str, Any], doctor: Callable[..., Report], plugin_broker: KafkaBroker
+) -> None:
+    (listener,) = config["listeners"]
+    own = {**listener, "upstream": f"{LOOPBACK}:{plugin_broker.client_port}"}
+    plugin_broker.alter_client_metrics("own", ["a."], 1000)
+    try:
+        report = doctor({**config, "listeners": [own]}, BEFORE)
+    finally:
+        plugin_broker.delete_client_metrics("own")
+    finding = the(report, "broker", "own_telemetry")
+    assert finding.state is State.WARNING
+    assert "its plugin gets nothing" in finding.seen
+    assert "1 client metrics resource" in finding.seen
+    assert "subscriptions.store" in finding.do
+
+
 def test_defects_that_show_before_the_start(
     config: dict[str, Any], doctor: Callable[..., Report], broker: KafkaBroker
 ) -> None:

@@ -12,6 +12,7 @@ from receiver.api.queries import NO_QUERY
 from receiver.session.bypass import bypass_problem
 from receiver.session.listener_broker import KnownBroker
 from receiver.session.listener_state import ListenerState
+from receiver.session.shadow import shadow_problem
 
 __all__ = ["ListenerView", "router"]
 
@@ -44,6 +45,10 @@ class ListenerView(BaseModel):
     connections: int = Field(description="Open connections.")
     broker: BrokerView
     bypass: str | None = Field(description="Why clients pass by the sidecar; null: nothing says so.")
+    shadow: str | None = Field(
+        description="What of the broker's own telemetry has no effect on clients of the listener; null: "
+        "nothing is known."
+    )
     nodes: list[NodeView] = Field(description="The known nodes, if the listener rewrites addresses.")
 
 
@@ -68,6 +73,7 @@ def _view(listener: ListenerState) -> ListenerView:
         connections=listener.connections,
         broker=_broker(listener.known),
         bypass=bypass_problem(settings, listener.known),
+        shadow=shadow_problem(listener.known),
         nodes=[
             NodeView(address=str(public), broker=_broker(known))
             for node_id, known in sorted(listener.nodes.items())

@@ -40,9 +40,14 @@ CLUSTER = Cluster(CLUSTER_ID, tuple(BrokerAddress(number, "kafka", 9090 + number
 
 
 async def ask(
-    port: int, *, needs_login: bool = False, timeout_s: float = 5.0, known: ListenerBroker | None = None
+    port: int,
+    *,
+    needs_login: bool = False,
+    timeout_s: float = 5.0,
+    known: ListenerBroker | None = None,
+    upstream: Upstream | None = None,
 ) -> tuple[KnownBroker, Upstream]:
-    upstream = Upstream()
+    upstream = upstream or Upstream()
     address = UpstreamAddress(listener_settings(port), HandshakeTurns())
     broker = known or ListenerBroker(Broker(), (LOOPBACK, port), 1)
     await probe(address, upstream, broker, needs_login=needs_login, login=None, timeout_s=timeout_s)
@@ -54,6 +59,25 @@ def test_a_probe_learns_versions_and_cluster(broker: ScriptedBroker) -> None:
     assert known.broker.cluster_id == CLUSTER_ID
     assert upstream.ranges == {key: RANGES[key] for key in (METADATA, API_VERSIONS, 36)}
     assert broker.peers[0].ended.wait(120)
+
+
+def test_a_probe_finds_the_brokers_own_telemetry() -> None:
+    ranges = {**RANGES, 71: (0, 0), 72: (0, 0), 74: (0, 1)}
+
+    def two_resources(peer: Peer) -> None:
+        for data in peer.frames():
+            if parse(data).api_key == 74:
+                answer = bytes(5) + bytes(6) + b"\x03\x02a\0\x02b\0\0"
+                peer.socket.sendall(framed(data[4:8] + answer[4:]))
+            else:
+                peer.answer(data)
+
+    with ScriptedBroker(ranges=ranges) as broker:
+        broker.script = two_resources
+        for reads_resources, unread in ((False, 2), (True, 0)):
+            upstream = Upstream(reads_resources=reads_resources)
+            known = on_loop(ask(broker.port, upstream=upstream))[0]
+            assert (known.takes_telemetry, known.unread_resources) == (True, unread)
 
 
 def test_a_probe_asks_no_listener_with_sasl_for_the_cluster(broker: ScriptedBroker) -> None:

@@ -1,0 +1,29 @@
+"""Tells what of a broker's own client telemetry has no effect behind a sidecar (KIP-714).
+
+A broker may take telemetry itself, with a plugin and client metrics resources of its own. The
+sidecar answers telemetry requests in its place, so its plugin gets nothing, and its resources
+matter only if the sidecar's subscriptions are kept there.
+"""
+
+from __future__ import annotations
+
+from receiver.session.listener_broker import KnownBroker
+
+__all__ = ["shadow_problem"]
+
+
+def shadow_problem(known: KnownBroker) -> str | None:
+    """Return what of the broker's telemetry the sidecar hides; None if it is nothing.
+
+    Resources are known only where the sidecar may ask for them.
+    """
+    hidden, fixes = [], []
+    if known.takes_telemetry:
+        hidden.append("the broker takes telemetry itself, and its plugin gets nothing from clients here")
+        fixes.append("remove the plugin from the broker's metric.reporters")
+    if known.unread_resources:
+        count = known.unread_resources
+        resources = "resource" if count == 1 else "resources"
+        hidden.append(f"the broker has {count} client metrics {resources}, which the sidecar does not read")
+        fixes.append("set subscriptions.store to kafka, or put them over REST and delete them at the broker")
+    return f"{'; '.join(hidden)}: {'; '.join(fixes)}" if hidden else None

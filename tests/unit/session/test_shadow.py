@@ -1,0 +1,49 @@
+"""What of a broker's own telemetry has no effect behind a sidecar."""
+
+from __future__ import annotations
+
+from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.session.shadow import shadow_problem
+from receiver.telemetry.identity import Broker
+
+
+def problem(*, takes_telemetry: bool = False, unread_resources: int = 0) -> str | None:
+    known = KnownBroker(broker=Broker(), takes_telemetry=takes_telemetry, unread_resources=unread_resources)
+    return shadow_problem(known)
+
+
+def test_a_broker_without_telemetry_hides_nothing() -> None:
+    assert problem() is None
+
+
+def test_a_plugin_and_resources_are_named_with_the_fix() -> None:
+    plugin, one, both = (
+        problem(takes_telemetry=True),
+        problem(unread_resources=1),
+        problem(takes_telemetry=True, unread_resources=3),
+    )
+    assert plugin is not None
+    assert "metric.reporters" in plugin
+    assert one is not None
+    assert "1 client metrics resource, which" in one
+    assert "subscriptions.store" in one
+    assert both is not None
+    assert "takes telemetry itself" in both
+    assert "3 client metrics resources" in both
+
+
+def test_what_a_probe_finds_stays_known() -> None:
+    broker = ListenerBroker(Broker(), ("kafka", 9092), 9092)
+    changes: list[KnownBroker] = []
+    broker.on_change = lambda: changes.append(broker.known)
+    broker.has(takes_telemetry=True, unread_resources=2)
+    broker.has(takes_telemetry=True, unread_resources=2)
+    assert len(changes) == 1
+    broker.asked(7)
+    assert (broker.known.broker.id, broker.known.takes_telemetry, broker.known.unread_resources) == (
+        7,
+        True,
+        2,
+    )
+    broker.has(takes_telemetry=False, unread_resources=0)
+    assert shadow_problem(broker.known) is None
