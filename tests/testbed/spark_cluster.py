@@ -1,4 +1,4 @@
-"""Owns a standalone Spark cluster on loopback: a master, and workers with one core each."""
+"""Owns a standalone Spark cluster on loopback: a master, and workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from tests.testbed.server import Server
 
 _READY_WITHIN_S = 120.0
 _HOME = Path(pyspark.__file__).parent
+#: The command.
+SPARK_SUBMIT = _HOME / "bin" / "spark-submit"
+
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_PYTHON = b"pyspark.daemon"
 _REGISTERED = "Successfully registered with master"
 
 
@@ -27,13 +31,15 @@ class SparkCluster(Server):
     each application, as a process of its own.
 
     Args:
-        workers: Number of workers, and of the cluster's cores.
+        workers: Number of workers.
+        cores: Cores that a worker gives to executors.
         worker_memory: Memory that a worker gives to executors, as Spark writes it.
     """
 
-    def __init__(self, *, workers: int = 2, worker_memory: str = "1g") -> None:
+    def __init__(self, *, workers: int = 2, cores: int = 1, worker_memory: str = "1g") -> None:
         super().__init__("spark")
         self._port = free_port()
+        self._cores = cores
         self._worker_memory = worker_memory
         self._count = workers
         self._workers: list[ChildProcess] = []
@@ -57,7 +63,7 @@ class SparkCluster(Server):
             name = f"worker-{number}"
             options = (
                 "--cores",
-                "1",
+                str(self._cores),
                 "--memory",
                 self._worker_memory,
                 "--work-dir",
@@ -71,13 +77,22 @@ class SparkCluster(Server):
             worker.wait_until_ready(lambda: _REGISTERED in worker.log_text(), timeout_s=_READY_WITHIN_S)  # noqa: B023
 
     def executors(self) -> list[int]:
-        """The ids of the executors' processes, one of each worker that has one."""
+        """The ids of the executors' processes, of all applications."""
         return [
             pid
             for worker in self._workers
             for pid in with_descendants(worker.pid)[1:]
             if _EXECUTOR in _command(pid)
         ]
+
+    def python_workers(self, executor: int) -> list[int]:
+        """The ids of the processes in which an executor runs Python.
+
+        A daemon, which is left out, starts them. An executor has one for each task that runs, and
+        keeps it for a while.
+        """
+        found = [pid for pid in with_descendants(executor)[1:] if _PYTHON in _command(pid)]
+        return found[1:]
 
     def close(self) -> None:
         """End everything, with executors that are stopped too."""
