@@ -274,13 +274,14 @@ class Job:
             maintenance.carry(reconciled if min_minute is None else reconciled.since(min_minute))
             maintenance.read_until(read_until_ns)
             maintenance.compute_hours_and_days(all_of_them=self._once)
+            swept = maintenance.sweep()
+            maintenance.pack(all_of_them=self._once)
             found = find(
                 maintenance.connection,
                 self._settings.findings,
                 datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
             )
             maintenance.expire()
-            swept = maintenance.sweep()
             backlog = maintenance.backlog()
         seconds = time.monotonic() - began
         self._metrics.maintained(seconds=seconds, backlog=backlog)

@@ -110,6 +110,13 @@ class RetentionSettings(Settings):
     minute_days: int = Field(default=7, ge=1, le=365, description="Days to keep minutes.")
     hour_days: int = Field(default=90, ge=1, le=3_650, description="Days to keep hours.")
     day_days: int = Field(default=1_095, ge=1, le=36_500, description="Days to keep days.")
+    pack_after_hours: int = Field(
+        default=2,
+        ge=1,
+        le=168,
+        description="Hours after its end until an hour of minutes is packed, which makes it about sixteen "
+        "times smaller. Later points are still added, at more cost.",
+    )
     push_days: int = Field(
         default=8,
         ge=1,

@@ -6,7 +6,17 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import QueryVariable
 
 from deploy.dashboards.grafana import choice
-from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, SEEN, chosen, everybody, options, quoted
+from deploy.dashboards.sql import (
+    BY_CLIENT,
+    BY_FLEET,
+    DAY_S,
+    SEEN,
+    chosen,
+    everybody,
+    in_range,
+    options,
+    quoted,
+)
 
 __all__ = ["client_variables", "cluster", "sending", "software"]
 
@@ -49,7 +59,7 @@ def sending(metrics: tuple[str, ...], kind: str, *, by_client: bool = True) -> Q
     )
     query = (
         "SELECT DISTINCT client_software_name FROM telemetry.fleet_1d\n"
-        "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+        f"WHERE {in_range('1d', before_s=DAY_S)}\n"
         f"  AND metric IN ({quoted(metrics)}) AND {chosen(BY_FLEET)} AND client_software_name IS NOT NULL"
         f"{narrowed if by_client else ''}\nORDER BY 1"
     )

@@ -16,6 +16,7 @@ from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     COVERED,
+    DAY_S,
     GRAINS,
     MANY_GRAINS,
     Source,
@@ -24,6 +25,7 @@ from deploy.dashboards.sql import (
     chosen,
     either,
     everybody,
+    in_range,
     latest,
     name_of_software,
     of_metrics,
@@ -186,7 +188,7 @@ def support(names: Sequence[str]) -> Panel:
         "  CASE\n"
         "    WHEN EXISTS (\n"
         "      SELECT FROM telemetry.fleet_1d f\n"
-        "      WHERE f.bucket > $__timeFrom()::timestamptz - interval '1 day' AND f.bucket <= $__timeTo()\n"
+        f"      WHERE {in_range('1d', before_s=DAY_S, table='f.')}\n"
         "        AND f.metric = c.metric AND f.client_software_name = sending.client_software_name\n"
         f"        AND {chosen({'cluster': 'f.cluster_id'})}\n"
         "    ) THEN 'sent'\n"

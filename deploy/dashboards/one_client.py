@@ -19,7 +19,9 @@ from deploy.dashboards.ranked import LAG_WARNINGS
 from deploy.dashboards.sql import (
     BUCKETS,
     COVERED,
+    DAY_S,
     GRAINS,
+    HOUR_S,
     RANGE_GRAINS,
     SEEN,
     SLOT,
@@ -28,6 +30,7 @@ from deploy.dashboards.sql import (
     as_they_are,
     chosen,
     held,
+    in_range,
     is_chosen,
     latest,
     name_of_software,
@@ -124,8 +127,7 @@ def one_client() -> Dashboard:
             "The metric that the last panel draws",
             options(
                 "metric",
-                f"{_ALL_METRICS}\nWHERE bucket > $__timeFrom()::timestamptz - interval '1 day' "
-                f"AND bucket <= $__timeTo() AND {_CLIENT}\nORDER BY 1",
+                f"{_ALL_METRICS}\nWHERE {in_range('1d', before_s=DAY_S)} AND {_CLIENT}\nORDER BY 1",
             ),
             several=False,
         ),
@@ -246,7 +248,7 @@ def _versions_and_addresses() -> Panel:
         "  count(DISTINCT client_instance_id)::float8 AS instances, sum(pushes)::float8 AS pushes,\n"
         "  min(bucket) AS begins, max(bucket) AS ends\n"
         "FROM telemetry.client_1h\n"
-        "WHERE bucket > $__timeFrom()::timestamptz - interval '1 hour' AND bucket <= $__timeTo()\n"
+        f"WHERE {in_range('1h', before_s=HOUR_S)}\n"
         f"  AND {_INSTANCE}\n"
         "GROUP BY 1, 2, 3, 4\nORDER BY ends DESC, pushes DESC LIMIT 200",
         {
@@ -462,7 +464,7 @@ def _chosen_metric() -> Panel:
             f"  {combines} AS combines, sum(sum) AS added, sum(points) AS points,\n"
             "  min(min) AS least, max(max) AS most\n"
             f"FROM telemetry.{view}_{grain.name}\n"
-            f"WHERE {grain.when}\n  AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"WHERE {grain.when}\n  AND {in_range(grain.name)} AND {whole(grain)}\n"
             f"  AND {is_chosen('metric', 'metric')}\n  AND {_CLIENT}{condition}\n"
             "GROUP BY 1, 2\n) AS slots"
             for view, condition in (("metric", " AND topic IS NULL"), ("topic", ""))
@@ -538,7 +540,7 @@ def _not_sent(names: Sequence[str]) -> str:
         "FROM (\n"
         "  SELECT DISTINCT client_software_name, split_part(metric, '.', 4) AS role\n"
         "  FROM telemetry.metric_1d\n"
-        "  WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+        f"  WHERE {in_range('1d', before_s=DAY_S)}\n"
         f"    AND metric IN ({quoted(_SIGNS)})\n    AND {_CLIENT}\n"
         ") AS roles\n"
         "JOIN telemetry.software s USING (client_software_name)\n"

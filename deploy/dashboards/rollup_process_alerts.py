@@ -14,6 +14,7 @@ __all__ = ["ROLLUP_RULES"]
 
 #: Is in every scrape of a roll-up, from its start on.
 _ALWAYS: Final = "kafka_telemetry_rollup_consecutive_failures"
+_TO_PACK: Final = 'kafka_telemetry_rollup_maintenance_backlog{kind="hours_to_pack"}'
 _DEAD_LETTERS: Final = "kafka_telemetry_rollup_dead_letters_total"
 
 ROLLUP_RULES: Final = (
@@ -52,6 +53,16 @@ ROLLUP_RULES: Final = (
         summary="Roll-up {{ .Labels.instance }} completes no maintenance",
         description="Hours, days, findings and retention stand still. Maintenance fails, or waits for a "
         "batch. The log has the reason.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryRollupPackingLags",
+        # An upgraded store packs its old hours step by step, and their number falls.
+        expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[1h]) >= 0",
+        lasts="30m",
+        severity="warning",
+        summary="Roll-up {{ .Labels.instance }} packs hours more slowly than they pass",
+        description="Minutes that are not packed take about sixteen times the space. Maintenance spends ten "
+        "seconds a minute on packing; PostgreSQL's disk or CPU may be busy.",
     ),
     PrometheusRule(
         name="KafkaTelemetryRollupDeadLetters",

@@ -24,8 +24,10 @@ __all__ = [
     "BY_CLIENT",
     "BY_FLEET",
     "COVERED",
+    "DAY_S",
     "GRAINS",
     "GROUP_GRAINS",
+    "HOUR_S",
     "MANY_GRAINS",
     "RANGE_GRAINS",
     "SEEN",
@@ -40,6 +42,7 @@ __all__ = [
     "either",
     "everybody",
     "held",
+    "in_range",
     "is_chosen",
     "key",
     "key_column",
@@ -75,8 +78,10 @@ _WHOLE_UNTIL: Final = "(SELECT whole_until FROM telemetry.progress)"
 _MINUTES_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"
 _HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT hours_from FROM telemetry.progress)"
 _RANGE_S: Final = "($__to - $__from) / 1000"
-_HOUR_S: Final = 3_600
-_DAY_S: Final = 86_400
+HOUR_S: Final = 3_600
+DAY_S: Final = 86_400
+#: The longest window of a packed row.
+_WINDOWS_S: Final = {"1m": HOUR_S, "1h": DAY_S, "1d": 31 * DAY_S}
 #: An unfinished bucket or step is shown after this time: two push intervals of five minutes.
 _ENOUGH_S: Final = 600
 
@@ -86,27 +91,27 @@ def _by_range(*, minutes_up_to_s: int, hours_up_to_s: int) -> tuple[Grain, ...]:
         Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= {minutes_up_to_s} AND {_MINUTES_KEPT}"),
         Grain(
             name="1h",
-            seconds=_HOUR_S,
+            seconds=HOUR_S,
             when=f"({_RANGE_S} > {minutes_up_to_s} OR NOT {_MINUTES_KEPT})\n"
             f"  AND {_RANGE_S} <= {hours_up_to_s} AND {_HOURS_KEPT}",
         ),
-        Grain(name="1d", seconds=_DAY_S, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
+        Grain(name="1d", seconds=DAY_S, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
     )
 
 
 #: For panels over time: minutes up to a day (25 hours when summer time ends), hours up to a month,
 #: and coarser tables where the finer ones have expired.
-GRAINS: Final = _by_range(minutes_up_to_s=26 * _HOUR_S, hours_up_to_s=32 * _DAY_S)
+GRAINS: Final = _by_range(minutes_up_to_s=26 * HOUR_S, hours_up_to_s=32 * DAY_S)
 #: The same, for queries that read the rows of many clients.
-MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * _HOUR_S, hours_up_to_s=8 * _DAY_S)
+MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * HOUR_S, hours_up_to_s=8 * DAY_S)
 #: For one number or row of the whole range: coarse, because the query reads every client's rows.
-RANGE_GRAINS: Final = _by_range(minutes_up_to_s=_HOUR_S, hours_up_to_s=26 * _HOUR_S)
+RANGE_GRAINS: Final = _by_range(minutes_up_to_s=HOUR_S, hours_up_to_s=26 * HOUR_S)
 #: For quantiles, which read a row for each value of each bucket.
-SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * _HOUR_S, hours_up_to_s=3 * _DAY_S)
+SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * HOUR_S, hours_up_to_s=3 * DAY_S)
 
 
 #: For the series of all members of all groups.
-GROUP_GRAINS: Final = _by_range(minutes_up_to_s=2 * _HOUR_S, hours_up_to_s=2 * _DAY_S)
+GROUP_GRAINS: Final = _by_range(minutes_up_to_s=2 * HOUR_S, hours_up_to_s=2 * DAY_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +158,7 @@ COVERED: Final = (
 #: Only minutes are counted, because that sorts all rows.
 _BUCKETS_OF: Final = {"1m": "count(DISTINCT bucket)", "1h": "NULL::bigint", "1d": "NULL::bigint"}
 #: How far to look for the newest value: three push intervals of five minutes, or the last hour.
-_NEWEST_S: Final = {"1m": 900, "1h": 2 * _HOUR_S}
+_NEWEST_S: Final = {"1m": 900, "1h": 2 * HOUR_S}
 
 #: The condition that a client or finding existed in the range.
 SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
@@ -171,6 +176,29 @@ def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tu
     return tuple(
         replace(one, when=f"CASE WHEN {condition} THEN {one.when}\n  ELSE {other.when} END")
         for one, other in zip(some, others, strict=True)
+    )
+
+
+def in_range(name: str, *, before_s: int = 0, table: str = "") -> str:
+    """Return the condition that a bucket is in the range.
+
+    It bounds ``since`` as well, by constants, because PostgreSQL finds packed rows by it. A packed
+    row begins up to the length of its window before its buckets.
+
+    Args:
+        name: The grain.
+        before_s: Include buckets that begin so long before the range, in seconds.
+        table: The name of the view's rows, with a dot.
+    """
+    begins = (
+        "$__timeFilter({})"
+        if before_s == 0
+        else (f"{{0}} > $__timeFrom()::timestamptz - interval '{before_s} seconds' AND {{0}} <= $__timeTo()")
+    )
+    return (
+        f"{begins.format(f'{table}bucket')}\n"
+        f"  AND {table}since >= to_timestamp($__from / 1000 - {before_s + _WINDOWS_S[name]})"
+        f" AND {table}since <= to_timestamp($__to / 1000)"
     )
 
 
@@ -264,7 +292,7 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
             f"  SELECT {SLOT}, {series} AS metric, {value} AS value\n"
             f"  FROM telemetry.{source.view}_{grain.name}\n"
             f"  WHERE {grain.when}\n"
-            f"    AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"    AND {in_range(grain.name)} AND {whole(grain)}\n"
             f"    AND {source.condition}\n"
             "  GROUP BY 1, 2\n) AS slots"
             for source in sources
@@ -292,7 +320,7 @@ def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence
             f"  {_BUCKETS_OF[grain.name]} AS buckets, {grain.seconds} AS base,\n"
             "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
             f"FROM telemetry.{source.view}_{grain.name}\n"
-            f"WHERE {grain.when} AND $__timeFilter(bucket) AND {whole(grain)}\n"
+            f"WHERE {grain.when} AND {in_range(grain.name)} AND {whole(grain)}\n"
             f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
             for source in sources
             for grain in (grains or source.grains)
@@ -321,6 +349,8 @@ def latest(*, by: Sequence[str], sources: Sequence[Source]) -> str:
             f"  WHERE {kept}\n"
             f"    AND bucket > {end} - interval '{_NEWEST_S[name]} seconds'\n"
             f"    AND bucket <= {end} - interval '1 minute'\n"
+            f"    AND since > {end} - interval '{_NEWEST_S[name] + _WINDOWS_S[name]} seconds'\n"
+            f"    AND since <= {end}\n"
             f"    AND {source.condition}\n"
             f"  GROUP BY {columns}bucket\n"
             f") AS newest_buckets\nGROUP BY {', '.join(by)}"
@@ -412,7 +442,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
             f"  SELECT {SLOT}, value, sum(observations) AS observations\n"
             f"  FROM telemetry.spread_{grain.name}\n"
             f"  WHERE {grain.when}\n"
-            f"    AND $__timeFilter(bucket) AND {whole(grain)} AND metric = '{metric}'\n"
+            f"    AND {in_range(grain.name)} AND {whole(grain)} AND metric = '{metric}'\n"
             f"    AND {condition}\n"
             "  GROUP BY 1, 2\n) AS slots"
             for grain in SPREAD_GRAINS
@@ -424,7 +454,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
             f"  SELECT {SLOT}, min(min) AS least, max(max) AS most\n"
             f"  FROM telemetry.fleet_{grain.name}\n"
             f"  WHERE {grain.when}\n"
-            f"    AND $__timeFilter(bucket) AND {whole(grain)} AND metric = '{metric}'\n"
+            f"    AND {in_range(grain.name)} AND {whole(grain)} AND metric = '{metric}'\n"
             f"    AND {condition}\n"
             "  GROUP BY 1\n) AS slots"
             for grain in SPREAD_GRAINS

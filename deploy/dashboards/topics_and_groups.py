@@ -18,6 +18,7 @@ from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
     COVERED,
+    DAY_S,
     GRAINS,
     MANY_GRAINS,
     RANGE_GRAINS,
@@ -27,6 +28,7 @@ from deploy.dashboards.sql import (
     chosen,
     either,
     everybody,
+    in_range,
     key_column,
     latest,
     of_metrics,
@@ -83,7 +85,7 @@ def topics_and_groups() -> Dashboard:
             options(
                 "topic",
                 "SELECT DISTINCT topic FROM telemetry.topic_1d\n"
-                "WHERE bucket > $__timeFrom()::timestamptz - interval '1 day' AND bucket <= $__timeTo()\n"
+                f"WHERE {in_range('1d', before_s=DAY_S)}\n"
                 f"  AND metric IN ({quoted([_name(_SENT), _name(_CONSUMED)])}) AND {chosen(BY_FLEET)}\n"
                 "ORDER BY 1 LIMIT 5000",
             ),

@@ -110,9 +110,11 @@ class RollupMetrics:
         self._maintenance_at.set(nan)
         self._is_maintained = False
         self._backlog = self._gauge(
-            "maintenance_backlog", "Hours and days that changed and are not computed yet.", "kind"
+            "maintenance_backlog",
+            "Hours and days that changed and are not computed yet, and hours, days and months to pack.",
+            "kind",
         )
-        for kind in ("hours", "days"):
+        for kind in ("hours", "days", "hours_to_pack", "days_to_pack", "months_to_pack"):
             self._backlog.labels(kind)
 
     def stages(self) -> StageClock:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from spark_streaming.postgres import clients, dead_letters, loads
 from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.horizons import EPOCH, read_until
+from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.tables import GRAINS
 from spark_streaming.postgres.values import BatchStatistics
@@ -46,9 +47,14 @@ class Batch:
         Raises:
             StoreUnavailableError: A load is gone. Repeat the batch.
         """
-        late = loads.enter(self._cursor, load_ids, Partitions(self._cursor))
+        partitions = Partitions(self._cursor)
+        late = loads.enter(self._cursor, load_ids, partitions)
         hour, day = GRAINS[1:]
-        mark(self._cursor, hour, {EPOCH + timedelta(hours=number) for number in hours})
+        of_minutes = {EPOCH + timedelta(hours=number) for number in hours}
+        packing = Packing(self._cursor, partitions)
+        for grain, buckets in zip(GRAINS, (of_minutes, late[hour.name], late[day.name]), strict=True):
+            packing.note_late(grain, buckets)
+        mark(self._cursor, hour, of_minutes)
         mark(self._cursor, day, {day.beginning(at) for at in late[hour.name]})
 
     def dead_letters(self, letters: pa.Table) -> None:

@@ -16,10 +16,12 @@ from spark_streaming.postgres import clients, contributions, loads, series
 from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.database import SERIES_LOCK
 from spark_streaming.postgres.horizons import DAY, Horizons, read_until
-from spark_streaming.postgres.partitions import PARTITIONED, Partitions, beginning
+from spark_streaming.postgres.packed import stored_rows
+from spark_streaming.postgres.packing import Packing
+from spark_streaming.postgres.partitions import PACKED, PARTITIONED, Partitions, beginning
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.sums import Sums
-from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
+from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS, Grain
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Maintenance"]
@@ -28,6 +30,8 @@ __all__ = ["Maintenance"]
 #: twentieth of the time is spent on it.
 _MIN_PAUSE_S: Final = 55
 _PAUSE_FACTOR: Final = 20
+#: Packing takes so much time of a maintenance, and longer by one step.
+_PACK_S: Final = 10.0
 
 
 class Maintenance:
@@ -56,6 +60,7 @@ class Maintenance:
         self._binary = connection.cursor(binary=True)
         self._retention = retention
         self._partitions = Partitions(self._cursor)
+        self._packing = Packing(self._cursor, self._partitions)
         horizons = Horizons.read(self._cursor)
         self._horizons, self._now = dict(horizons.since), horizons.now
         series_cache.begin(horizons.today)
@@ -98,11 +103,11 @@ class Maintenance:
         load.contributions(reconciled.contributions)
         late = loads.add_late(self._cursor, [load.load_id], self._partitions)
         clients.put_silent(self._cursor, reconciled.clients)
+        changed = {**late, MINUTES.name: [at for found in minutes.values() for at in found]}
+        for grain in GRAINS:
+            self._packing.note_late(grain, changed[grain.name])
         for grain, coarser in pairwise(GRAINS):
-            buckets = (
-                [at for found in minutes.values() for at in found] if grain is GRAINS[0] else late[grain.name]
-            )
-            mark(self._cursor, coarser, {coarser.beginning(at) for at in buckets})
+            mark(self._cursor, coarser, {coarser.beginning(at) for at in changed[grain.name]})
 
     def read_until(self, time_ns: int | None) -> None:
         """Record that pushes received until this time were read. It never decreases."""
@@ -126,12 +131,32 @@ class Maintenance:
             done += self._compute(grain, finer, before=None if all_of_them else self._now)
         return done
 
+    def pack(self, *, all_of_them: bool = False) -> None:
+        """Pack closed hours of minutes, days of hours, and months of days.
+
+        Args:
+            all_of_them: Go on until nothing is left, instead of for some seconds.
+        """
+        self._packing.pack(self._closed(), after=self._pack_after, budget_s=None if all_of_them else _PACK_S)
+
     def backlog(self) -> dict[str, int]:
-        """Return the number of ``hours`` and ``days`` that changed and are not computed yet."""
+        """Return how much is left to do.
+
+        Returns:
+            The number of ``hours`` and ``days`` that changed and are not computed yet; and of
+            ``hours_to_pack``, ``days_to_pack`` and ``months_to_pack``.
+        """
         found = dict(
             self._cursor.execute("SELECT grain, count(*) FROM coarse WHERE dirty GROUP BY grain").fetchall()
         )
-        return {"hours": found.get("1h", 0), "days": found.get("1d", 0)}
+        waiting = self._packing.backlog(self._closed(), after=self._pack_after)
+        return {
+            "hours": found.get("1h", 0),
+            "days": found.get("1d", 0),
+            "hours_to_pack": waiting["1m"],
+            "days_to_pack": waiting["1h"],
+            "months_to_pack": waiting["1d"],
+        }
 
     def expire(self) -> None:
         """Drop expired rows, and create the partitions of today and tomorrow.
@@ -152,11 +177,24 @@ class Maintenance:
             "UPDATE horizon SET minutes_from = %s, hours_from = %s, days_from = %s",
             [*self._horizons.values()],
         )
+        self._packing.expire(self._horizons)
         for table, span in PARTITIONED.items():
+            if table in PACKED:
+                continue
             times = [self._now, self._now + timedelta(hours=1)]
             self._partitions.ensure(table, times if span == "hour" else [today, today + DAY])
         self._delete(today)
         self._drop(today)
+
+    @property
+    def _pack_after(self) -> timedelta:
+        return timedelta(hours=self._retention.pack_after_hours)
+
+    def _closed(self) -> datetime:
+        """Return the time before which rows are complete."""
+        ((whole_until,),) = self._cursor.execute("SELECT whole_until FROM progress")
+        closed: datetime = min(self._clock, whole_until)
+        return closed
 
     def _delete(self, today: datetime) -> None:
         kept, now = self._retention, self._clock
@@ -191,7 +229,12 @@ class Maintenance:
             "SELECT newest_received_at FROM ledger WHERE newest_received_at IS NOT NULL "
             "ORDER BY committed_at DESC LIMIT 1"
         ).fetchone() or (self._clock,)
-        expired = {kind.table(grain): self._horizons[grain.name] for kind in TOTALS for grain in GRAINS}
+        expired: dict[str, datetime] = {}
+        for grain in GRAINS:
+            horizon = self._horizons[grain.name]
+            for kind in TOTALS:
+                expired[kind.table(grain)] = horizon
+                expired[kind.packed_table(grain)] = horizon
         expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * DAY
         expired["contribution"] = self._clock - timedelta(hours=self._retention.contribution_hours)
         try:
@@ -199,6 +242,9 @@ class Maintenance:
                 self._cursor.execute("SET LOCAL lock_timeout = '2s'")
                 for table in PARTITIONED:
                     self._partitions.drop(table, before=expired[table])
+                for grain in GRAINS:
+                    for kind in (kind for kind in TOTALS if grain.name in kind.grains):
+                        self._partitions.drop_empty(kind.table(grain), before=self._packing.until(grain))
         except psycopg.errors.LockNotAvailable:
             return
 
@@ -214,10 +260,12 @@ class Maintenance:
         ).fetchall()
         for (bucket,) in due:
             started = monotonic()
+            self._packing.open_window(grain, bucket)
             for totals in TOTALS:
                 if grain.name in totals.grains:
                     self._partitions.ensure(totals.table(grain), [bucket])
-                    totals.compute(self._cursor, grain, finer, bucket)
+                    rows = stored_rows(totals, finer, bucket)
+                    totals.compute(self._cursor, grain, bucket, rows)
             rest = max(_MIN_PAUSE_S, _PAUSE_FACTOR * (monotonic() - started))
             self._cursor.execute(
                 "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "

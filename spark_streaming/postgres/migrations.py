@@ -14,7 +14,9 @@ import psycopg
 from psycopg import sql
 
 from spark_streaming.catalogue import metrics
+from spark_streaming.postgres.packing import create_tables
 from spark_streaming.postgres.values import StoreError
+from spark_streaming.postgres.views import create_views
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["migrate"]
@@ -82,6 +84,9 @@ def migrate(
             connection.execute(script)
             connection.execute("INSERT INTO migration (name) VALUES (%s)", [name])
             fresh.append(name)
+    if fresh:
+        create_tables(connection)
+        create_views(connection)
     connection.execute(
         "INSERT INTO horizon (minutes_from, hours_from, days_from) "
         "SELECT today - %s, today - %s, today - %s FROM date_trunc('day', now()) AS today "

@@ -6,34 +6,40 @@ A partition is created as a table and then attached, which does not block reader
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
+from spark_streaming.postgres.spans import Span, beginning, end
 from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 
-__all__ = ["PARTITIONED", "Partitions", "beginning"]
+__all__ = ["PACKED", "PARTITIONED", "Partitions", "beginning"]
 
-Span = Literal["hour", "day", "month"]
-
+#: Span of the partitions of each table of packed rows.
+PACKED: Final[dict[str, Span]] = {
+    kind.packed_table(grain): grain.packed_partition
+    for kind in TOTALS
+    for grain in GRAINS
+    if grain.name in kind.grains
+}
 #: Span of the partitions of each partitioned table.
 PARTITIONED: Final[dict[str, Span]] = {
     **{
         kind.table(grain): grain.partition for kind in TOTALS for grain in GRAINS if grain.name in kind.grains
     },
+    **PACKED,
     "push": "day",
     "contribution": "hour",
 }
-_FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "month": "%Y%m"}
-#: Span of a partition by the length of the date in its name.
-_SPANS: Final[dict[int, Span]] = {10: "hour", 8: "day", 6: "month"}
+_FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "week": "%Y%m%d", "month": "%Y%m"}
 #: Hours and days are updated several times. Free space in their page avoids index updates (HOT).
 _UPDATED: Final = "fillfactor = 70"
 _APPENDED: Final = "fillfactor = 100"
 _OPTIONS: Final = {
     **dict.fromkeys((kind.table(MINUTES) for kind in TOTALS), _APPENDED),
+    **dict.fromkeys(PACKED, _APPENDED),
     "push": _APPENDED,
     # The TOAST target keeps contributions inline if they fit into a page.
     "contribution": f"{_APPENDED}, toast_tuple_target = 8160",
@@ -57,6 +63,10 @@ class Partitions:
         """Return whether a partition for rows of these times is missing."""
         return any(True for _ in self._missing(table, times))
 
+    def has(self, table: str, time: datetime) -> bool:
+        """Return whether there is a partition for rows of a time."""
+        return not self.lack(table, [time])
+
     def ensure(self, table: str, times: Iterable[datetime]) -> None:
         """Create the missing partitions for rows of these times.
 
@@ -73,7 +83,7 @@ class Partitions:
                     table=sql.Identifier(table),
                     options=sql.SQL(_OPTIONS.get(table, _UPDATED)),
                     start=sql.Literal(start.isoformat()),
-                    end=sql.Literal(_end(span, start).isoformat()),
+                    end=sql.Literal(end(span, start).isoformat()),
                 )
             )
             self._names.add(name)
@@ -93,26 +103,43 @@ class Partitions:
         Raises:
             psycopg.Error: A partition can't be dropped, for example because a reader holds it.
         """
+        for name, start, until in self._of(table):
+            if (before is not None and until <= before) or (since is not None and start >= since):
+                self._drop(name)
+
+    def drop_empty(self, table: str, *, before: datetime) -> None:
+        """Drop the partitions without rows that end at or before a time.
+
+        Raises:
+            psycopg.Error: A partition can't be dropped, for example because a reader holds it.
+        """
+        for name, _, until in self._of(table):
+            if until <= before and self._is_empty(name):
+                # Waits for tasks that write. What they wrote is seen then.
+                self._cursor.execute(sql.SQL("LOCK TABLE {}").format(sql.Identifier(name)))
+                if self._is_empty(name):
+                    self._drop(name)
+
+    def _of(self, table: str) -> list[tuple[str, datetime, datetime]]:
+        """The name, beginning and end of each partition of a table."""
+        found = []
         for name in sorted(self._names):
             parent, _, start_text = name.rpartition("_p")
-            if parent != table:
-                continue
-            span = _SPANS[len(start_text)]
-            start = datetime.strptime(start_text, _FORMATS[span]).replace(tzinfo=UTC)
-            if (before is not None and _end(span, start) <= before) or (since is not None and start >= since):
-                self._cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
-                self._names.discard(name)
+            if parent == table:
+                span = PARTITIONED[table]
+                if span == "hour" and len(start_text) == len("20260101"):
+                    # Versions before loads had days of minutes.
+                    span = "day"
+                start = datetime.strptime(start_text, _FORMATS[span]).replace(tzinfo=UTC)
+                found.append((name, start, end(span, start)))
+        return found
 
+    def _is_empty(self, name: str) -> bool:
+        ((found,),) = self._cursor.execute(
+            sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
+        )
+        return not found
 
-def beginning(span: Span, time: datetime) -> datetime:
-    """Return the beginning of a time's hour, day or month (UTC)."""
-    time = time.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if span == "hour":
-        return time
-    return time.replace(hour=0) if span == "day" else time.replace(hour=0, day=1)
-
-
-def _end(span: Span, start: datetime) -> datetime:
-    if span == "month":
-        return (start + timedelta(days=32)).replace(day=1)
-    return start + (timedelta(hours=1) if span == "hour" else timedelta(days=1))
+    def _drop(self, name: str) -> None:
+        self._cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
+        self._names.discard(name)

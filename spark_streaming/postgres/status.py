@@ -21,7 +21,11 @@ _COUNTS: Final = (
     "(SELECT count(*) FROM coarse WHERE dirty), (SELECT minutes_from FROM horizon), "
     "(SELECT read_until FROM horizon) FROM ledger"
 )
-_NEWEST: Final = "SELECT max(bucket) FROM fleet_rollup_1m"
+#: Without open minutes, the newest is in the newest packed hour.
+_NEWEST: Final = (
+    "SELECT coalesce((SELECT max(bucket) FROM fleet_rollup_1m), (SELECT max(bucket) FROM fleet_1m "
+    "WHERE since = (SELECT max(start) FROM fleet_rollup_1m_packed)))"
+)
 _CLIENTS: Final = "SELECT state, count(*) FROM client GROUP BY state"
 _BYTES: Final = (
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "

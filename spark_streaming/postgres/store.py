@@ -19,6 +19,7 @@ from spark_streaming.postgres.batch import Batch
 from spark_streaming.postgres.database import STORE_LOCK, Database
 from spark_streaming.postgres.horizons import EPOCH
 from spark_streaming.postgres.maintenance import Maintenance
+from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.status import status
@@ -180,6 +181,7 @@ class Store:
                     since = EPOCH - (EPOCH - since) // grain.length * grain.length
             cursor = connection.cursor()
             partitions = Partitions(cursor)
+            Packing(cursor, partitions).forget_since(since)
             for totals in TOTALS:
                 for grain in (grain for grain in GRAINS if grain.name in totals.grains):
                     start = EPOCH + (since - EPOCH) // grain.length * grain.length

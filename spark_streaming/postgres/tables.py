@@ -1,12 +1,13 @@
 """Describes the tables of totals, and how their columns combine.
 
-The same description generates the appending of rows and the computation of hours and days.
+The same description generates the appending of rows, the views, the computation of hours and days,
+and packed rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -15,6 +16,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from spark_streaming.postgres.spans import Span, end
 from spark_streaming.postgres.staging import append
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.watched import WATCHED
@@ -30,9 +32,11 @@ __all__ = [
     "TOTALS",
     "Grain",
     "Totals",
+    "ValueType",
 ]
 
 Combination = Literal["add", "least", "greatest", "any", "newest"]
+ValueType = Literal["bigint", "double precision", "boolean", "text"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Sums of values within the plan's bounds stay far below. Older versions may have stored more.
@@ -44,13 +48,11 @@ _OVER_ROWS: Final[dict[Combination, str]] = {
     "least": "min({0})",
     "greatest": "max({0})",
     "any": "bool_or({0})",
-    "newest": "(array_agg({0} ORDER BY {order} DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
+    "newest": "(array_agg({0} ORDER BY bucket DESC, load_id DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
 }
-#: Rows that count, of a table with load ids.
-_COUNTS: Final = "load_id NOT IN (SELECT load_id FROM pending_load)"
 #: Combines counts. Their sum is numeric and unbounded, so it is capped.
 #: ``least`` alone would make the cap of nulls.
-_COUNTS_OVER_ROWS: Final = f"CASE WHEN count({{0}}) > 0 THEN least(sum({{0}}), {MAX_TOTAL}) END"
+_COUNTS_OVER_ROWS: Final = f"(CASE WHEN count({{0}}) > 0 THEN least(sum({{0}}), {MAX_TOTAL}) END)::bigint"
 #: SQL that combines a stored value and a new one.
 _COUNTS_WITH_OLD: Final = (
     "CASE WHEN old.{0} IS NULL THEN excluded.{0} WHEN excluded.{0} IS NULL THEN old.{0} "
@@ -67,11 +69,20 @@ _WITH_OLD: Final[dict[Combination, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """Length of a table's buckets, and span of its partitions."""
+    """Length of a table's buckets, spans of its partitions, and the window of a packed row.
+
+    Attributes:
+        partition: Span of the partitions of open rows.
+        window: Span of a packed row.
+        packed_partition: Span of the partitions of packed rows. Queries prune these while they
+            run, not while they are planned, so there should be few.
+    """
 
     name: Literal["1m", "1h", "1d"]
     minutes: int
-    partition: Literal["hour", "day", "month"]
+    partition: Span
+    window: Span
+    packed_partition: Span
 
     @property
     def length(self) -> timedelta:
@@ -82,11 +93,20 @@ class Grain:
         """Return the beginning of a time's bucket."""
         return _EPOCH + (time - _EPOCH) // self.length * self.length
 
+    @property
+    def slots(self) -> str:
+        """Name of the table of buckets in packed windows."""
+        return f"slot_{self.name}"
+
+    def slots_in_window(self, start: datetime) -> int:
+        """Return the number of buckets in a window."""
+        return (end(self.window, start) - start) // self.length
+
 
 GRAINS: Final = (
-    Grain(name="1m", minutes=1, partition="hour"),
-    Grain(name="1h", minutes=60, partition="day"),
-    Grain(name="1d", minutes=1440, partition="month"),
+    Grain(name="1m", minutes=1, partition="hour", window="hour", packed_partition="day"),
+    Grain(name="1h", minutes=60, partition="day", window="day", packed_partition="week"),
+    Grain(name="1d", minutes=1440, partition="month", window="month", packed_partition="month"),
 )
 MINUTES: Final = GRAINS[0]
 
@@ -101,6 +121,9 @@ class Totals:
         values: The other columns, and how they combine.
         grains: Names of the grains.
         counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
+        optional: A value that most rows lack.
+        usual: What a packed row need not store, by value: a number, or the name of another value
+            that is the same. Null for other values.
     """
 
     name: str
@@ -108,6 +131,8 @@ class Totals:
     values: dict[str, Combination]
     grains: tuple[str, ...] = ("1m", "1h", "1d")
     counts: tuple[str, ...] = ()
+    optional: str | None = None
+    usual: Mapping[str, int | str] = field(default_factory=dict)
 
     def table(self, grain: Grain) -> str:
         """Return the name of a grain's table."""
@@ -116,6 +141,29 @@ class Totals:
     def waiting(self, grain: Grain) -> str:
         """Return the name of the table of hours or days that wait for the driver."""
         return f"{self.table(grain)}_load"
+
+    def packed_table(self, grain: Grain) -> str:
+        """Return the name of a grain's table of packed rows."""
+        return f"{self.table(grain)}_packed"
+
+    def type_of(self, value: str) -> ValueType:
+        """Return the SQL type of a value."""
+        if value in self.counts:
+            return "bigint"
+        types: dict[Combination, ValueType] = {"any": "boolean", "newest": "text"}
+        return types.get(self.values[value], "double precision")
+
+    def combined(self) -> sql.Composed:
+        """Return the SQL that combines each value over a group of rows.
+
+        The rows have columns ``bucket`` and ``load_id``, the last of which is the newest.
+        """
+        return sql.SQL(", ").join(
+            sql.SQL((_COUNTS_OVER_ROWS if name in self.counts else _OVER_ROWS[how]) + " AS {0}").format(
+                sql.Identifier(name)
+            )
+            for name, how in self.values.items()
+        )
 
     def append(self, cursor: psycopg.Cursor[Any], grain: Grain, rows: pa.Table, load_id: int) -> None:
         """Append rows under a load id.
@@ -167,7 +215,7 @@ class Totals:
                 table=sql.Identifier(self.table(grain)),
                 columns=_names([*self.key, *self.values]),
                 key=_names(self.key),
-                values=self._over_rows("load_id"),
+                values=self.combined(),
                 waiting=waiting,
                 target=_names([self.key[0], "bucket", *self.key[1:]]),
                 changes=_assignments(
@@ -181,44 +229,34 @@ class Totals:
         )
         return [bucket for (bucket,) in buckets]
 
-    def compute(self, cursor: psycopg.Cursor[Any], grain: Grain, finer: Grain, bucket: datetime) -> None:
-        """Compute a bucket from the finer rows, and replace the stored rows.
+    def compute(
+        self, cursor: psycopg.Cursor[Any], grain: Grain, bucket: datetime, rows: sql.Composable
+    ) -> None:
+        """Compute a bucket from finer rows, and replace the stored rows.
 
         Args:
             cursor: In the maintenance transaction.
             grain: Selects the table.
-            finer: Selects the table that it is computed from.
-            bucket: The beginning of the bucket.
+            bucket: The beginning of the bucket. None of its rows is packed.
+            rows: A query of the bucket's finer rows.
         """
         cursor.execute(
             sql.SQL(
                 "INSERT INTO {table} AS old (bucket, {columns}) "
-                "SELECT {bucket}, {key}, {values} FROM {finer} "
-                "WHERE bucket >= {bucket} AND bucket < {end} AND {counts} GROUP BY {key} "
+                "SELECT {bucket}, {key}, {values} FROM ({rows}) AS finer GROUP BY {key} "
                 "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
             ).format(
                 table=sql.Identifier(self.table(grain)),
-                finer=sql.Identifier(self.table(finer)),
+                rows=rows,
                 columns=_names([*self.key, *self.values]),
                 key=_names(self.key),
                 target=_names([self.key[0], "bucket", *self.key[1:]]),
-                counts=sql.SQL(_COUNTS if finer is MINUTES else "true"),
-                values=self._over_rows("bucket, load_id" if finer is MINUTES else "bucket"),
+                values=self.combined(),
                 changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
                 old=_names(self.values, "old"),
                 new=_names(self.values, "excluded"),
                 bucket=sql.Literal(bucket),
-                end=sql.Literal(bucket + grain.length),
             )
-        )
-
-    def _over_rows(self, order: str) -> sql.Composed:
-        """Return SQL that combines a group of rows, whose newest is last in this order."""
-        return sql.SQL(", ").join(
-            sql.SQL(_COUNTS_OVER_ROWS if name in self.counts else _OVER_ROWS[how]).format(
-                sql.Identifier(name), order=sql.SQL(order.replace(",", " DESC,"))
-            )
-            for name, how in self.values.items()
         )
 
 
@@ -242,8 +280,25 @@ _STATISTICS: Final[dict[str, Combination]] = {
 }
 _KEPT: Final[dict[str, Combination]] = {"sum": "add", "points": "add", "max": "greatest"}
 
-SERIES: Final = Totals(name="rollup", key=("series_id",), values=_STATISTICS, counts=("points",))
-FLEETS: Final = Totals(name="fleet_rollup", key=("fleet_id",), values=_STATISTICS, counts=("points",))
+#: So are minutes of a series that one instance pushes, at most once a minute.
+_USUAL: Final[Mapping[str, int | str]] = {"points": 1, "min": "sum", "max": "sum", "pushed_sum": "sum"}
+
+SERIES: Final = Totals(
+    name="rollup",
+    key=("series_id",),
+    values=_STATISTICS,
+    counts=("points",),
+    optional="pushed_sum",
+    usual=_USUAL,
+)
+FLEETS: Final = Totals(
+    name="fleet_rollup",
+    key=("fleet_id",),
+    values=_STATISTICS,
+    counts=("points",),
+    optional="pushed_sum",
+    usual=_USUAL,
+)
 SPREADS: Final = Totals(
     name="fleet_spread",
     key=("fleet_id", "spread"),

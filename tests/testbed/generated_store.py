@@ -1,7 +1,8 @@
 """Generates a store of many clients and days by SQL, to test plans and times of queries.
 
 Rows lie as the roll-up writes them: by time, not by series. Partitions are filled before they are
-attached, as to build an index is much faster than to keep one. Values mean nothing.
+attached, because to build an index is much faster than to keep one. Closed hours and days are then
+packed by the roll-up's maintenance. Values mean nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import psycopg
 from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
+from spark_streaming.postgres import Store
 from spark_streaming.postgres.partitions import PARTITIONED, beginning
 from spark_streaming.rows import RULES
+from spark_streaming.settings import RetentionSettings
 
 _METRICS_OF_A_ROLE: Final = 30
 _INSTANCES_OF_A_CLIENT_ID: Final = 20
@@ -143,8 +146,14 @@ class GeneratedStore:
         with ThreadPoolExecutor(_WRITERS) as writers:
             for done in [writers.submit(_fill, url, *part) for part in self._partitions(now)]:
                 done.result()
+        with (
+            Store(url, retention=RetentionSettings()) as store,
+            store.maintenance(round(now.timestamp() * 1e9)) as maintenance,
+        ):
+            maintenance.pack(all_of_them=True)
+            maintenance.expire()
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ANALYZE")
+            connection.execute("VACUUM ANALYZE")
 
     def _partitions(self, now: datetime) -> Iterator[tuple[str, datetime, list[datetime]]]:
         day = timedelta(days=1)

@@ -24,6 +24,7 @@ from spark_streaming.contributions.codec import (
     decode_cumulative,
     encode_contribution,
 )
+from spark_streaming.postgres.partitions import PACKED
 from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 
 __all__ = [
@@ -197,6 +198,7 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
         name for (name,) in connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'")
     ]
     connection.execute(f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until".encode())
+    _without_packed(connection)
     _without_loads(connection)
     _without_ranges(connection)
     for kind in ("rollup", "fleet_rollup"):
@@ -214,6 +216,16 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     )
     connection.execute((files("spark_streaming.postgres") / "schema" / "0002_views.sql").read_bytes())
     connection.execute("DELETE FROM migration WHERE name >= '0004'")
+
+
+def _without_packed(connection: psycopg.Connection[Any]) -> None:
+    """Downgrade from migration 0014. No row may be packed."""
+    connection.execute(
+        "ALTER TABLE horizon DROP minutes_packed_until, DROP hours_packed_until, DROP days_packed_until; "
+        "DROP TABLE repack, slot_1m, slot_1h, slot_1d"
+    )
+    for table in PACKED:
+        connection.execute(f"DROP TABLE {table}".encode())
 
 
 def _without_loads(connection: psycopg.Connection[Any]) -> None:

@@ -315,7 +315,7 @@ def test_a_single_value_distinguishes_not_sent_from_no_data(filled: str) -> None
 def generated(postgres: Postgres) -> Iterator[str]:
     size = (
         GeneratedStore() if FULL
-        else GeneratedStore(clients=50, days=10, minutes_for=timedelta(hours=2))
+        else GeneratedStore(clients=50, days=10, minutes_for=timedelta(hours=4))
     )  # fmt: skip
     with postgres.database() as url:
         with Store(url, retention=RetentionSettings(), reader_role=READER) as store:

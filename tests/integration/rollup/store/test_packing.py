@@ -1,0 +1,403 @@
+"""Packed rows: the views show the same as without packing, whatever the rows are."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+
+from spark_streaming.postgres import Maintenance, Store, StoreError, packing
+from spark_streaming.postgres.packing import Packing
+from spark_streaming.postgres.partitions import Partitions
+from spark_streaming.postgres.tables import (
+    CLIENTS,
+    FLEETS,
+    GRAINS,
+    HISTOGRAMS,
+    SERIES,
+    SPREADS,
+    TOTALS,
+    Grain,
+    Totals,
+)
+from spark_streaming.rows import MAX_TOTAL
+from spark_streaming.settings import RetentionSettings
+from tests.integration.rollup.store import rows as store_rows
+from tests.integration.rollup.store.rows import NOW_NS, buckets, entries, put_series, read, rows
+from tests.testbed.postgres import Postgres
+
+NOW = datetime.fromtimestamp(NOW_NS / 1e9, UTC)
+TODAY = NOW.replace(hour=0, minute=0)
+#: In windows that are closed: an hour, a day and a month.
+CLOSED = {
+    "1m": TODAY - timedelta(days=2),
+    "1h": TODAY - timedelta(days=9),
+    "1d": (TODAY - timedelta(days=70)).replace(day=1),
+}
+#: The view that has all rows of a kind here.
+VIEWS = (
+    ("metric", SERIES),
+    ("fleet", FLEETS),
+    ("spread", SPREADS),
+    ("histogram", HISTOGRAMS),
+    ("client", CLIENTS),
+)
+KEYS = 12
+
+Step = Callable[[Maintenance], object]
+
+
+def everything(maintenance: Maintenance) -> None:
+    maintenance.pack(all_of_them=True)
+
+
+def nothing(_: Maintenance) -> None:
+    """Leave all rows open."""
+
+
+def maintain(store: Store, pack: Step = everything) -> dict[str, int]:
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.compute_hours_and_days(all_of_them=True)
+        pack(maintenance)
+        maintenance.expire()
+        return maintenance.backlog()
+
+
+def shown(database: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of the views, without the column that says where they are stored."""
+    found = {}
+    for view, totals in VIEWS:
+        for grain in totals.grains:
+            name = f"{view}_{grain}"
+            columns = read(
+                database,
+                "SELECT string_agg(format('%I', column_name), ', ' ORDER BY ordinal_position) "
+                "FROM information_schema.columns "
+                f"WHERE (table_schema, table_name) = ('telemetry', '{name}') AND column_name <> 'since'",
+            )[0][0]
+            found[name] = read(database, f"SELECT {columns} FROM telemetry.{name} ORDER BY {columns}")
+    return found
+
+
+def stored(database: str, grain: Grain, *, packed: bool) -> dict[str, int]:
+    """The number of stored rows by kind."""
+    return {
+        totals.name: read(
+            database,
+            f"SELECT count(*) FROM telemetry.{totals.packed_table(grain) if packed else totals.table(grain)}",
+        )[0][0]
+        for totals in TOTALS
+        if grain.name in totals.grains
+    }
+
+
+# Random rows
+
+
+def values_of(chance: random.Random, sql_type: str) -> Iterator[Any]:
+    """Endless values of one kind: all the same, whole, or anything."""
+    if sql_type == "boolean":
+        some: list[Any] = [chance.random() < 0.5] if chance.random() < 0.5 else [True, False]
+    elif sql_type == "text":
+        some = chance.choice([["1"], ["1", "2", "", "\N{SNOWMAN}"]])
+    elif sql_type == "bigint":
+        some = chance.choice(
+            [[1], [0, 1, 2], [7], [1, 32_767, -32_768], [32_768, 1], [1 << 31, 1], [MAX_TOTAL, 0, 1]]
+        )
+    else:
+        some = chance.choice(
+            [
+                [0.0],
+                [2.5],
+                [0.0, 1.0, 2.0],
+                [-32_768.0, 32_767.0],
+                [32_768.0, -32_769.0],
+                [2.0**31, -(2.0**31), 2.0**31 - 1],
+                [0.1, 1e-9, -1e290, 3.0],
+                [chance.uniform(-10, 10) for _ in range(9)],
+            ]
+        )
+    while True:
+        yield chance.choice(some)
+
+
+def random_rows(
+    chance: random.Random, totals: Totals, grain: Grain, nullable: set[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of some windows and keys. Each key lacks some buckets and some values."""
+    for key in range(1, KEYS + 1):
+        others = {"spread": chance.randint(-9, 9), "lower": 0.0, "upper": chance.choice([1.0, float("inf")])}
+        share = chance.choice([1.0, 1.0, 0.9, 0.2, 0.02])
+        like = {name: values_of(chance, totals.type_of(name)) for name in totals.values}
+        lacks = {name: chance.choice([0.0, 0.0, 0.5, 1.0]) for name in nullable}
+        is_usual = {name for name in totals.usual if chance.random() < 0.5}
+        for number in range(2 * 60 if grain.minutes == 1 else 40):
+            if chance.random() >= share:
+                continue
+            row: dict[str, Any] = {}
+            for name in totals.values:
+                usual = totals.usual.get(name)
+                if name in is_usual:
+                    row[name] = row[usual] if isinstance(usual, str) else usual
+                else:
+                    row[name] = None if chance.random() < lacks.get(name, 0.0) else next(like[name])
+            ids = [key, *(others[name] for name in totals.key[1:])]
+            yield (CLOSED[grain.name] + number * grain.length, *ids, *row.values())
+
+
+def fill(database: str, seed: int) -> None:
+    """Put random rows of all kinds into open tables."""
+    chance = random.Random(seed)
+    with psycopg.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute("SET search_path = telemetry; SET timezone = 'UTC'")
+        for key in range(1, KEYS + 1):
+            cursor.execute("INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, 0)", [key, key])
+            cursor.execute(
+                "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) "
+                "VALUES (%s, %s, %s, false, %s)",
+                [key, key, key, key % 3],
+            )
+            cursor.execute(
+                "INSERT INTO client_state (client_key, client_instance_id, first_seen, last_seen, "
+                "push_interval_ms, terminated) VALUES (%s, %s, now(), now(), 60000, true)",
+                [key, key],
+            )
+        partitions = Partitions(cursor)
+        for totals, grain in itertools.product(TOTALS, GRAINS):
+            if grain.name not in totals.grains:
+                continue
+            columns = ["bucket", *totals.key, *totals.values]
+            nullable = {
+                name
+                for (name,) in cursor.execute(
+                    "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND NOT attnotnull",
+                    [totals.table(grain)],
+                )
+            }
+            made = list(random_rows(chance, totals, grain, nullable & set(totals.values)))
+            partitions.ensure(totals.table(grain), [row[0] for row in made])
+            statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+                sql.Identifier(totals.table(grain)), sql.SQL(", ").join(map(sql.Identifier, columns))
+            )
+            with cursor.copy(statement) as copy:
+                for row in made:
+                    copy.write_row(row)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_packing_changes_nothing_that_is_shown(
+    store: Store, database: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_STEP_ROWS", [3, 100, 10_000][seed % 3])
+    fill(database, seed)
+    before = shown(database)
+    rows_before = {grain.name: stored(database, grain, packed=False) for grain in GRAINS}
+    assert min(min(of.values()) for of in rows_before.values()) > 100
+
+    maintain(store, nothing)
+    assert shown(database) == before
+    left = maintain(store)
+    assert {kind: count for kind, count in left.items() if count} == {}
+    assert shown(database) == before
+    for grain in GRAINS:
+        packed = stored(database, grain, packed=True)
+        assert min(packed.values()) > 0
+        assert all(0 < count <= KEYS * 3 for count in packed.values())
+    # Nothing is left of the open rows but those of hours and days that are not closed.
+    assert {sum(stored(database, grain, packed=False).values()) for grain in GRAINS} == {0}
+
+    def unpack(maintenance: Maintenance) -> None:
+        cursor = maintenance.connection.cursor()
+        packed = Packing(cursor, Partitions(cursor))
+        for grain in GRAINS:
+            for start in CLOSED[grain.name], CLOSED[grain.name] + timedelta(hours=1):
+                packed.open_window(grain, start)
+
+    left = maintain(store, unpack)
+    assert left["hours_to_pack"] == 2
+    assert shown(database) == before
+    assert stored(database, GRAINS[0], packed=True) == dict.fromkeys(rows_before["1m"], 0)
+    assert stored(database, GRAINS[0], packed=False) == rows_before["1m"]
+    maintain(store)
+    assert shown(database) == before
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+# Against a store that never packs
+
+
+@pytest.fixture
+def control(postgres: Postgres) -> Iterator[tuple[Store, str]]:
+    with postgres.database() as url, Store(url, retention=RetentionSettings()) as store:
+        store.migrate()
+        yield store, url
+
+
+def point(time: datetime, value: float, one: int = 1, points: int = 1) -> tuple[Any, ...]:
+    minute = int(time.timestamp()) // 60
+    spread = one * 7 % 5
+    return (minute, one, one, False, spread, points, value, value, value, points, value * (one % 2) or None)
+
+
+def load_of(number: int, *points: tuple[Any, ...]) -> dict[str, pa.Table]:
+    """What a load has, for :func:`.write_load`."""
+    minutes = sorted({one[0] for one in points})
+    clients = entries(*((5, minute, "c") for minute in minutes), watched=[1.5] * 13, broker_id=str(number))
+    return {
+        "totals": rows(*points),
+        "histograms": buckets(*((minute, 1, 0.0, 1.0, number + 1) for minute in minutes)),
+        "minutes": clients,
+        "entries": clients,
+    }
+
+
+def put_series_of(store: Store, *points: tuple[Any, ...]) -> None:
+    ids = sorted({one[1] for one in points} | {1})
+    put_series(store.url, *((one, one, f"m{one}", False) for one in ids), rule=1)
+
+
+def take_in(store: Store, number: int, *points: tuple[Any, ...]) -> None:
+    put_series_of(store, *points)
+    store_rows.take_in(store, "q", number, **load_of(number, *points))
+
+
+#: Days of closed minutes; the hours of the older one are packed, too.
+OLD, RECENT = TODAY - timedelta(days=5), TODAY - timedelta(days=1)
+
+
+def some_points(seed: int, step: int = 1) -> list[tuple[Any, ...]]:
+    chance = random.Random(seed)
+    return [
+        point(day + timedelta(minutes=number), chance.choice([1.0, 2.0, 0.25]), one, chance.randint(0, 2))
+        for day in (OLD, RECENT)
+        for number in range(0, 200, step)
+        for one in (1, 2)
+    ]
+
+
+def test_late_points_are_added_to_packed_rows(
+    store: Store, database: str, control: tuple[Store, str]
+) -> None:
+    of_control, other = control
+    rounds = [
+        some_points(1, 2),
+        # Buckets that exist, and others; a series that has no packed row.
+        [*some_points(2, 3), point(OLD, 5.0, 3), point(RECENT + timedelta(minutes=199), 5.0, 3)],
+        [point(OLD + timedelta(minutes=1), -1.0, 2, 0), point(OLD, float(MAX_TOTAL), 1, MAX_TOTAL)],
+        [point(OLD, float(MAX_TOTAL), 1, MAX_TOTAL)],
+    ]
+    for number, points in enumerate(rounds):
+        take_in(store, number, *points)
+        take_in(of_control, number, *points)
+        # Before the next maintenance they are rows of their own, which add up.
+        added = (
+            f"SELECT bucket, metric, least(sum(points), {MAX_TOTAL}), sum(sum), min(min), max(max) "
+            "FROM telemetry.metric_1m GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        assert read(database, added) == read(other, added)
+        left = maintain(store)
+        assert {kind: count for kind, count in left.items() if count} == {}
+        maintain(of_control, nothing)
+        assert shown(database) == shown(other)
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+    assert min(stored(database, GRAINS[1], packed=True).values()) > 0
+    assert sum(sum(stored(other, grain, packed=True).values()) for grain in GRAINS) == 0
+
+
+@pytest.mark.parametrize(
+    "since", [OLD + timedelta(minutes=90), OLD + timedelta(minutes=60), RECENT + timedelta(minutes=1)]
+)
+def test_a_rebuild_begins_within_a_packed_hour(
+    store: Store, database: str, control: tuple[Store, str], since: datetime
+) -> None:
+    of_control, other = control
+    points = some_points(3)
+    again = [one for one in points if int(since.timestamp()) // 60 <= one[0]]
+    for each, pack in ((store, everything), (of_control, nothing)):
+        take_in(each, 0, *points)
+        maintain(each, pack)
+        assert each.forget_since(int(since.timestamp()) // 60) == int(since.timestamp()) // 60
+        maintain(each, nothing)
+    assert shown(database) == shown(other)
+    for each, pack in ((store, everything), (of_control, nothing)):
+        take_in(each, 1, *again)
+        maintain(each, pack)
+    assert shown(database) == shown(other)
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+def test_a_window_is_packed_in_steps_of_several_transactions(
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_STEP_ROWS", 250)
+    take_in(store, 0, *some_points(4))
+    maintain(store, nothing)
+    before = shown(database)
+    # The time is used up after a step.
+    ticks = itertools.count()
+    monkeypatch.setattr(packing, "monotonic", lambda: next(ticks) * 6.0)
+    seen = set()
+    for _ in range(200):
+        left = maintain(store, Maintenance.pack)
+        assert shown(database) == before
+        seen.add(left["hours_to_pack"])
+        if not any(left.values()):
+            break
+    assert not any(left.values())
+    assert len(seen) > 3
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+    assert store.status().newest_bucket == RECENT + timedelta(minutes=199)
+
+
+def test_a_step_that_is_rolled_back_changes_nothing(store: Store, database: str) -> None:
+    take_in(store, 0, *some_points(5))
+    maintain(store, nothing)
+    before = shown(database)
+
+    def pack_and_fail(maintenance: Maintenance) -> None:
+        maintenance.pack(all_of_them=True)
+        assert shown(database) == before
+        maintenance.connection.execute("SELECT 1 / 0")
+
+    with pytest.raises(StoreError, match="division by zero"):
+        maintain(store, pack_and_fail)
+    assert shown(database) == before
+    assert sum(stored(database, GRAINS[0], packed=True).values()) == 0
+    maintain(store)
+    assert shown(database) == before
+
+
+def test_packed_rows_expire(database: str) -> None:
+    with Store(database, retention=RetentionSettings()) as store:
+        store.migrate()
+        take_in(store, 0, *some_points(6))
+        maintain(store)
+        of_days = shown(database)["metric_1d"]
+    with Store(database, retention=RetentionSettings(minute_days=2, hour_days=4)) as store:
+        maintain(store)
+        found = shown(database)
+        assert {row[0] >= RECENT for row in found["metric_1m"]} == {True}
+        assert {row[0] >= RECENT for row in found["metric_1h"]} == {True}
+        assert found["metric_1d"] == of_days
+        # Points of expired minutes and hours go to the day.
+        take_in(store, 1, point(OLD, 100.0))
+        maintain(store)
+        added = sum(row[12] for row in shown(database)["metric_1d"]) - sum(row[12] for row in of_days)
+        assert round(added * 1440) == 100
+
+
+def test_open_windows_are_not_packed(store: Store, database: str) -> None:
+    ends = NOW - timedelta(hours=2)
+    take_in(store, 0, point(ends, 1.0), point(ends - timedelta(hours=1), 1.0), point(NOW, 1.0))
+    assert maintain(store, nothing)["hours_to_pack"] > 0
+    assert not any(maintain(store).values())
+    assert stored(database, GRAINS[0], packed=False)["rollup"] == 2
+    assert stored(database, GRAINS[0], packed=True)["rollup"] == 1
+    assert stored(database, GRAINS[1], packed=True)["rollup"] == 0
