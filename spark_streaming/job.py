@@ -275,7 +275,6 @@ class Job:
             maintenance.read_until(read_until_ns)
             maintenance.compute_hours_and_days(all_of_them=self._once)
             swept = maintenance.sweep()
-            maintenance.pack(all_of_them=self._once)
             found = find(
                 maintenance.connection,
                 self._settings.findings,
@@ -283,6 +282,7 @@ class Job:
             )
             maintenance.expire()
             backlog = maintenance.backlog()
+        backlog |= self._store.pack(now_ns, all_of_them=self._once)
         seconds = time.monotonic() - began
         self._metrics.maintained(seconds=seconds, backlog=backlog)
         _log.info(

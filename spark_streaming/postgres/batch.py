@@ -14,7 +14,7 @@ from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.horizons import EPOCH, read_until
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
-from spark_streaming.postgres.tables import GRAINS
+from spark_streaming.postgres.tables import GRAINS, MINUTES
 from spark_streaming.postgres.values import BatchStatistics
 
 __all__ = ["Batch"]
@@ -51,9 +51,7 @@ class Batch:
         late = loads.enter(self._cursor, load_ids, partitions)
         hour, day = GRAINS[1:]
         of_minutes = {EPOCH + timedelta(hours=number) for number in hours}
-        packing = Packing(self._cursor, partitions)
-        for grain, buckets in zip(GRAINS, (of_minutes, late[hour.name], late[day.name]), strict=True):
-            packing.note_late(grain, buckets)
+        Packing(self._cursor, partitions).note_late({**late, MINUTES.name: of_minutes})
         mark(self._cursor, hour, of_minutes)
         mark(self._cursor, day, {day.beginning(at) for at in late[hour.name]})
 

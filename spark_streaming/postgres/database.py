@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres.values import StoreDataError, StoreError, StoreUnavailableError
 
-__all__ = ["SERIES_LOCK", "STORE_LOCK", "TABLES_LOCK", "Database"]
+__all__ = ["PACKING_LOCK", "SERIES_LOCK", "STORE_LOCK", "TABLES_LOCK", "Database"]
 
 #: Advisory locks. "rollup" in ASCII: batches and maintenances of all jobs on one database take
 #: turns.
@@ -19,6 +19,9 @@ STORE_LOCK: Final = 0x726F6C6C7570
 #: Tasks add series one after the other, and create partitions one after the other.
 SERIES_LOCK: Final = STORE_LOCK + 1
 TABLES_LOCK: Final = STORE_LOCK + 2
+#: Packing runs beside batches, but not beside maintenance or a rebuild. Taken before STORE_LOCK, so
+#: that nobody keeps batches waiting for it.
+PACKING_LOCK: Final = STORE_LOCK + 3
 #: Waiting for another job's batch may take longer than waiting for a table, which readers block
 #: only while a partition is dropped. A process that hangs is disconnected, so that the next one can
 #: continue.
@@ -61,11 +64,11 @@ class Database:
         self._connection: psycopg.Connection[Any] | None = None
 
     @contextmanager
-    def transaction(self, *, lock: int | None = None) -> Iterator[psycopg.Connection[Any]]:
+    def transaction(self, *locks: int) -> Iterator[psycopg.Connection[Any]]:
         """Run a block as a transaction.
 
         Args:
-            lock: An advisory lock that the transaction holds.
+            locks: Advisory locks that the transaction holds. They are taken in this order.
 
         Raises:
             StoreError: A permanent error.
@@ -75,7 +78,7 @@ class Database:
             connection = self._open()
             with connection.transaction():
                 connection.execute(_BEGIN)
-                if lock is not None:
+                for lock in locks:
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
                 connection.execute(_AFTER_LOCK)
                 yield connection

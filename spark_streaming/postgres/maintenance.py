@@ -30,8 +30,6 @@ __all__ = ["Maintenance"]
 #: twentieth of the time is spent on it.
 _MIN_PAUSE_S: Final = 55
 _PAUSE_FACTOR: Final = 20
-#: Packing takes so much time of a maintenance, and longer by one step.
-_PACK_S: Final = 10.0
 
 
 class Maintenance:
@@ -104,8 +102,7 @@ class Maintenance:
         late = loads.add_late(self._cursor, [load.load_id], self._partitions)
         clients.put_silent(self._cursor, reconciled.clients)
         changed = {**late, MINUTES.name: [at for found in minutes.values() for at in found]}
-        for grain in GRAINS:
-            self._packing.note_late(grain, changed[grain.name])
+        self._packing.note_late(changed)
         for grain, coarser in pairwise(GRAINS):
             mark(self._cursor, coarser, {coarser.beginning(at) for at in changed[grain.name]})
 
@@ -131,32 +128,12 @@ class Maintenance:
             done += self._compute(grain, finer, before=None if all_of_them else self._now)
         return done
 
-    def pack(self, *, all_of_them: bool = False) -> None:
-        """Pack closed hours of minutes, days of hours, and months of days.
-
-        Args:
-            all_of_them: Go on until nothing is left, instead of for some seconds.
-        """
-        self._packing.pack(self._closed(), after=self._pack_after, budget_s=None if all_of_them else _PACK_S)
-
     def backlog(self) -> dict[str, int]:
-        """Return how much is left to do.
-
-        Returns:
-            The number of ``hours`` and ``days`` that changed and are not computed yet; and of
-            ``hours_to_pack``, ``days_to_pack`` and ``months_to_pack``.
-        """
+        """Return the number of ``hours`` and ``days`` that changed and are not computed yet."""
         found = dict(
             self._cursor.execute("SELECT grain, count(*) FROM coarse WHERE dirty GROUP BY grain").fetchall()
         )
-        waiting = self._packing.backlog(self._closed(), after=self._pack_after)
-        return {
-            "hours": found.get("1h", 0),
-            "days": found.get("1d", 0),
-            "hours_to_pack": waiting["1m"],
-            "days_to_pack": waiting["1h"],
-            "months_to_pack": waiting["1d"],
-        }
+        return {"hours": found.get("1h", 0), "days": found.get("1d", 0)}
 
     def expire(self) -> None:
         """Drop expired rows, and create the partitions of today and tomorrow.
@@ -185,16 +162,6 @@ class Maintenance:
             self._partitions.ensure(table, times if span == "hour" else [today, today + DAY])
         self._delete(today)
         self._drop(today)
-
-    @property
-    def _pack_after(self) -> timedelta:
-        return timedelta(hours=self._retention.pack_after_hours)
-
-    def _closed(self) -> datetime:
-        """Return the time before which rows are complete."""
-        ((whole_until,),) = self._cursor.execute("SELECT whole_until FROM progress")
-        closed: datetime = min(self._clock, whole_until)
-        return closed
 
     def _delete(self, today: datetime) -> None:
         kept, now = self._retention, self._clock

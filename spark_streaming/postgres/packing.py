@@ -3,12 +3,16 @@
 A row is either open or packed, and views read both kinds. So a window may be packed in any number
 of steps, and a step that is rolled back changes nothing. Rows of pending loads stay open. They are
 late rows once their load counts.
+
+Packing runs beside batches. Each locks the row of ``horizon`` at its end. So either a batch sees
+that its hours are packed, or packing sees the rows of the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
@@ -24,6 +28,8 @@ __all__ = ["Packing", "create_tables"]
 
 #: About how many rows a step packs.
 _STEP_ROWS: Final = 500_000
+#: No step begins after so many seconds of a transaction.
+_BUDGET_S: Final = 10.0
 #: How long hours and days stay open after minutes are packed, because it takes long to change them.
 _COARSE_DELAY: Final = timedelta(days=1)
 _UNTIL: Final = {"1m": "minutes_packed_until", "1h": "hours_packed_until", "1d": "days_packed_until"}
@@ -83,63 +89,68 @@ class Packing:
     """The packed windows as seen by one transaction.
 
     Args:
-        cursor: In a transaction that holds the store's lock.
+        cursor: In a transaction that holds the lock of packing, or only notes late buckets.
         partitions: The partitions as seen by the same transaction.
     """
 
     def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions) -> None:
         self._cursor = cursor
         self._partitions = partitions
-        (row,) = cursor.execute(
-            "SELECT minutes_from, hours_from, days_from, "
-            "minutes_packed_until, hours_packed_until, days_packed_until FROM horizon"
-        ).fetchall()
-        self._until: dict[str, datetime] = {}
-        for grain, kept_from, until in zip(GRAINS, row[:3], row[3:], strict=True):
-            first = beginning(grain.window, kept_from)
-            self._until[grain.name] = first if until is None else max(first, until)
+        self._until = self._read_until("")
 
-    def note_late(self, grain: Grain, buckets: Iterable[datetime]) -> None:
-        """Note buckets that got open rows. If they are packed, they will be packed again."""
-        until = self._until[grain.name]
-        late = sorted({beginning(grain.window, bucket) for bucket in buckets if bucket < until})
-        if late:
-            self._cursor.execute(
-                "INSERT INTO repack SELECT %s, unnest(%s::timestamptz[]) ON CONFLICT DO NOTHING",
-                [grain.name, late],
-            )
-
-    def pack(self, closed: datetime, *, after: timedelta, budget_s: float | None) -> None:
-        """Pack windows, the oldest first: minutes, then hours, then days.
+    def note_late(self, buckets: Mapping[str, Iterable[datetime]]) -> None:
+        """Note buckets that got open rows. If they are packed, they will be packed again.
 
         Args:
-            closed: Rows before it are complete.
-            after: Windows stay open so long after their end.
-            budget_s: Time after which no step begins. None: no limit.
+            buckets: By the name of the grain.
         """
-        deadline = None if budget_s is None else monotonic() + budget_s
+        self._until = self._read_until("FOR UPDATE")
         for grain in GRAINS:
-            for start in self._again(grain):
-                if not self._pack(grain, start, deadline):
-                    return
+            until, window = self._until[grain.name], grain.window
+            late = {beginning(window, bucket) for bucket in buckets.get(grain.name, ()) if bucket < until}
+            if late:
                 self._cursor.execute(
-                    "DELETE FROM repack WHERE (grain, start) = (%s, %s)", [grain.name, start]
+                    "INSERT INTO repack SELECT %s, unnest(%s::timestamptz[]) ON CONFLICT DO NOTHING",
+                    [grain.name, sorted(late)],
                 )
-            is_done = True
-            for start in self._due(grain, closed - after):
+
+    def closed(self, now_ns: int) -> datetime:
+        """Return the time before which rows are complete.
+
+        Args:
+            now_ns: The time, nanoseconds since the epoch. The earlier of two clocks counts.
+        """
+        ((now, whole_until),) = self._cursor.execute("SELECT now(), whole_until FROM progress")
+        closed: datetime = min(now, datetime.fromtimestamp(now_ns / 1e9, UTC), whole_until)
+        return closed
+
+    def pack(self, closed: datetime) -> bool:
+        """Pack windows for some seconds, the oldest first: minutes, then hours, then days.
+
+        Args:
+            closed: Windows that end before are packed.
+
+        Returns:
+            Whether nothing is left.
+        """
+        deadline = monotonic() + _BUDGET_S
+        done: list[tuple[Grain, datetime]] = []
+        is_done = True
+        for grain in GRAINS:
+            for start in itertools.chain(self._again(grain), self._due(grain, closed)):
                 is_done = self._pack(grain, start, deadline)
                 if not is_done:
                     break
-                self._until[grain.name] = end(grain.window, start)
-            self._put_until(grain)
+                done.append((grain, start))
             if not is_done:
-                return
+                break
+        self._finish(done)
+        return is_done
 
-    def backlog(self, closed: datetime, *, after: timedelta) -> dict[str, int]:
+    def backlog(self, closed: datetime) -> dict[str, int]:
         """Return the number of windows to pack, by the grain of their buckets."""
         return {
-            grain.name: len(self._again(grain)) + sum(1 for _ in self._due(grain, closed - after))
-            for grain in GRAINS
+            grain.name: len(self._again(grain)) + sum(1 for _ in self._due(grain, closed)) for grain in GRAINS
         }
 
     def until(self, grain: Grain) -> datetime:
@@ -151,7 +162,7 @@ class Packing:
         start = beginning(grain.window, bucket)
         if start < self._until[grain.name]:
             self._unpack(grain, start)
-            self.note_late(grain, [start])
+            self.note_late({grain.name: [start]})
 
     def forget_since(self, since: datetime) -> None:
         """Delete packed rows from a time on. Open rows are left to the caller."""
@@ -189,6 +200,37 @@ class Packing:
             self._cursor.execute("DELETE FROM repack WHERE grain = %s AND start < %s", [grain.name, first])
             self._until[grain.name] = max(self._until[grain.name], first)
 
+    def _read_until(self, lock: str) -> dict[str, datetime]:
+        self._cursor.execute(
+            sql.SQL(
+                "SELECT minutes_from, hours_from, days_from, "
+                "minutes_packed_until, hours_packed_until, days_packed_until FROM horizon {}"
+            ).format(sql.SQL(lock))
+        )
+        (row,) = self._cursor.fetchall()
+        found: dict[str, datetime] = {}
+        for grain, kept_from, until in zip(GRAINS, row[:3], row[3:], strict=True):
+            first = beginning(grain.window, kept_from)
+            found[grain.name] = first if until is None else max(first, until)
+        return found
+
+    def _finish(self, done: Iterable[tuple[Grain, datetime]]) -> None:
+        """Note which windows were packed, and those of them that have got other rows since."""
+        for grain, start in done:
+            self._until[grain.name] = max(self._until[grain.name], end(grain.window, start))
+        for grain in GRAINS:
+            self._put_until(grain)
+        for grain, start in done:
+            is_left = any(
+                self._has_open_rows(totals, grain, start, sql.SQL("true")) for totals in _KINDS[grain.name]
+            )
+            self._cursor.execute(
+                "INSERT INTO repack VALUES (%s, %s) ON CONFLICT DO NOTHING"
+                if is_left
+                else "DELETE FROM repack WHERE (grain, start) = (%s, %s)",
+                [grain.name, start],
+            )
+
     def _again(self, grain: Grain) -> list[datetime]:
         self._cursor.execute("SELECT start FROM repack WHERE grain = %s ORDER BY start", [grain.name])
         return [start for (start,) in self._cursor]
@@ -207,12 +249,12 @@ class Packing:
             [self._until[grain.name]],
         )
 
-    def _pack(self, grain: Grain, start: datetime, deadline: float | None) -> bool:
-        """Pack the open rows of a window. Return whether none is left."""
+    def _pack(self, grain: Grain, start: datetime, deadline: float) -> bool:
+        """Pack the open rows of a window that count. Return whether none is left."""
         for totals in _KINDS[grain.name]:
             least: int | None = None
-            while self._has_open_rows(totals, grain, start, least):
-                if deadline is not None and monotonic() > deadline:
+            while self._has_open_rows(totals, grain, start, _counting(totals, grain, least, None)):
+                if monotonic() > deadline:
                     return False
                 most = self._end_of_step(totals, grain, start, least)
                 self._add_slots(grain, start)
@@ -223,13 +265,13 @@ class Packing:
                 least = most + 1
         return True
 
-    def _has_open_rows(self, totals: Totals, grain: Grain, start: datetime, least: int | None) -> bool:
+    def _has_open_rows(
+        self, totals: Totals, grain: Grain, start: datetime, condition: sql.Composable
+    ) -> bool:
         if not self._partitions.has(totals.table(grain), start):
             return False
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {window} AND {keys})").format(
-            table=sql.Identifier(totals.table(grain)),
-            window=_within(grain, start),
-            keys=_between(totals, least, None),
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {window} AND {condition})").format(
+            table=sql.Identifier(totals.table(grain)), window=_within(grain, start), condition=condition
         )
         ((found,),) = self._cursor.execute(query)
         return bool(found)
@@ -242,7 +284,7 @@ class Packing:
             key=sql.Identifier(totals.key[0]),
             table=sql.Identifier(totals.table(grain)),
             window=_within(grain, start),
-            keys=_between(totals, least, None),
+            keys=_counting(totals, grain, least, None),
             rows=sql.Literal(_STEP_ROWS),
         )
         row = self._cursor.execute(query).fetchone()
@@ -268,12 +310,13 @@ class Packing:
         ).format(key=_names(totals.key), values=totals.combined(), found=found)
         self._cursor.execute(
             sql.SQL(
-                "WITH moved AS (DELETE FROM {table} WHERE {rows} AND {keys} "
+                "WITH moved AS (DELETE FROM {table} WHERE {window} AND {keys} AND {counting} "
                 "RETURNING {columns}, {load_id} AS load_id) {pack}"
             ).format(
                 table=sql.Identifier(totals.table(grain)),
-                rows=_within(grain, start),
+                window=_within(grain, start),
                 keys=keys,
+                counting=counting(grain),
                 columns=columns,
                 load_id=load_id,
                 pack=to_pack(totals, grain, start, rows),
@@ -305,7 +348,7 @@ class Packing:
             if not self._is_packed(totals, grain, start, sql.SQL("true")):
                 continue
             # Late rows may have the same keys.
-            if self._has_open_rows(totals, grain, start, None):
+            if self._has_open_rows(totals, grain, start, counting(grain)):
                 self._pack_keys(totals, grain, start, sql.SQL("true"))
             self._partitions.ensure(totals.table(grain), [start])
             columns = _names(["bucket", *totals.key, *totals.values])
@@ -323,10 +366,15 @@ class Packing:
 
 
 def _within(grain: Grain, start: datetime) -> sql.Composed:
-    """The condition that a row is in a window and counts."""
-    return sql.SQL("bucket >= {} AND bucket < {} AND {}").format(
-        sql.Literal(start), sql.Literal(end(grain.window, start)), counting(grain)
+    """The condition that a row is in a window."""
+    return sql.SQL("bucket >= {} AND bucket < {}").format(
+        sql.Literal(start), sql.Literal(end(grain.window, start))
     )
+
+
+def _counting(totals: Totals, grain: Grain, least: int | None, most: int | None) -> sql.Composed:
+    """The condition that an open row counts, and that its first key is in a range."""
+    return sql.SQL("{} AND {}").format(_between(totals, least, most), counting(grain))
 
 
 def _between(totals: Totals, least: int | None, most: int | None) -> sql.Composed:

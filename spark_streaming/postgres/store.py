@@ -6,7 +6,7 @@ What a transaction does is in batch.py and maintenance.py. An advisory lock seri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,7 @@ from psycopg import sql
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
-from spark_streaming.postgres.database import STORE_LOCK, Database
+from spark_streaming.postgres.database import PACKING_LOCK, STORE_LOCK, Database
 from spark_streaming.postgres.horizons import EPOCH
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.packing import Packing
@@ -48,6 +48,9 @@ class Store:
         self._database = Database(
             url, application="kafka-client-telemetry rollup", connected=self._series_cache.clear
         )
+        self._packing_database = Database(
+            url, application="kafka-client-telemetry rollup packing", connected=lambda: None
+        )
         #: With the password, for the tasks of a batch.
         self.url = url
         self._retention = retention
@@ -72,7 +75,7 @@ class Store:
                 missing.
             StoreUnavailableError: Try again.
         """
-        with self._database.transaction(lock=STORE_LOCK) as connection:
+        with self._database.transaction(PACKING_LOCK, STORE_LOCK) as connection:
             return migrations.migrate(connection, retention=self._retention, reader_role=self._reader_role)
 
     def id_key(self) -> IdKey:
@@ -102,7 +105,7 @@ class Store:
             StoreUnavailableError: Repeat the batch. If it was committed after all, that yields
                 None.
         """
-        with self._database.transaction(lock=STORE_LOCK) as connection:
+        with self._database.transaction(STORE_LOCK) as connection:
             ((last, read_only),) = connection.execute(
                 "SELECT coalesce(max(batch_id), -1), current_setting('transaction_read_only')::boolean "
                 "FROM ledger WHERE query_id = %s",
@@ -138,13 +141,42 @@ class Store:
             StoreUnavailableError: The transaction was rolled back. The next one does its work.
         """
         try:
-            with self._database.transaction(lock=STORE_LOCK) as connection:
+            with self._database.transaction(PACKING_LOCK, STORE_LOCK) as connection:
                 yield Maintenance(
                     connection, retention=self._retention, series_cache=self._series_cache, now_ns=now_ns
                 )
         except BaseException:
             self._series_cache.clear()
             raise
+
+    def pack(self, now_ns: int, *, all_of_them: bool = False) -> dict[str, int]:
+        """Pack closed hours of minutes, days of hours, and months of days.
+
+        It runs beside batches, over a connection of its own.
+
+        Args:
+            now_ns: The time, nanoseconds since the epoch.
+            all_of_them: Go on until nothing is left, instead of for some seconds.
+
+        Returns:
+            The number of ``hours_to_pack``, ``days_to_pack`` and ``months_to_pack`` that are left.
+
+        Raises:
+            StoreError: A permanent error.
+            StoreUnavailableError: The last transaction was rolled back. The next one does its work.
+        """
+        after = timedelta(hours=self._retention.pack_after_hours)
+        # No connection stays idle between two calls.
+        with closing(self._packing_database) as database:
+            is_done = False
+            while not is_done:
+                with database.transaction(PACKING_LOCK) as connection:
+                    cursor = connection.cursor()
+                    packing = Packing(cursor, Partitions(cursor))
+                    closed = packing.closed(now_ns) - after
+                    is_done = packing.pack(closed) or not all_of_them
+                    left = packing.backlog(closed)
+        return {"hours_to_pack": left["1m"], "days_to_pack": left["1h"], "months_to_pack": left["1d"]}
 
     def status(self) -> Status:
         """Read the status of the store.
@@ -173,7 +205,7 @@ class Store:
         Raises:
             StoreUnavailableError: Nothing was deleted. Try again.
         """
-        with self._database.transaction(lock=STORE_LOCK) as connection:
+        with self._database.transaction(PACKING_LOCK, STORE_LOCK) as connection:
             since = EPOCH + timedelta(minutes=minute)
             (horizons,) = connection.execute("SELECT minutes_from, hours_from FROM horizon")
             for horizon, grain in zip(horizons, GRAINS[1:], strict=True):

@@ -144,7 +144,7 @@ class TaskStore:
             partitions = Partitions(connection.cursor())
         lacking = {table: found for table, found in times.items() if partitions.lack(table, found)}
         if lacking:
-            with self._database.transaction(lock=TABLES_LOCK) as connection:
+            with self._database.transaction(TABLES_LOCK) as connection:
                 partitions = Partitions(connection.cursor())
                 for table, found in lacking.items():
                     partitions.ensure(table, found)
@@ -152,7 +152,7 @@ class TaskStore:
     @contextmanager
     def _series(self) -> Iterator[psycopg.Cursor[Any]]:
         try:
-            with self._database.transaction(lock=SERIES_LOCK) as connection:
+            with self._database.transaction(SERIES_LOCK) as connection:
                 yield connection.cursor()
         except BaseException:
             # It may have series that were rolled back.

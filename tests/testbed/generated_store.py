@@ -146,12 +146,11 @@ class GeneratedStore:
         with ThreadPoolExecutor(_WRITERS) as writers:
             for done in [writers.submit(_fill, url, *part) for part in self._partitions(now)]:
                 done.result()
-        with (
-            Store(url, retention=RetentionSettings()) as store,
-            store.maintenance(round(now.timestamp() * 1e9)) as maintenance,
-        ):
-            maintenance.pack(all_of_them=True)
-            maintenance.expire()
+        with Store(url, retention=RetentionSettings()) as store:
+            now_ns = round(now.timestamp() * 1e9)
+            store.pack(now_ns, all_of_them=True)
+            with store.maintenance(now_ns) as maintenance:
+                maintenance.expire()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
 

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_streaming.postgres import Store, StoreUnavailableError
+from spark_streaming.postgres.packed import as_rows
+from spark_streaming.postgres.tables import GRAINS, SERIES, Grain
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import NOW_NS, put_series, rows
@@ -104,10 +106,12 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
                 maintenance.compute_hours_and_days()
                 maintenance.expire()
                 maintenance.sweep()
+            store.pack(NOW_NS)
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.compute_hours_and_days(all_of_them=True)
     today = _NOW_MINUTE // 1440 * 1440
-    with psycopg.connect(url) as connection:
+    named: dict[str, Grain] = {grain.name: grain for grain in GRAINS}
+    with psycopg.connect(url, options="-c search_path=telemetry") as connection:
         for grain, length, since in (
             ("1m", 1, today - 2 * 1440),
             ("1h", 60, today - 4 * 1440),
@@ -118,11 +122,14 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
                 if minute >= since:
                     expected[one, minute // length * length] += values
             # Also of breakdowns, which the views lack.
-            counts = "AND load_id NOT IN (SELECT load_id FROM telemetry.pending_load)" if length == 1 else ""
+            counts = "WHERE load_id NOT IN (SELECT load_id FROM pending_load)" if length == 1 else ""
+            columns = "bucket, series_id, points, sum, min, max"
+            packed = as_rows(SERIES, named[grain]).as_string(connection)
             query = (
                 "SELECT series_id, extract(epoch FROM bucket)::bigint / 60, sum(points)::bigint, sum(sum), "
-                f"min(min), max(max) FROM telemetry.rollup_{grain} "
-                f"WHERE series_id BETWEEN {base} AND {base + 9} {counts} GROUP BY 1, 2"
+                f"min(min), max(max) FROM (SELECT {columns} FROM rollup_{grain} {counts} "
+                f"UNION ALL SELECT {columns} FROM ({packed}) AS packed) AS stored "
+                f"WHERE series_id BETWEEN {base} AND {base + 9} GROUP BY 1, 2"
             )
             found = {(one, minute): rest for one, minute, *rest in connection.execute(query.encode())}
             assert found == {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from spark_streaming.postgres import Maintenance, Store, StoreError, packing
+from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, packing
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.tables import (
@@ -51,23 +53,31 @@ VIEWS = (
 )
 KEYS = 12
 
-Step = Callable[[Maintenance], object]
+Step = Callable[[Store], dict[str, int]]
 
 
-def everything(maintenance: Maintenance) -> None:
-    maintenance.pack(all_of_them=True)
+def everything(store: Store) -> dict[str, int]:
+    return store.pack(NOW_NS, all_of_them=True)
 
 
-def nothing(_: Maintenance) -> None:
+def for_some_time(store: Store) -> dict[str, int]:
+    return store.pack(NOW_NS)
+
+
+def nothing(_: Store) -> dict[str, int]:
     """Leave all rows open."""
+    return {}
 
 
 def maintain(store: Store, pack: Step = everything) -> dict[str, int]:
+    """Run maintenance, pack, and drop what is empty then. Return what is left to do."""
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.compute_hours_and_days(all_of_them=True)
-        pack(maintenance)
+        backlog = maintenance.backlog()
+    backlog |= pack(store)
+    with store.maintenance(NOW_NS) as maintenance:
         maintenance.expire()
-        return maintenance.backlog()
+    return backlog
 
 
 def shown(database: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -213,15 +223,13 @@ def test_packing_changes_nothing_that_is_shown(
     # Nothing is left of the open rows but those of hours and days that are not closed.
     assert {sum(stored(database, grain, packed=False).values()) for grain in GRAINS} == {0}
 
-    def unpack(maintenance: Maintenance) -> None:
+    with store.maintenance(NOW_NS) as maintenance:
         cursor = maintenance.connection.cursor()
-        packed = Packing(cursor, Partitions(cursor))
+        packed_again = Packing(cursor, Partitions(cursor))
         for grain in GRAINS:
             for start in CLOSED[grain.name], CLOSED[grain.name] + timedelta(hours=1):
-                packed.open_window(grain, start)
-
-    left = maintain(store, unpack)
-    assert left["hours_to_pack"] == 2
+                packed_again.open_window(grain, start)
+    assert read(database, "SELECT count(*) FROM telemetry.repack WHERE grain = '1m'") == [(2,)]
     assert shown(database) == before
     assert stored(database, GRAINS[0], packed=True) == dict.fromkeys(rows_before["1m"], 0)
     assert stored(database, GRAINS[0], packed=False) == rows_before["1m"]
@@ -345,7 +353,7 @@ def test_a_window_is_packed_in_steps_of_several_transactions(
     monkeypatch.setattr(packing, "monotonic", lambda: next(ticks) * 6.0)
     seen = set()
     for _ in range(200):
-        left = maintain(store, Maintenance.pack)
+        left = maintain(store, for_some_time)
         assert shown(database) == before
         seen.add(left["hours_to_pack"])
         if not any(left.values()):
@@ -361,17 +369,107 @@ def test_a_step_that_is_rolled_back_changes_nothing(store: Store, database: str)
     maintain(store, nothing)
     before = shown(database)
 
-    def pack_and_fail(maintenance: Maintenance) -> None:
-        maintenance.pack(all_of_them=True)
-        assert shown(database) == before
-        maintenance.connection.execute("SELECT 1 / 0")
-
-    with pytest.raises(StoreError, match="division by zero"):
-        maintain(store, pack_and_fail)
+    with psycopg.connect(database, autocommit=True) as connection:
+        # The last step: only it deletes notes.
+        connection.execute(
+            "CREATE FUNCTION telemetry.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE 'refused'; END $$; CREATE TRIGGER refuse BEFORE UPDATE ON telemetry.horizon "
+            "EXECUTE FUNCTION telemetry.refuse()"
+        )
+        with pytest.raises(StoreError, match="refused"):
+            everything(store)
+        connection.execute("DROP TRIGGER refuse ON telemetry.horizon")
     assert shown(database) == before
     assert sum(stored(database, GRAINS[0], packed=True).values()) == 0
     maintain(store)
     assert shown(database) == before
+
+
+def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_STEP_ROWS", 100)
+    take_in(store, 0, *some_points(4))
+    take_in(store, 1, *some_points(7))
+    maintain(store, nothing)
+    before = shown(database)
+    for steps in (2, 4):
+        left = itertools.count()
+
+        def die(left: Iterator[int] = left, steps: int = steps) -> float:
+            if next(left) == steps:
+                with psycopg.connect(database, autocommit=True) as connection:
+                    connection.execute(
+                        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+                        "WHERE application_name = 'kafka-client-telemetry rollup packing'"
+                    )
+            return 0.0
+
+        with monkeypatch.context() as patched:
+            patched.setattr(packing, "monotonic", die)
+            with pytest.raises(StoreUnavailableError):
+                everything(store)
+        assert next(left) > steps
+        assert shown(database) == before
+    left_to_do = maintain(store)
+    assert not any(left_to_do.values())
+    assert shown(database) == before
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+def test_a_load_is_pending_while_its_hour_is_packed(
+    store: Store, database: str, control: tuple[Store, str]
+) -> None:
+    of_control, other = control
+    first, second = some_points(8), some_points(9, 2)
+    for each in (store, of_control):
+        take_in(each, 0, *first)
+    put_series_of(store, *second)
+    with store.batch("q", 1) as batch, closing(TaskStore(store.url, retention=RetentionSettings())) as tasks:
+        assert batch is not None
+        load_id, sums = store_rows.write_load(tasks, ("q", 1), **load_of(1, *second))
+        # Beside the batch.
+        assert store.pack(NOW_NS, all_of_them=True)["hours_to_pack"] == 8
+        assert stored(database, GRAINS[0], packed=True)["rollup"] > 0
+        waiting = read(database, "SELECT DISTINCT load_id FROM telemetry.rollup_1m")
+        assert waiting == [(load_id,)]
+        maintain(of_control, nothing)
+        assert shown(database)["metric_1m"] == shown(other)["metric_1m"]
+        hours = {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
+        batch.enter([load_id], hours)
+        batch.record(store_rows.statistics())
+    take_in(of_control, 1, *second)
+    for each, pack in ((store, everything), (of_control, nothing)):
+        left = maintain(each, pack)
+        assert not any(left.values())
+    assert shown(database) == shown(other)
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+def test_a_batch_is_committed_while_its_hour_is_packed(
+    store: Store, database: str, control: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packing sees its rows too late, and the batch begins before the hour counts as packed."""
+    of_control, other = control
+    first, second = some_points(10), some_points(11, 2)
+    for each in (store, of_control):
+        take_in(each, 0, *first)
+    steps = itertools.count()
+
+    def commit() -> float:
+        if next(steps) == 4:
+            with ThreadPoolExecutor(1) as one:
+                one.submit(take_in, store, 1, *second).result(60)
+        return 0.0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(packing, "_STEP_ROWS", 100)
+        patched.setattr(packing, "monotonic", commit)
+        assert everything(store)["hours_to_pack"] > 0
+    assert next(steps) > 4
+    take_in(of_control, 1, *second)
+    for each, pack in ((store, everything), (of_control, nothing)):
+        maintain(each, pack)
+    assert shown(database) == shown(other)
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
 
 
 def test_packed_rows_expire(database: str) -> None:
@@ -396,7 +494,6 @@ def test_packed_rows_expire(database: str) -> None:
 def test_open_windows_are_not_packed(store: Store, database: str) -> None:
     ends = NOW - timedelta(hours=2)
     take_in(store, 0, point(ends, 1.0), point(ends - timedelta(hours=1), 1.0), point(NOW, 1.0))
-    assert maintain(store, nothing)["hours_to_pack"] > 0
     assert not any(maintain(store).values())
     assert stored(database, GRAINS[0], packed=False)["rollup"] == 2
     assert stored(database, GRAINS[0], packed=True)["rollup"] == 1
