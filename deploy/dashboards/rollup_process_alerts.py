@@ -57,7 +57,7 @@ ROLLUP_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryRollupPackingLags",
         # An upgraded store packs its old hours step by step, and their number falls.
-        expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[1h]) >= 0",
+        expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[20m]) >= 0",
         lasts="30m",
         severity="warning",
         summary="Roll-up {{ .Labels.instance }} packs hours more slowly than they pass",

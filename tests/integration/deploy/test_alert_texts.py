@@ -86,6 +86,7 @@ SUMMARIES: Final = {
     "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",
     "KafkaTelemetryRollupLags": "Roll-up sidecar:8080 is minutes behind",
     "KafkaTelemetryRollupMaintenanceLate": "Roll-up sidecar:8080 completes no maintenance",
+    "KafkaTelemetryRollupPackingLags": "Roll-up sidecar:8080 packs hours more slowly than they pass",
     "KafkaTelemetryRollupDeadLetters": "Roll-up sidecar:8080 could not read some pushes",
 }
 

@@ -34,6 +34,7 @@ FAILURES: Final = "kafka_telemetry_rollup_consecutive_failures"
 LAG: Final = "kafka_telemetry_rollup_lag_seconds"
 DEAD_LETTERS: Final = "kafka_telemetry_rollup_dead_letters_total"
 MAINTAINED: Final = "kafka_telemetry_rollup_maintenance_last_success_timestamp_seconds"
+TO_PACK: Final = 'kafka_telemetry_rollup_maintenance_backlog{kind="hours_to_pack"}'
 
 #: A job that is well, and to which all kinds of things happened long ago.
 WELL: Final[Shown] = {
@@ -43,6 +44,7 @@ WELL: Final[Shown] = {
     LAG: always(20),
     DEAD_LETTERS: always(7),
     MAINTAINED: lambda minute: at_s(minute) - 30,
+    TO_PACK: always(1),
 }
 #: A job that starts: nothing is known yet.
 STARTS: Final[Shown] = {
@@ -64,6 +66,10 @@ QUIET: Final[dict[str, Shown]] = {
     "another program's target is down": {"up": always(0)},
     "a batch fails twice": WELL | {FAILURES: changes(0, 2)},
     "a backlog is read in minutes": WELL | {LAG: lambda minute: 3600 if EVENT <= minute < EVENT + 9 else 20},
+    "an upgraded store packs its old hours": WELL
+    | {TO_PACK: lambda minute: None if minute < EVENT else max(0, 168 - 2 * (minute - EVENT))},
+    "the job was away and packs what it missed": WELL
+    | {TO_PACK: lambda minute: 1 if minute < EVENT else max(1, 48 - (minute - EVENT))},
     "maintenance waits for a long batch": WELL
     | {MAINTAINED: lambda minute: at_s(min(minute, EVENT) if minute < EVENT + 14 else minute)},
 }
@@ -82,6 +88,10 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
     "maintenance fails": (
         "KafkaTelemetryRollupMaintenanceLate",
         WELL | {MAINTAINED: lambda minute: at_s(min(minute, EVENT))},
+    ),
+    "packing is too slow": (
+        "KafkaTelemetryRollupPackingLags",
+        WELL | {TO_PACK: lambda minute: 1 if minute < EVENT else 7 + (minute - EVENT) // 30},
     ),
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -288,6 +289,24 @@ def test_the_lake_has_each_batch_once(
     assert {one["push_id"] for one in points} == {at(0).row()["push_id"], at(1).row()["push_id"]}
     rows = read("rollup")
     assert sum(one["points"] for one in rows) == 8  # of two pushes, and two of the roll-up's own metrics
+    if form == "parquet":
+        assert documented_query(lake) == [{"client_id": "orders", "value_count": 2, "value_max": 2.0}]
+
+
+def documented_query(lake: Path) -> Any:
+    """What the query of docs/rollup.md prints of a lake."""
+    page = (Path(__file__).parents[3] / "docs" / "rollup.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for written, meant in (
+        ("lake/points", str(lake / "points")),
+        ("1_767_225_600", "0"),
+        ("print(", "found.append("),
+    ):
+        assert written in code
+        code = code.replace(written, meant)
+    found: list[Any] = []
+    exec(code, {"found": found})
+    return found[0]
 
 
 def test_batches_wait_for_postgresql(
