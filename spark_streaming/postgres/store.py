@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
@@ -28,6 +29,9 @@ from spark_streaming.postgres.values import IdKey, Status, StoreError, read_agai
 from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Store"]
+
+#: Name files whose content the connection has read.
+_FILES: Final = ("passfile", "service", "servicefile")
 
 
 class Store:
@@ -51,8 +55,6 @@ class Store:
         self._packing_database = Database(
             url, application="kafka-client-telemetry rollup packing", connected=lambda: None
         )
-        #: With the password, for the tasks of a batch.
-        self.url = url
         self._retention = retention
         self._reader_role = reader_role
 
@@ -63,6 +65,22 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def url(self) -> str:
+        """The connection string for tasks, with the password.
+
+        It contains what the environment and files such as ``~/.pgpass`` add to the URL, because
+        executors have neither.
+
+        Raises:
+            StoreUnavailableError: Try again.
+        """
+        with self._database.transaction() as connection:
+            parameters = connection.info.get_parameters()
+            if password := connection.info.password:
+                parameters["password"] = password
+        return make_conninfo(**{name: text for name, text in parameters.items() if name not in _FILES})
 
     def migrate(self) -> list[str]:
         """Migrate the schema, and refresh the catalogue and the reader's rights.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Store, TaskStore
@@ -154,3 +156,24 @@ def test_series_that_differ_only_in_reason_or_error_are_bounded(tasks: TaskStore
     assert read(database, "SELECT reason, error FROM telemetry.series WHERE last_day > '2020-01-01'") == [
         ("other", None)
     ]
+
+
+def test_tasks_connect_with_what_the_driver_has_in_its_environment_and_files(
+    store: Store, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = conninfo_to_dict(database)
+    (tmp_path / "passwords").write_text("*:*:*:*:hunter 2\n")
+    (tmp_path / "passwords").chmod(0o600)
+    (tmp_path / "services").write_text(f"[rollup]\ndbname={at['dbname']}\n")
+    there = {"PGPASSFILE": str(tmp_path / "passwords"), "PGSERVICEFILE": str(tmp_path / "services")}
+    there |= {f"PG{name.upper()}": str(at[name]) for name in ("host", "port", "user") if name in at}
+    there["PGSERVICE"] = "rollup"
+    for name, text in there.items():
+        monkeypatch.setenv(name, text)
+    with Store("postgresql://", retention=RetentionSettings()) as driver:
+        url = driver.url
+    for name in there:
+        monkeypatch.delenv(name)
+    assert conninfo_to_dict(url)["password"] == "hunter 2"
+    with closing(TaskStore(url, retention=RetentionSettings())) as tasks:
+        assert known(tasks, {"a" * 32: NOW_NS}) == set()
