@@ -16,7 +16,7 @@ from benchmarks.captured import JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from benchmarks.figures import table
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["QUOTED", "Measured", "Quoted", "Rows", "tables"]
+__all__ = ["QUOTED", "SHARED", "Measured", "Quoted", "Rows", "packed_as", "tables"]
 
 _KEPT: Final = Path(__file__).with_name("sizing.json")
 
@@ -33,6 +33,11 @@ class Rows:
     bytes_by_row: Mapping[str, float]
     #: Rows in a minute of the tables that do not grow with clients, by table.
     fleet_rows: Mapping[str, float]
+    #: By client, by :func:`packed_as`, and by table: the bytes of a row that is packed, with its
+    #: share of the index.
+    packed_bytes: Mapping[str, Mapping[str, Mapping[str, float]]]
+    #: CPU of PostgreSQL to pack a row, in microseconds.
+    packing_us: float
     #: Bytes that recognise a push again.
     push_bytes: float
     #: Bytes by data point that are kept to correct the minutes of a push.
@@ -104,7 +109,8 @@ _FLEETS: Final = (1_000, 10_000, 100_000)
 _BROKERS: Final = (3, 10, 30)
 _INTERVALS_S: Final = (300, 60)
 _KINDS: Final = {"Java": JAVA_PRODUCER.client, "librdkafka": LIBRDKAFKA_PRODUCER.client}
-_SHARED: Final = 20
+SHARED: Final = 20
+_OF_CLIENTS: Final = ("rollup_1m", "rollup_1h", "rollup_1d", "client_rollup_1m", "client_rollup_1h")
 _DAY_S: Final = 86_400
 _GB: Final = 1e9
 _LEAST: Final = 0.01
@@ -112,6 +118,16 @@ _WHOLE: Final = 100
 _SPOOL_BYTES: Final = 1 << 30
 #: Pushes in a file of ``spool_files``, as a quiet sidecar writes one: the larger of both figures.
 _IN_A_FILE: Final = "100"
+
+
+def packed_as(sharing: int, interval_s: int) -> str:
+    """Return the key of packed sizes.
+
+    Args:
+        sharing: Instances of a client id. If there are many, some push in nearly every minute.
+        interval_s: Their push interval.
+    """
+    return f"{sharing} every {interval_s if sharing == 1 else 60} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,24 +154,29 @@ class _Fleet:
     def postgres_bytes(self, measured: Measured, *, sharing: int) -> float:
         """Size of the database at the default retentions; ``sharing``: instances by client id."""
         rows, kept = measured.rows, RetentionSettings()
-        minutes, hours = 1440 * kept.minute_days, 24 * kept.hour_days
-        buckets = {"1m": minutes, "1h": hours, "1d": kept.day_days}
+        packed = rows.packed_bytes[self.kind][packed_as(sharing, self.interval_s)]
+        buckets = {"1m": 1440 * kept.minute_days, "1h": 24 * kept.hour_days, "1d": kept.day_days}
+        # At most, before the next hour, day or month is packed.
+        unpacked = {"1m": 60 * (kept.pack_after_hours + 1), "1h": 24 * 2 + kept.pack_after_hours, "1d": 33}
         in_a_minute = min(1.0, 60 / self.interval_s)
+
+        def size(kind: str, grain: str) -> float:
+            """Return the bytes of all rows of a key that has one in each bucket."""
+            table = f"{kind}_{grain}"
+            rest = max(0, buckets[grain] - unpacked[grain])
+            # Days of the fleet are not measured, because they are few.
+            each = packed.get(table, rows.bytes_by_row[table])
+            return unpacked[grain] * rows.bytes_by_row[table] + rest * each
+
         pushed = 1 - (1 - in_a_minute) ** sharing
         most, least = rows.by_client_id[self.kind], rows.carried[self.kind]
         by_client_id = {"1m": pushed * most + (1 - pushed) * least, "1h": most, "1d": most}
         totals = sum(
-            self.clients / sharing * by_client_id[grain] * count * rows.bytes_by_row[f"rollup_{grain}"]
-            + sum(
-                each * count * rows.bytes_by_row[name.replace("1m", grain)]
-                for name, each in rows.fleet_rows.items()
-            )
-            for grain, count in buckets.items()
+            self.clients / sharing * by_client_id[grain] * size("rollup", grain)
+            + sum(each * size(name.removesuffix("_1m"), grain) for name, each in rows.fleet_rows.items())
+            for grain in buckets
         )
-        clients = self.clients * (
-            in_a_minute * minutes * rows.bytes_by_row["client_rollup_1m"]
-            + hours * rows.bytes_by_row["client_rollup_1h"]
-        )
+        clients = self.clients * (in_a_minute * size("client_rollup", "1m") + size("client_rollup", "1h"))
         pushes = self.pushes * kept.push_days * _DAY_S * rows.push_bytes
         contributions = self.points(measured) * kept.contribution_hours * 3600 * rows.point_bytes
         return totals + clients + pushes + contributions
@@ -181,6 +202,17 @@ def _inputs(measured: Measured) -> str:
         ("MiB, most, while 10,000 instances push", measured.peak_mib),
         ("rows of a client id in a minute with a push", rows.by_client_id),
         ("... in a minute without", rows.carried),
+        *(
+            (
+                f"bytes of a packed row of {name}{words}",
+                {kind: rows.packed_bytes[kind][packed_as(sharing, interval_s)][name] for kind in kinds},
+            )
+            for name, sharing, interval_s, words in (
+                *((name, 1, 60, ", own id") for name in _OF_CLIENTS),
+                ("rollup_1m", 1, 300, ", a push every 300 s"),
+                ("rollup_1m", SHARED, 60, f", {SHARED} instances"),
+            )
+        ),
     ]
     of_all = [
         *((f"MiB of a sidecar without clients, {name}", mib) for name, mib in measured.idle_mib.items()),
@@ -188,10 +220,11 @@ def _inputs(measured: Measured) -> str:
         ("... whose TLS ends at the sidecar", measured.tls_connection_kib),
         *(
             (f"PostgreSQL, bytes of a row of {name}, with indexes", rows.bytes_by_row[name])
-            for name in ("rollup_1m", "rollup_1h", "rollup_1d", "client_rollup_1m", "client_rollup_1h")
+            for name in _OF_CLIENTS
         ),
         ("... to know a push again", rows.push_bytes),
         ("... to correct minutes, by data point", rows.point_bytes),
+        ("... to pack a row, CPU us", rows.packing_us),
         ("roll-up, CPU us of a data point", ROLLUP_US.value),
     ]
     return table(
@@ -227,7 +260,7 @@ def _fleets(measured: Measured) -> str:
                 _short(fleet.pushes * measured.otlp_bytes[fleet.kind] / 1e6),
                 _short(fleet.pushes * measured.file_bytes[fleet.kind][_IN_A_FILE] * _DAY_S / _GB),
                 f"{_short(cores)}{' *' if fleet.points(measured) > ROLLUP_RATE.value else ''}",
-                _short(fleet.postgres_bytes(measured, sharing=_SHARED) / _GB),
+                _short(fleet.postgres_bytes(measured, sharing=SHARED) / _GB),
                 _short(fleet.postgres_bytes(measured, sharing=1) / _GB),
             )
         )

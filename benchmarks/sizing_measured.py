@@ -13,6 +13,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,8 @@ from benchmarks.plugins import captured_pushes
 from benchmarks.processes import BenchmarkError, allow_files
 from benchmarks.relays import Relay
 from benchmarks.rollup_spool import Fleet
-from benchmarks.sizing import Measured, Rows
+from benchmarks.sizing import SHARED, Measured, Rows, packed_as
+from benchmarks.sizing_packed import packed_rows
 from receiver.catalogue import Combination
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
@@ -199,7 +201,24 @@ def _rows(folder: Path) -> Rows:
         if done.returncode:
             raise BenchmarkError(f"the roll-up failed:\n{done.stderr[-3_000:]}")
         with psycopg.connect(server.url) as connection:
-            return _rows_of(connection, pushes=pushes, points=points)
+            rows = _rows_of(connection, pushes=pushes, points=points)
+        return replace(rows, **packed(server))
+
+
+def packed(server: EmbeddedPostgres) -> dict[str, Any]:
+    """Measure the fields of :class:`Rows` on packing."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    packing_us = 0.0
+    for client in CLIENTS:
+        for sharing, interval_s in ((1, 60), (1, 300), (SHARED, 60)):
+            name = f"packed_{client.file.replace('-', '_')}_{sharing}_{interval_s}"
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}".encode())
+            key = packed_as(sharing, interval_s)
+            sizes, spent_us = packed_rows(server.url_of(name), client, sharing=sharing, interval_s=interval_s)
+            found.setdefault(client.client, {})[key] = sizes
+            packing_us = max(packing_us, spent_us)
+    return {"packed_bytes": found, "packing_us": packing_us}
 
 
 _TABLES: Final = """
@@ -253,6 +272,8 @@ def _rows_of(connection: psycopg.Connection, *, pushes: int, points: int) -> Row
         by_client_id=by_client_id["rows"],
         carried=by_client_id["carried"],
         bytes_by_row={name: sizes[name] / count for name, count in sorted(counts.items()) if count},
+        packed_bytes={},
+        packing_us=0.0,
         fleet_rows={
             name: number(_WHOLE_MINUTES.format(table=name)) for name in ("fleet_rollup_1m", "fleet_spread_1m")
         },

@@ -114,7 +114,7 @@ class RetentionSettings(Settings):
         default=2,
         ge=1,
         le=168,
-        description="Hours after its end until an hour of minutes is packed, which makes it about sixteen "
+        description="Hours after its end until an hour of minutes is packed, which makes it at least ten "
         "times smaller. Later points are still added, at more cost.",
     )
     push_days: int = Field(

@@ -61,7 +61,7 @@ ROLLUP_RULES: Final = (
         lasts="30m",
         severity="warning",
         summary="Roll-up {{ .Labels.instance }} packs hours more slowly than they pass",
-        description="Minutes that are not packed take about sixteen times the space. Maintenance spends ten "
+        description="Minutes that are not packed take at least ten times the space. Maintenance spends ten "
         "seconds a minute on packing; PostgreSQL's disk or CPU may be busy.",
     ),
     PrometheusRule(
