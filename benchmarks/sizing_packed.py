@@ -1,6 +1,6 @@
 """Bytes of packed rows in PostgreSQL, for :mod:`benchmarks.sizing_measured`.
 
-A day of minutes of some client ids goes through the store's own merge, computation of hours, and
+A day of minutes of some client ids goes through the store's own loads, computation of hours, and
 packing. Values are those of a captured push of a real client, varied as in
 :mod:`benchmarks.rollup_spool`: whole numbers stay whole, and zeros stay zero.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Final
@@ -20,7 +21,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks.captured import Captured
 from receiver.catalogue import CATALOGUE, Combination
-from spark_streaming.postgres import Store
+from spark_streaming.postgres import BatchStatistics, Store, Sums, TaskStore
+from spark_streaming.postgres.packing import Packing
+from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS, RULES
 from spark_streaming.settings import RetentionSettings
@@ -86,21 +89,40 @@ def packed_rows(
     chance = np.random.default_rng(_SEED)
     metrics = list(_metrics(client))
     metrics *= -(-_SERIES // len(metrics))
-    with Store(url, retention=RetentionSettings(minute_days=90)) as store:
+    retention = RetentionSettings(minute_days=90)
+    with Store(url, retention=retention) as store, closing(TaskStore(url, retention=retention)) as tasks:
         store.migrate()
+        with psycopg.connect(url) as connection:
+            connection.execute(
+                "INSERT INTO telemetry.series (series_id, fleet_id, metric, breakdown, rule) "
+                "SELECT n, n, n, false, 0 FROM generate_series(1, %s) AS n",
+                [len(metrics)],
+            )
         for hour in range(_HOURS):
             minute = int((day + timedelta(hours=hour)).timestamp()) // 60
             with store.batch("sizing", hour) as batch:
                 assert batch is not None
-                batch.merge(batch.sums(_rows(metrics, minute, sharing, interval_s // 60, chance)))
-                batch.connection.execute(
-                    "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) "
-                    "SELECT n, n, n, false, 0 FROM generate_series(1, %s) AS n ON CONFLICT DO NOTHING",
-                    [len(metrics)],
+                horizons = tasks.begin()
+                sums, entries = Sums(horizons), _entries(minute, chance)
+                sums.add(_rows(metrics, minute, sharing, interval_s // 60, chance))
+                sums.add_clients(entries)
+                with tasks.load(horizons, sums, {}, ("sizing", hour)) as load:
+                    load.totals(sums)
+                    load.clients([], entries)
+                batch.enter([load.load_id], [minute // 60])
+                batch.record(
+                    BatchStatistics(
+                        pushes=0,
+                        repeats=0,
+                        points=0,
+                        entries=entries.num_rows,
+                        rows=0,
+                        dead_letters=0,
+                        left_out=sums.left_out,
+                        newest_received_at_ns=None,
+                        duration_s=0.0,
+                    )
                 )
-                entries = _entries(minute, chance)
-                batch.add_client_minutes(entries)
-                batch.put_clients([], entries)
         with store.maintenance(time.time_ns()) as maintenance:
             maintenance.compute_hours_and_days(all_of_them=True)
             connection = maintenance.connection
@@ -110,7 +132,11 @@ def packed_rows(
                 connection.execute(f"SELECT count(*) FROM {name}".encode()).fetchone() for name in _TABLES
             ]
             began = cpu_seconds(connection.info.backend_pid)
-            maintenance.pack(all_of_them=True)
+            cursor = connection.cursor()
+            packing = Packing(cursor, Partitions(cursor))
+            closed = packing.closed(time.time_ns()) - timedelta(hours=retention.pack_after_hours)
+            while not packing.pack(closed):
+                pass
             spent_s = cpu_seconds(connection.info.backend_pid) - began
     rows = {name: int(count[0]) for name, count in zip(_TABLES, counts, strict=True) if count is not None}
     with psycopg.connect(url) as connection:
