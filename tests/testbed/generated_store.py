@@ -19,6 +19,7 @@ from psycopg import sql
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
 from spark_streaming.postgres import Store
 from spark_streaming.postgres.partitions import PARTITIONED, beginning
+from spark_streaming.postgres.spans import end
 from spark_streaming.rows import RULES
 from spark_streaming.settings import RetentionSettings
 
@@ -176,11 +177,10 @@ class GeneratedStore:
 
 
 def _fill(url: str, table: str, start: datetime, buckets: list[datetime]) -> None:
-    monthly = PARTITIONED[table] == "month"
-    end = (start + timedelta(days=32)).replace(day=1) if monthly else start + timedelta(days=1)
-    partition = sql.Identifier(
-        "telemetry", f"{table}_p{start:%Y%m}" if monthly else f"{table}_p{start:%Y%m%d}"
-    )
+    span = PARTITIONED[table]
+    until = end(span, start)
+    name = {"hour": f"{start:%Y%m%d%H}", "day": f"{start:%Y%m%d}", "month": f"{start:%Y%m}"}[span]
+    partition = sql.Identifier("telemetry", f"{table}_p{name}")
     parent = sql.Identifier("telemetry", table)
     rows = _ROWS[table.rpartition("_")[0]]
     if table == "client_rollup_1m":
@@ -201,7 +201,7 @@ def _fill(url: str, table: str, start: datetime, buckets: list[datetime]) -> Non
             )
         connection.execute(
             sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-                parent, partition, sql.Literal(start.isoformat()), sql.Literal(end.isoformat())
+                parent, partition, sql.Literal(start.isoformat()), sql.Literal(until.isoformat())
             )
         )
 
