@@ -215,7 +215,12 @@ def _result(
                 )
                 expression = _replaced(target["expr"], variables, window, step)
                 frames += results.prometheus_frames(
-                    sources.prometheus, target, expression, window=window, step_s=step
+                    sources.prometheus,
+                    target,
+                    expression,
+                    window=window,
+                    step_s=step,
+                    of_several=len(panel["targets"]) > 1,
                 )
             else:
                 step = grafana_sql.interval_s(window, points=points, minimum=minimum or "1m")

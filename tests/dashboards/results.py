@@ -157,7 +157,13 @@ def _label(value: str | bool | None) -> str:
 
 
 def prometheus_frames(
-    client: httpx.Client, target: Mapping[str, Any], expression: str, *, window: TimeRange, step_s: int
+    client: httpx.Client,
+    target: Mapping[str, Any],
+    expression: str,
+    *,
+    window: TimeRange,
+    step_s: int,
+    of_several: bool = False,
 ) -> list[Frame]:
     """Run a query and build the frames that Grafana's Prometheus data source builds.
 
@@ -167,6 +173,7 @@ def prometheus_frames(
         expression: Its ``expr``, expanded.
         window: The time range.
         step_s: ``$__interval`` in seconds.
+        of_several: Whether the panel has other targets too.
 
     Raises:
         QueryRefusedError: Prometheus refused it.
@@ -185,7 +192,7 @@ def prometheus_frames(
         raise QueryRefusedError(answer["error"])
     series = [(one["metric"], one.get("values") or [one["value"]]) for one in answer["data"]["result"]]
     if target.get("format") == "table":
-        return [_prometheus_table(target["refId"], series)]
+        return [_prometheus_table(target["refId"], series, of_several)]
     frames = []
     for labels, samples in series:
         known = dict(samples)
@@ -204,7 +211,9 @@ def _steps(start: float, end: float, step_s: int) -> list[float]:
     return [start + index * step_s for index in range(int((end - start) // step_s) + 1)]
 
 
-def _prometheus_table(ref_id: str, series: list[tuple[dict[str, str], list[tuple[float, str]]]]) -> Frame:
+def _prometheus_table(
+    ref_id: str, series: list[tuple[dict[str, str], list[tuple[float, str]]]], of_several: bool
+) -> Frame:
     rows = [(labels, at, value) for labels, samples in series for at, value in samples]
     keys = sorted({key for labels, _, _ in rows for key in labels})
     return _frame(
@@ -212,7 +221,12 @@ def _prometheus_table(ref_id: str, series: list[tuple[dict[str, str], list[tuple
         [
             ("Time", "time", [round(at * 1000) for _, at, _ in rows], {}),
             *((key, "string", [labels.get(key, "") for labels, _, _ in rows], {}) for key in keys),
-            ("Value", "number", [float(value) for _, _, value in rows], {}),
+            (
+                f"Value #{ref_id}" if of_several else "Value",
+                "number",
+                [float(value) for _, _, value in rows],
+                {},
+            ),
         ],
     )
 

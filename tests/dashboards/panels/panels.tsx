@@ -1,12 +1,14 @@
-/** Draws a panel of each type with Grafana's own component. */
+/** Draws a panel of each type with Grafana's own component. Timelines and heatmaps have none, so rectangles draw them. */
 import {
   dateTime,
   FieldType,
+  getFieldDisplayName,
   getDisplayValueAlignmentFactors,
   getFieldDisplayValues,
   renderTextPanelMarkdown,
   VizOrientation,
   type DataFrame,
+  type Field,
   type FieldDisplay,
 } from '@grafana/data';
 import type { Panel } from '@grafana/schema';
@@ -166,10 +168,66 @@ function TextPanel({ panel, height }: Props): ReactElement {
   return <div className="markdown-html" style={{ height, overflow: 'hidden' }} dangerouslySetInnerHTML={{ __html: html }} />;
 }
 
+interface Strip {
+  name: string;
+  times: number[];
+  field: Field;
+}
+
+/** The series of a panel with their times: one row each. */
+const stripsOf = (frames: DataFrame[]): Strip[] =>
+  frames.flatMap((frame) => {
+    const times = frame.fields.find((field) => field.type === FieldType.time)?.values ?? [];
+    return frame.fields
+      .filter((field) => field.type === FieldType.number)
+      .map((field) => ({ name: getFieldDisplayName(field, frame, frames), times, field }));
+  });
+
+/** Draws a row of cells for each series; `fill` gives a value's colour and opacity. */
+function Strips({ frames, width, height, fill }: Props & { fill: (value: number, field: Field) => [string, number] }): ReactElement {
+  const strips = stripsOf(frames);
+  const left = 190;
+  const tall = (height - 8) / strips.length;
+  const across = (time: number): number => left + ((time - from) / (to - from)) * (width - left - 8);
+  return (
+    <svg width={width} height={height} fontSize={12}>
+      {strips.map(({ name, times, field }, row) => {
+        const step = Math.min(...times.slice(1).map((time, index) => time - times[index]), to - from);
+        return (
+          <g key={name} transform={`translate(0, ${row * tall})`}>
+            <text x={left - 8} y={tall / 2 + 4} textAnchor="end" fill={theme.colors.text.secondary}>{name.slice(0, 28)}</text>
+            {times.map((time, index) => {
+              const value = field.values[index];
+              if (!Number.isFinite(value)) {
+                return null;
+              }
+              const [colour, opacity] = fill(value, field);
+              const wide = Math.max(1, across(Math.min(time + step, to)) - across(time));
+              return <rect key={time} x={across(time)} y={1} width={wide} height={Math.max(1, tall - 3)} fill={colour} opacity={opacity} />;
+            })}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+const StatesPanel = (props: Props): ReactElement => (
+  <Strips {...props} fill={(value, field) => [field.display?.(value).color ?? theme.colors.text.primary, 0.8]} />
+);
+
+function CellsPanel(props: Props): ReactElement {
+  const values = stripsOf(props.frames).flatMap(({ field }) => field.values.filter(Number.isFinite));
+  const most = Math.max(...values, Number.MIN_VALUE);
+  return <Strips {...props} fill={(value) => [theme.visualization.getColorByName('dark-orange'), Math.sqrt(value / most)]} />;
+}
+
 const DRAWN_BY: Record<string, (props: Props) => ReactElement> = {
   timeseries: GraphPanel,
   stat: StatPanel,
   bargauge: BarGaugePanel,
+  'state-timeline': StatesPanel,
+  heatmap: CellsPanel,
   table: TablePanel,
   text: TextPanel,
 };
