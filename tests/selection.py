@@ -27,6 +27,7 @@ FULL: Mapping[str, str] = MappingProxyType(
         "tests/integration/deploy/test_receiver_alerts.py": "needs Prometheus, built in minutes",
         "tests/integration/deploy/test_receiver_metrics.py": "needs Prometheus, built in minutes",
         "tests/integration/deploy/test_rollup_alerts.py": "needs Prometheus, built in minutes",
+        "tests/integration/rollup/test_clicks.py": "rolls up hours; test_shown_numbers.py has five clients",
         "tests/integration/rollup/test_dashboards.py": "fills a database with a generated fleet",
         "tests/integration/rollup/test_ledger.py": "kills a fleet for minutes; test_crash.py has one kill",
         "tests/integration/security": "the matrix of protocols, mechanisms and clients, and forgeries",
