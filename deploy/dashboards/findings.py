@@ -45,6 +45,16 @@ _MEMBER: Final = (
     "        ELSE '[]' END) AS id)\n"
     "  )"
 )
+#: The dashboard that shows them: one client, or all with the version.
+_MEMBER_PATH: Final = (
+    "CASE\n"
+    "    WHEN evidence ->> 'worst_instance' IS NOT NULL THEN (\n"
+    f"      SELECT 'kct-one-client?var-client=' || {key('client_id')} FROM telemetry.client\n"
+    "      WHERE client.client_instance_id = finding.evidence ->> 'worst_instance')\n"
+    f"    WHEN client_id IS NOT NULL THEN 'kct-one-client?var-client=' || {key('client_id')}\n"
+    f"    ELSE 'kct-versions?var-software=' || {key('client_software_name')}\n"
+    "  END"
+)
 
 
 def tiles() -> tuple[Panel, ...]:
@@ -119,7 +129,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     query = (
         f"SELECT severity, {_SUBJECT} AS subject, summary, {_MEMBER} AS member, kind,\n"
         "  first_seen, last_seen, resolved_at, principal, cluster_id, client_instance_id,\n"
-        f"  evidence::text AS evidence, {_PATH} AS subject_key\n"
+        f"  evidence::text AS evidence, {_PATH} AS subject_key,\n  {_MEMBER_PATH} AS member_key\n"
         "FROM telemetry.finding\n"
         f"WHERE {SEEN}\n  AND {condition}\n"
         "ORDER BY (resolved_at IS NULL) DESC,\n"
@@ -135,7 +145,7 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
             "subject": column("Who", width=210, links=link_to_path("subject")),
             "summary": column("Finding", width=560),
-            "member": column("Look at", width=160),
+            "member": column("Look at", width=160, links=link_to_path("member")),
             "kind": column("Kind", width=150),
             "first_seen": column("Since", "dateTimeFromNow", width=120),
             "last_seen": column("Last seen", "dateTimeFromNow", width=120),

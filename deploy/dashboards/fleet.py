@@ -92,7 +92,7 @@ def fleet() -> Dashboard:
     )
     board.row(
         "Worst ten, in this time",
-        worst_ten("Lag", "consumer.fetch.manager.records.lag.max"),
+        worst_ten("Lag", "consumer.fetch.manager.records.lag.max", with_group=True),
         worst_ten("Produce throttling", "producer.produce.throttle.time.max"),
         worst_ten("Fetch throttling", "consumer.fetch.manager.fetch.throttle.time.max"),
         worst_ten("Produce latency", "producer.node.request.latency.max"),

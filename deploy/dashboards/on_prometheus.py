@@ -102,8 +102,8 @@ def _versions() -> Panel:
     by = "client_software_name, client_software_version"
     return rows(
         "Versions now",
-        "Software and versions of clients that push now. A name leads to the instances that run it.",
-        [promql(f"sort_desc({instances(by)})", "", instant=True)],
+        "Software and versions of clients that push now, the oldest first. A name leads to the instances.",
+        [promql(instances(by), "", instant=True)],
         {
             "client_software_name": column(
                 "Software", links=link_to(ONE_CLIENT, "software", "client_software_name")
@@ -114,6 +114,7 @@ def _versions() -> Panel:
         width=8,
         source=PROMETHEUS,
         transformations=[without_time()],
+        order=("Version", "ascending"),
     )
 
 
@@ -197,6 +198,7 @@ def one_client_on_prometheus() -> Dashboard:
             height=6,
             source=PROMETHEUS,
             transformations=[without_time()],
+            order=("Version", "ascending"),
         ),
         logs_and_traces_on_prometheus(width=8),
     )  # fmt: skip

@@ -6,7 +6,7 @@ They know Grafana, and no metric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from grafana_foundation_sdk.builders import (
     common,
@@ -346,12 +346,12 @@ def rows(
     source: models.DataSourceRef = POSTGRES,
     transformations: Sequence[models.DataTransformerConfig] = (),
     nothing: str = NO_DATA,
-    largest_first: str | None = None,
+    order: tuple[str, Literal["ascending", "descending"]] | None = None,
 ) -> Panel:
     """Build a table; ``columns`` has the properties of :func:`column` by the name in the query.
 
-    ``nothing`` is shown if it has no rows. ``largest_first`` is the heading of the column that
-    orders the rows, if no query does.
+    ``nothing`` is shown if it has no rows. ``order`` has the heading of the column that orders
+    the rows, if no query does.
     """
     panel = (
         table.Panel()
@@ -368,9 +368,11 @@ def rows(
         .mappings([_special(models.SpecialValueMatch.NA_N, _NOT_SENT)])
         .targets([Sql(queries, over_time=False)] if isinstance(queries, str) else list(queries))
     )
-    if largest_first is not None:
-        order = common.TableSortByFieldState().display_name(largest_first).desc(desc=True)
-        panel = panel.sort_by([order])
+    if order is not None:
+        heading, way = order
+        panel = panel.sort_by(
+            [common.TableSortByFieldState().display_name(heading).desc(desc=way == "descending")]
+        )
     for transformation in transformations:
         panel = panel.with_transformation(transformation)
     for name, properties in columns.items():

@@ -194,7 +194,7 @@ def merged(
         shown,
         source=PROMETHEUS,
         transformations=[models.DataTransformerConfig(id_val="merge", options={}), without_time(order)],
-        largest_first=next(heading for heading, (_, unit) in values.items() if unit is not None),
+        order=(next(heading for heading, (_, unit) in values.items() if unit is not None), "descending"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
 from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link_to_client, rows
+from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link, link_to_client, rows
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -109,17 +109,21 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
     )
 
 
-def worst_ten(title: str, name: str, *, counted: bool = False) -> Panel:
-    """Build a table of the ten client ids with the largest values above zero in the range."""
+def worst_ten(title: str, name: str, *, counted: bool = False, with_group: bool = False) -> Panel:
+    """Build a table of the ten client ids with the largest values above zero in the range.
+
+    ``with_group``: with their groups.
+    """
     metric = standard(name)
     condition = chosen(BY_FLEET)
     clients = Source(view="metric", condition=condition, grains=RANGE_GRAINS)
-    found = over_range(by=["client_id"], sources=of_metrics([metric.name], [clients]))
+    by = ["client_id", "group_id"] if with_group else ["client_id"]
+    found = over_range(by=by, sources=of_metrics([metric.name], [clients]))
     value = "sum(added)" if counted else "max(most)"
     query = (
-        f"SELECT client_id, {value} AS value,\n  {key_column('client_id')}\n"
-        f"FROM (\n{found}\n) AS found\nGROUP BY client_id HAVING {value} > 0\n"
-        f"ORDER BY 2 DESC, 1 LIMIT {_WORST}"
+        f"SELECT {', '.join(by)}, {value} AS value,\n  {', '.join(map(key_column, by))}\n"
+        f"FROM (\n{found}\n) AS found\nGROUP BY {', '.join(by)} HAVING {value} > 0\n"
+        f"ORDER BY value DESC, client_id LIMIT {_WORST}"
     )
     unit = "short" if counted else unit_of(metric)[0]
     return rows(
@@ -128,6 +132,7 @@ def worst_ten(title: str, name: str, *, counted: bool = False) -> Panel:
         query,
         {
             "client_id": column("Client id", links=link_to_client()),
+            **({"group_id": column("Group", links=_TO_GROUP)} if with_group else {}),
             "value": column("Number" if counted else "Largest", unit, width=130),
         },
         width=8,
@@ -136,6 +141,7 @@ def worst_ten(title: str, name: str, *, counted: bool = False) -> Panel:
     )
 
 
+_TO_GROUP: Final = link("group_id", "kct-topics-and-groups", "group")
 _HOW: Final = {
     "mean": "the mean over the time in which the client pushed",
     "counted": "the number in this time",

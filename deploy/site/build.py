@@ -39,6 +39,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "rollup",
         "dashboards",
         "dashboards-on-prometheus",
+        "find-the-culprit",
         "findings",
         "security",
     ),

@@ -1,8 +1,8 @@
 """Generates hours of pushes of a made-up fleet as spool files, for the pictures.
 
 What a push looks like is captured from real clients (``tests/data/payloads``); who pushed it, when,
-and how much went on is made up, the same for the same end. It asserts nothing, and no test is built
-on it.
+and how much went on is made up, the same for the same end. Test what it has in
+``tests/integration/rollup/test_clicks.py``.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class _Client:
         terminates: Whether its last push is terminating.
         throttled_from: From when on brokers throttle it.
         churns_from: From when on it opens connections all the time.
+        behind: How many records its partition is behind at the end, growing from zero.
         storm: When its group rebalances all the time.
     """
 
@@ -77,6 +78,7 @@ class _Client:
     terminates: bool = False
     throttled_from: int = _NEVER
     churns_from: int = _NEVER
+    behind: float = 0
     storm: range = range(0)
 
 
@@ -177,6 +179,7 @@ def _fleet() -> list[_Client]:
             group="search-indexer",
             topics=("orders", "clicks"),
             records_s=120,
+            behind=85_000 if n == 2 else 0,
             storm=range(200, 206),
         )
         for n in range(1, 6)
@@ -284,6 +287,7 @@ class _Instance:
         throttle = chance.uniform(400, 1800) if minute >= client.throttled_from else 0.0
         churn = chance.randint(40, 70) if minute >= client.churns_from else 0
         slow = client.latency_ms * chance.uniform(0.8, 1.25) * (1.6 if storm else 1)
+        lag = load * (60 if client.idle < 0.1 else chance.uniform(0, 2)) + client.behind * minute / _MINUTES
         known = {
             "connection.creation.total": 3.0 if is_first else float(churn or (chance.random() < 0.1)),
             "connection.creation.rate": churn / _INTERVAL_S,
@@ -308,8 +312,8 @@ class _Instance:
             "coordinator.rebalance.latency.max": chance.uniform(15e3, 25e3) if storm else 0.0,
             "coordinator.commit.latency.avg": chance.uniform(4, 9),
             "coordinator.commit.latency.max": chance.uniform(10, 40),
-            "fetch.manager.records.lag.max": load * (60 if client.idle < 0.1 else chance.uniform(0, 2)),
-            "fetch.manager.records.lag": load * (60 if client.idle < 0.1 else chance.uniform(0, 2)),
+            "fetch.manager.records.lag.max": lag,
+            "fetch.manager.records.lag": lag,
         }
         if short in known:
             return known[short]
@@ -366,12 +370,13 @@ def _ns(at: datetime) -> int:
     return round(at.timestamp() * 1000) * 10**6
 
 
-def write_spool(folder: Path, *, end: datetime) -> int:
+def write_spool(folder: Path, *, end: datetime, last: timedelta | None = None) -> int:
     """Write some seven hours of pushes in the format of the plugin ``spool_files``.
 
     Args:
         folder: Where.
         end: The time of the newest push, about.
+        last: Only the pushes of this time before the end; None: all.
 
     Returns:
         How many pushes there are.
@@ -384,6 +389,8 @@ def write_spool(folder: Path, *, end: datetime) -> int:
         for row in _Instance(client, random.Random(_SEED + number)).pushes(begin):
             at = row["received_at"]
             assert isinstance(at, datetime)
+            if last is not None and at < end - last:
+                continue
             hours[at.replace(minute=0, second=0, microsecond=0)].append(row)
     for number, (hour, rows) in enumerate(sorted(hours.items()), start=1):
         rows.sort(key=lambda row: str(row["received_at"]))

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -23,6 +25,7 @@ from plugins.prometheus.lines import LabelSet
 from plugins.prometheus.messages import Sample, number_sample, time_field
 from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.remote_write import RemoteWriter
+from tests.testbed.clicks import clicks, link_of
 from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 from tests.testbed.grafana_sql import TimeRange, built_in, substitute
 from tests.testbed.process import wait_until
@@ -206,22 +209,34 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             yield http
 
 
-def expanded(expression: str, step_s: int = INTERVAL_S) -> str:
-    """The expression with all variables at All, and rates over 30 minutes."""
-    own = built_in(WINDOW, step_s) | {"window": "30m", "logs": LOGS, "traces": ""}
+def expanded(
+    expression: str, step_s: int = INTERVAL_S, chosen: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The expression with rates over 30 minutes; variables without a choice are at All."""
+    own = built_in(WINDOW, step_s) | {"window": "30m", "logs": LOGS, "traces": ""} | dict(chosen)
     text = substitute(expression, lambda name, _: own.get(name, ".*"))
     assert "$" not in text.replace("${KAFKA_", ""), text
     return text
 
 
-def asked(http: httpx.Client, expression: str, at_s: float = END_S) -> list[dict[str, Any]]:
-    return answered(http, "query", expression, {"time": str(at_s)})
+def asked(
+    http: httpx.Client,
+    expression: str,
+    at_s: float = END_S,
+    chosen: Mapping[str, str] | None = None,
+) -> list[dict[str, Any]]:
+    return answered(http, "query", expression, {"time": str(at_s)}, chosen)
 
 
 def answered(
-    http: httpx.Client, kind: str, expression: str, parameters: Mapping[str, str]
+    http: httpx.Client,
+    kind: str,
+    expression: str,
+    parameters: Mapping[str, str],
+    chosen: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    answer = http.get(f"/api/v1/{kind}", params={"query": expanded(expression), **parameters})
+    query = expanded(expression, chosen=chosen or {})
+    answer = http.get(f"/api/v1/{kind}", params={"query": query, **parameters})
     assert answer.status_code == httpx.codes.OK, (expression, answer.text)
     found: list[dict[str, Any]] = answer.json()["data"]["result"]
     return found
@@ -249,10 +264,13 @@ def recorded(http: httpx.Client, title: str, label: str) -> dict[str, float]:
     return dict(shown(http, "prometheus-topics-and-groups", title, label, time.time()))
 
 
-def table(http: httpx.Client, board: str, title: str) -> list[dict[str, Any]]:
-    """The rows of a table of several queries, as Grafana merges and orders them."""
+def table(
+    http: httpx.Client, board: str, title: str, chosen: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a table, as Grafana merges and orders them."""
     one = panel(board, title)
-    assert [step["id"] for step in one["transformations"]] == ["merge", "organize"]
+    steps = [step["id"] for step in one["transformations"]]
+    assert steps == (["merge", "organize"] if len(one["targets"]) > 1 else ["organize"])
     headings = {
         override["matcher"]["options"]: prop["value"]
         for override in one["fieldConfig"]["overrides"]
@@ -261,13 +279,20 @@ def table(http: httpx.Client, board: str, title: str) -> list[dict[str, Any]]:
     }
     rows: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
     for target in one["targets"]:
-        for found in asked(http, target["expr"]):
+        value = f"Value #{target['refId']}" if len(one["targets"]) > 1 else "Value"
+        for found in asked(http, target["expr"], chosen=chosen):
             labels = tuple(sorted(found["metric"].items()))
             row = rows.setdefault(labels, dict(found["metric"]))
-            row[headings[f"Value #{target['refId']}"]] = float(found["value"][1])
-    (order,) = one["options"]["sortBy"]
-    assert order["desc"]
-    return sorted(rows.values(), key=lambda row: -row.get(order["displayName"], float("-inf")))
+            row[headings[value]] = float(found["value"][1])
+    for order in one["options"].get("sortBy", ()):
+        (name,) = {order["displayName"], *(key for key, words in headings.items()
+                                           if words == order["displayName"])} & {
+            key for row in rows.values() for key in row
+        }  # fmt: skip
+        known = sorted((row for row in rows.values() if name in row), key=lambda row: row[name])
+        known = known[::-1] if order["desc"] else known
+        return [*known, *(row for row in rows.values() if name not in row)]
+    return list(rows.values())
 
 
 def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, list[float]]:
@@ -435,3 +460,40 @@ def test_instances_lead_to_their_logs_where_an_address_is_set(http: httpx.Client
     assert found.keys() == {doing.name for doing in DOINGS}
     assert {one["what"] for one in found.values()} == {"Logs"}
     assert found["lags"]["url"] == "https://logs.example.com/?q=lags&instance=instance-lags"
+
+
+#: Who is wrong: the label of the last panel's rows, and its text.
+CULPRITS: Final = {
+    "the throttled client": ("client_instance_id", "instance-throttled"),
+    "the lagging group": ("client_instance_id", "instance-lags"),
+    "the poll-bound consumer": ("client_instance_id", "instance-poll-bound"),
+    "the outdated library": ("client_id", "throttled"),
+}
+
+
+@pytest.mark.parametrize("who", CULPRITS)
+def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, who: str) -> None:
+    steps = clicks("On Prometheus alone")[who]
+    boards = {DASHBOARDS[name]["title"].partition(": ")[2]: name for name in BOARDS}
+    chosen: dict[str, str] = {}
+    opened = "prometheus-fleet"
+    for one in steps:
+        assert boards[one.dashboard] == opened
+        row = table(http, opened, one.panel, chosen)[0]
+        address = urlsplit(link_of(panel(opened, one.panel), one.column, row))
+        opened = boards[one.leads_to]
+        assert address.path == f"/d/{DASHBOARDS[opened]['uid']}"
+        chosen = {
+            key.removeprefix("var-"): value
+            for key, (value,) in parse_qs(address.query).items()
+            if key.startswith("var-")
+        }
+        assert chosen.keys() <= {model["name"] for model in DASHBOARDS[opened]["templating"]["list"]}
+    label, text = CULPRITS[who]
+    last = panel(opened, steps[-1].shows)
+    rows = (
+        table(http, opened, steps[-1].shows, chosen)
+        if last["type"] == "table"
+        else [one["metric"] for one in asked(http, last["targets"][0]["expr"], time.time(), chosen)]
+    )
+    assert rows[0][label] == text

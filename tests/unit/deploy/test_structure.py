@@ -158,7 +158,8 @@ def test_links_lead_to_existing_dashboards_and_escape_the_texts_of_clients(name:
     # And of an address that the operator sets, with texts of clients as hexadecimal digits or as
     # words that need no quotes.
     assert set(raw) <= {
-        "${__data.fields.subject_key", "${__data.fields.what_key", "${__data.fields.url"
+        "${__data.fields.subject_key", "${__data.fields.member_key", "${__data.fields.what_key",
+            "${__data.fields.url",
     }  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def test_the_path_of_a_findings_subject_has_no_text_of_a_client() -> None:
         path
         for name in NAMES
         for sql in queries(name)
-        for path in re.findall(r"'kct-one-client[^;]*?END AS subject_key", sql)
+        for path in re.findall(r"'kct-one-client[^;]*?END AS (?:subject|member)_key", sql)
     ]
     assert paths
     for path in paths:
@@ -210,7 +211,7 @@ def test_links_take_the_key_from_a_hidden_column_of_their_own_query(name: str) -
                 continue
             if column == "what_key":
                 assert "'hex'), '(..)', '%\\1', 'g')" in sql
-            elif text != "subject":
+            elif text not in {"subject", "member"}:
                 key = f"encode(convert_to(ARRAY[{text}]::text, 'UTF8'), 'hex') AS {column}"
                 assert key in sql, panel["title"]
             (shown,) = (
