@@ -58,8 +58,6 @@ class Spooled:
     sequence: int = 1
     terminating: bool = False
     push_interval_ms: int = 60_000
-    #: Kafka's requests may lack it.
-    has_client_id: bool = True
 
     def row(self) -> dict[str, object]:
         """Its columns."""
@@ -71,7 +69,7 @@ class Spooled:
             "received_at_ns": self.received_at_ns,
             "sequence": self.sequence,
             "terminating": self.terminating,
-            "client_id": self.client.client_id if self.has_client_id else None,
+            "client_id": self.client.client_id,
             "client_software_name": self.client.name,
             "client_software_version": self.client.version,
             "principal": self.client.principal,
