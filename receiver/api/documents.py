@@ -27,9 +27,9 @@ from receiver.telemetry.subscription import (
 
 __all__ = ["NAME_SCHEMA", "ExplainBody", "PatchBody", "SubscriptionBody"]
 
-# Without control characters.
-_LINE: Final = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
-_LINES: Final = r"^[^\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029]*$"
+# Without control characters. In a form that Python, JavaScript and Go (Helm) read alike.
+_LINE: Final = "^[^\\x00-\\x1f\\x7f-\\x9f\u2028\u2029]*$"
+_LINES: Final = "^[^\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\u2028\u2029]*$"
 
 #: A name, for parameters too.
 NAME_SCHEMA: Final[dict[str, Any]] = {"minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": _LINE}
