@@ -369,6 +369,8 @@ def _filled(value: object, kind: pa.DataType, size: int) -> pa.Array | pa.Chunke
 
 
 def _letters(dead: pa.Table, settings: TaskSettings) -> pa.Table:
+    # The driver keeps the payloads of the first of all tasks.
+    dead = dead.sort_by("position")
     kept = pa.array(np.arange(dead.num_rows) < MAX_PAYLOADS)
     return pa.table(
         [

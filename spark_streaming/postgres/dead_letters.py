@@ -44,9 +44,10 @@ def enter(cursor: psycopg.Cursor[Any], load_ids: Collection[int]) -> None:
     cursor.execute(
         sql.SQL(
             "INSERT INTO dead_letter (seen_at, {columns}, payload) SELECT seen_at, {columns}, "
-            "CASE WHEN row_number() OVER (ORDER BY position) <= {most} THEN payload ELSE '' END "
+            "CASE WHEN row_number() OVER (ORDER BY position COLLATE {bytes}) <= {most} "
+            "THEN payload ELSE '' END "
             "FROM dead_letter_load WHERE load_id = ANY(%s)"
-        ).format(columns=sql.SQL(_COLUMNS), most=sql.Literal(MAX_PAYLOADS)),
+        ).format(columns=sql.SQL(_COLUMNS), most=sql.Literal(MAX_PAYLOADS), bytes=sql.Identifier("C")),
         [list(load_ids)],
     )
 
