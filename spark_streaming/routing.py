@@ -16,10 +16,10 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-__all__ = ["Routes"]
+__all__ = ["MAX_NAMES", "Routes"]
 
-#: Most names in the plan of a batch. Beyond it every entry is routed by instance.
-_MAX_NAMES: Final = 1000
+#: Most names in the plan of a batch. With more, every entry is routed by instance from then on.
+MAX_NAMES: Final = 1000
 #: A client id is heavy if it has more than this many times the share of a task.
 _HEAVY: Final = 0.5
 
@@ -30,10 +30,12 @@ class Routes:
     def __init__(self) -> None:
         self._instances: set[str] = set()
         self._client_ids: set[str] = set()
+        self._all_by_instance = False
 
     def by_instance(self, instances: Iterable[str]) -> None:
         """Route these instances by instance from now on."""
         self._instances.update(instances)
+        self._bound()
 
     def learn(self, client_id: str, *, points: int, of: int, tasks: int) -> None:
         """Route the instances of a heavy client id separately from now on.
@@ -46,6 +48,7 @@ class Routes:
         """
         if tasks > 1 and points * tasks > of * _HEAVY:
             self._client_ids.add(client_id)
+            self._bound()
 
     def column(self, client_id: Column, instance: Column) -> Column:
         """Return the column that entries are distributed by.
@@ -54,7 +57,7 @@ class Routes:
             client_id: That of the entry's push.
             instance: The entry's client instance id; null if the push can't be read.
         """
-        if len(self._instances) + len(self._client_ids) > _MAX_NAMES:
+        if self._all_by_instance:
             return instance
         separate = client_id.isNull()
         if self._client_ids:
@@ -62,3 +65,10 @@ class Routes:
         if self._instances:
             separate |= instance.isin(sorted(self._instances))
         return f.when(separate, instance).otherwise(client_id)
+
+    def _bound(self) -> None:
+        """Forget all names if there are too many, because clients choose them."""
+        if len(self._instances) + len(self._client_ids) > MAX_NAMES:
+            self._all_by_instance = True
+            self._instances.clear()
+            self._client_ids.clear()

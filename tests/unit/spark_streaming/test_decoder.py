@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from secrets import token_bytes
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
+from spark_streaming.postgres import IdKey
 from spark_streaming.series_hashes import register_key
 from tests.fuzz import protobuf
 from tests.fuzz.mutation import Mutator
@@ -384,3 +387,34 @@ def test_a_wrong_call_is_rejected(spark: SparkSession, wrong: str, problem: str)
     register_key(spark, KEY)
     with pytest.raises(PySparkException, match=problem):
         spark.sql(f"SELECT {wrong}").collect()
+
+
+def test_the_dimensions_of_a_series_are_asked_for_once(spark: SparkSession) -> None:
+    """By its key, and not by a push that is refused."""
+
+    def described(*pushes: bytes, key: IdKey) -> list[bool]:
+        register_key(spark, key)
+        table = pa.table({"at": range(len(pushes)), "otlp": pa.array(pushes, pa.binary())})
+        entries = f.call_function(
+            "otlp_entries",
+            *(f.col("otlp"), f.lit("i"), f.lit(RECEIVED_AT_NS), f.lit(PLAN), f.lit(key.key_id)),
+        )
+        frame = spark.createDataFrame(table).coalesce(1).select(entries["describes"].alias("describes"))
+        found: list[bool] = frame.toArrow()["describes"].to_pylist()
+        return found
+
+    def push(*values: float) -> bytes:
+        data = MetricsData()
+        metrics = data.resource_metrics.add().scope_metrics.add().metrics
+        for number, value in enumerate(values):
+            gauge = metrics.add(name=f"m{number}").gauge
+            gauge.data_points.add(time_unix_nano=RECEIVED_AT_NS, as_double=value)
+        return data.SerializeToString()
+
+    first, second = (IdKey(key_id=str(uuid4()), secret=token_bytes(16)) for _ in range(2))
+    # The second metric of the first push is beyond the bounds.
+    assert described(push(1.0, 1e300), push(1.0), push(2.0), push(1.0, 2.0), push(3.0, 4.0), key=first) == [
+        *(False, True, False, True, False)
+    ]
+    assert described(push(1.0), key=first) == [False]
+    assert described(push(1.0), key=second) == [True]
