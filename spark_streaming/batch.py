@@ -27,7 +27,7 @@ from spark_streaming.metrics import RollupMetrics
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.routing import Routes
-from spark_streaming.rows import ENTRY_ROWS
+from spark_streaming.rows import ENTRY_ROWS, cast
 from spark_streaming.series_hashes import register_key
 from spark_streaming.settings import RollupSettings
 from spark_streaming.tasks import RESULT_ROWS, TaskSettings, TaskStage, UndescribedError, failure
@@ -441,7 +441,7 @@ class Batches:
                 f"read {found.num_rows} isolated pushes instead of {isolated.num_rows}, because a file or "
                 "records of the batch were deleted; the batch is read again"
             )
-        return _cast(found, DEAD_LETTER_ROWS)
+        return cast(found, DEAD_LETTER_ROWS)
 
 
 class _Results:
@@ -478,7 +478,3 @@ class _Results:
         for row in self._rows:
             if row["most"] is not None:
                 yield row["most"], row["most_points"]
-
-
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays([table[field.name].cast(field.type) for field in schema], schema=schema)

@@ -10,7 +10,16 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["BUCKET_ROWS", "CLIENT_LABELS", "ENTRY_ROWS", "MAX_TOTAL", "ROLLUP_ROWS", "RULES", "SERIES_ROWS"]
+__all__ = [
+    "BUCKET_ROWS",
+    "CLIENT_LABELS",
+    "ENTRY_ROWS",
+    "MAX_TOTAL",
+    "ROLLUP_ROWS",
+    "RULES",
+    "SERIES_ROWS",
+    "cast",
+]
 
 #: How values combine (``combines`` in the catalogue). The index is the code in ``flags`` and
 #: ``rule``.
@@ -118,3 +127,8 @@ ENTRY_ROWS: Final = pa.schema(
         pa.field("watched", pa.list_(pa.float64())),
     ]
 )
+
+
+def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a schema's columns of a table, in its order and types."""
+    return pa.Table.from_arrays([table[one.name].cast(one.type) for one in schema], schema=schema)

@@ -38,7 +38,7 @@ from spark_streaming.postgres import (
     Sums,
     TaskStore,
 )
-from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS
+from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS, cast
 from spark_streaming.series_hashes import replace_hashes
 from spark_streaming.settings import RetentionSettings
 
@@ -268,7 +268,7 @@ class _Task:
             entries, histogram_rows, buckets = replace_hashes(
                 self._with_client_keys(entries), *_histogram_rows(histograms), self._series_ids
             )
-            entries = _cast(entries, ENTRY_ROWS)
+            entries = cast(entries, ENTRY_ROWS)
         with self._stage("look_up"):
             clients = self._store.clients(entries["client_key"].unique().to_pylist())
             pairs = required_pairs(entries, clients)
@@ -279,7 +279,7 @@ class _Task:
         with self._stage("reconcile"):
             states: list[ClientState] = []
             contributions: list[Contribution] = []
-            parts = [_from(_cast(histogram_rows, ROLLUP_ROWS), min_minute)]
+            parts = [_from(cast(histogram_rows, ROLLUP_ROWS), min_minute)]
             for part in split_by_client(entries, points=_RECONCILED_POINTS):
                 keys = part["client_key"].unique().to_pylist()
                 before = {key: clients[key] for key in keys if key in clients}
@@ -291,7 +291,7 @@ class _Task:
                 contributions += reconciled.contributions
             self.rows = pa.concat_tables(parts)
             sums.add(self.rows)
-            sums.add_buckets(_from(_cast(buckets, BUCKET_ROWS), min_minute))
+            sums.add_buckets(_from(cast(buckets, BUCKET_ROWS), min_minute))
             sums.add_clients(_from(entries, min_minute))
         return entries, states, contributions
 
@@ -399,16 +399,12 @@ def _flat(lists: pa.ChunkedArray, schema: pa.Schema | None = None) -> pa.Table |
     table = pa.Table.from_struct_array(flat) if len(flat) else None
     if schema is None:
         return table
-    return schema.empty_table() if table is None else _cast(table, schema)
+    return schema.empty_table() if table is None else cast(table, schema)
 
 
 def _from(rows: pa.Table, minute: int | None) -> pa.Table:
     """Return the rows from a minute on."""
     return rows if minute is None else rows.filter(pc.greater_equal(rows["minute"], minute))
-
-
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays([table[one.name].cast(one.type) for one in schema], schema=schema)
 
 
 def _total(column: pa.ChunkedArray) -> int:

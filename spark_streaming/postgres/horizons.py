@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import psycopg
 
-from spark_streaming.postgres.tables import GRAINS
+from spark_streaming.postgres.tables import EPOCH, GRAINS
 
 __all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "Horizons", "read_until"]
 
 #: Rows further ahead than this are left out, because the clock is wrong.
 DAYS_AHEAD: Final = 2
 DAY: Final = timedelta(days=1)
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,21 +118,19 @@ def enter(
         "DELETE FROM pending_load WHERE load_id = ANY(%s) RETURNING staged", [ids]
     ).fetchall()
     waiting = sum(staged for (staged,) in found)
-    counts = sql.SQL(" + ").join(
-        sql.SQL("(SELECT count(*) FROM {} WHERE load_id = ANY(%(ids)s))").format(sql.Identifier(table))
-        for table in _waiting_tables()
-    )
-    ((there,),) = cursor.execute(sql.SQL("SELECT {}").format(counts), {"ids": ids}).fetchall()
-    if len(found) != len(ids) or there != waiting:
+    late_tables = [totals.waiting(grain) for totals, grain in _LATE]
+    there, late_rows = _count(cursor, _WAITING, ids), _count(cursor, late_tables, ids)
+    gone = waiting - there - late_rows
+    if len(found) != len(ids) or gone:
         raise StoreUnavailableError(
-            f"{len(ids) - len(found)} of {len(ids)} loads and {waiting - there} of {waiting} waiting rows "
+            f"{len(ids) - len(found)} of {len(ids)} loads and {gone} of {waiting} waiting rows "
             "are gone, because the driver was away for long or PostgreSQL failed; the batch is repeated"
         )
     clients.enter(cursor, ids)
     dead_letters.enter(cursor, ids)
-    late = add_late(cursor, ids, partitions)
     _delete(cursor, _WAITING, ids)
-    return late
+    # Most batches have none.
+    return add_late(cursor, ids, partitions) if late_rows else {grain.name: [] for grain in GRAINS}
 
 
 def add_late(
@@ -180,6 +178,15 @@ def sweep(cursor: psycopg.Cursor[Any]) -> int:
         minutes = [totals.table(MINUTES) for totals in TOTALS]
         _delete(cursor, [*_waiting_tables(), "push", "contribution", *minutes, "pending_load"], dead)
     return len(dead)
+
+
+def _count(cursor: psycopg.Cursor[Any], tables: Iterable[str], load_ids: Sequence[int]) -> int:
+    counts = sql.SQL(" + ").join(
+        sql.SQL("(SELECT count(*) FROM {} WHERE load_id = ANY(%(ids)s))").format(sql.Identifier(table))
+        for table in tables
+    )
+    ((found,),) = cursor.execute(sql.SQL("SELECT {}").format(counts), {"ids": list(load_ids)}).fetchall()
+    return int(found)
 
 
 def _waiting_tables() -> list[str]:

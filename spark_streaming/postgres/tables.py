@@ -23,6 +23,7 @@ from spark_streaming.watched import WATCHED
 
 __all__ = [
     "CLIENTS",
+    "EPOCH",
     "FLEETS",
     "GRAINS",
     "HISTOGRAMS",
@@ -38,7 +39,7 @@ __all__ = [
 Combination = Literal["add", "least", "greatest", "any", "newest"]
 ValueType = Literal["bigint", "double precision", "boolean", "text"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Sums of values within the plan's bounds stay far below. Older versions may have stored more.
 MAX_SUM: Final = 1e300
 
@@ -91,7 +92,7 @@ class Grain:
 
     def beginning(self, time: datetime) -> datetime:
         """Return the beginning of a time's bucket."""
-        return _EPOCH + (time - _EPOCH) // self.length * self.length
+        return EPOCH + (time - EPOCH) // self.length * self.length
 
     @property
     def slots(self) -> str:
@@ -121,7 +122,6 @@ class Totals:
         values: The other columns, and how they combine.
         grains: Names of the grains.
         counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
-        optional: A value that most rows lack.
         usual: What a packed row need not store, by value: a number, or the name of another value
             that is the same. Null for other values.
     """
@@ -131,7 +131,6 @@ class Totals:
     values: dict[str, Combination]
     grains: tuple[str, ...] = ("1m", "1h", "1d")
     counts: tuple[str, ...] = ()
-    optional: str | None = None
     usual: Mapping[str, int | str] = field(default_factory=dict)
 
     def table(self, grain: Grain) -> str:
@@ -288,7 +287,6 @@ SERIES: Final = Totals(
     key=("series_id",),
     values=_STATISTICS,
     counts=("points",),
-    optional="pushed_sum",
     usual=_USUAL,
 )
 FLEETS: Final = Totals(
@@ -296,7 +294,6 @@ FLEETS: Final = Totals(
     key=("fleet_id",),
     values=_STATISTICS,
     counts=("points",),
-    optional="pushed_sum",
     usual=_USUAL,
 )
 SPREADS: Final = Totals(
