@@ -16,29 +16,26 @@ from typing import Any, Final, NamedTuple, get_args
 import pyarrow as pa
 import structlog
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_streaming import tasks
 from spark_streaming.catalogue import plan
+from spark_streaming.entries import MAX_PAYLOAD_BYTES, Entries
 from spark_streaming.lake import Lake
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.poison import MAX_ISOLATED, first_failing, is_data_error
 from spark_streaming.postgres import DEAD_LETTER_ROWS, Batch, BatchStatistics, IdKey, Store
 from spark_streaming.routing import Routes
-from spark_streaming.rows import ENTRY_ROWS, cast
+from spark_streaming.rows import cast
 from spark_streaming.series_hashes import register_key
 from spark_streaming.settings import RollupSettings
 from spark_streaming.tasks import RESULT_ROWS, TaskSettings, TaskStage, UndescribedError, failure
 
 __all__ = ["BatchError", "Batches", "Progress"]
 
-_MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
-
-#: Bytes of a dead letter's payload that are kept.
-_MAX_PAYLOAD_BYTES: Final = 65_536
 
 #: A rebuild also reads so many minutes before its first one, because counts continue for three push
 #: intervals of at most an hour. What they add to minutes before the first one is left out.
@@ -127,11 +124,7 @@ class Batches:
             max_partitions=settings.max_partitions,
         )
         register_key(spark, id_key)
-        self._arguments = (
-            *map(f.col, ("otlp", "client_instance_id", "received_at_ns")),
-            f.lit(text),
-            f.lit(id_key.key_id),
-        )
+        self._entries = Entries(text, id_key.key_id)
 
     def roll_up(
         self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
@@ -337,7 +330,7 @@ class Batches:
     def _tasks(self, pushes: DataFrame, settings: TaskSettings, *, describe_all: bool) -> DataFrame:
         """Return the frame that runs the tasks when it is read."""
         return (
-            self._entries(pushes, describe_all=describe_all)
+            self._entries.of(pushes, self._routes, describe_all=describe_all)
             .repartition(self._partitions(), "route")
             .drop("route")
             .mapInArrow(_Run(settings), _RESULTS)
@@ -368,56 +361,6 @@ class Batches:
         """Return the number of tasks: one for each core of the executors."""
         return max(1, self._spark.sparkContext.defaultParallelism)
 
-    def _entries(self, pushes: DataFrame, *, describe_all: bool) -> DataFrame:
-        """Decode pushes into entries, with the reason of each push that can't be decoded.
-
-        One row of each push has ``is_first``, and with it the push's histograms, and the dimensions
-        of its series if this JVM has not sent them before.
-        """
-        own = ["push_id", "received_at_ns", "terminating", "push_interval_ms", "position"]
-        reason = f.when(f.col("empty"), "the record has no value").otherwise(f.col("decoded.error"))
-        series = f.call_function("otlp_series", *self._arguments)
-        histograms = f.call_function("otlp_histograms", *self._arguments)
-        has_histograms = f.exists("decoded.entries", lambda entry: entry["histograms"] > 0)
-        read = pushes.select(
-            "*",
-            f.col("otlp").isNull().alias("empty"),
-            f.call_function("otlp_entries", *self._arguments).alias("decoded"),
-        ).select(
-            *own,
-            "client_id",
-            f.col("decoded.fallback").alias("fallback"),
-            reason.alias("reason"),
-            f.octet_length("otlp").alias("bytes"),
-            f.when(reason.isNotNull(), f.substring("otlp", 1, _MAX_PAYLOAD_BYTES)).alias("payload"),
-            f.when(f.lit(describe_all) | f.col("decoded.describes"), series).alias("series"),
-            f.when(has_histograms, histograms).alias("histograms"),
-            f.posexplode_outer("decoded.entries").alias("number", "entry"),
-        )
-        is_first = f.coalesce("number", f.lit(0)) == 0
-        # A push without entries still counts as a push of the instance that the source names.
-        instance = f.coalesce("entry.client_instance_id", "fallback")
-        replaced: dict[str, Column] = {
-            "time_ns": f.coalesce("entry.time_ns", "received_at_ns"),
-            "minute": f.coalesce("entry.minute", f.floor(f.col("received_at_ns") / _MINUTE_NS)),
-            "client_instance_id": instance,
-            "pushes": f.coalesce("entry.pushes", f.lit(1)),
-            "points": f.coalesce("entry.points", f.lit(0)),
-        }
-        names = [name for name in ENTRY_ROWS.names if name not in (*own, "client_key")]
-        return read.select(
-            *own,
-            "reason",
-            "bytes",
-            "payload",
-            is_first.alias("is_first"),
-            *(f.when(is_first, f.col(name)).alias(name) for name in ("series", "histograms")),
-            *(replaced.get(name, f.col(f"entry.{name}")).alias(name) for name in names),
-            self._routes.column(
-                f.coalesce("client_id", "entry.client_id"), f.coalesce(instance, f.col("position"))
-            ).alias("route"),
-        )
-
     def _without_repeats(self, pushes: DataFrame, results: _Results) -> DataFrame:
         if not results.repeated:
             return pushes
@@ -432,7 +375,7 @@ class Batches:
                 "position",
                 "reason",
                 f.coalesce(f.octet_length("otlp"), f.lit(0)).alias("bytes"),
-                f.coalesce(f.substring("otlp", 1, _MAX_PAYLOAD_BYTES), f.lit(b"")).alias("payload"),
+                f.coalesce(f.substring("otlp", 1, MAX_PAYLOAD_BYTES), f.lit(b"")).alias("payload"),
             )
             .toArrow()
         )

@@ -16,12 +16,12 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-__all__ = ["MAX_NAMES", "Routes"]
+__all__ = ["HEAVY", "MAX_NAMES", "Routes"]
 
 #: Most names in the plan of a batch. With more, every entry is routed by instance from then on.
 MAX_NAMES: Final = 1000
 #: A client id is heavy if it has more than this many times the share of a task.
-_HEAVY: Final = 0.5
+HEAVY: Final = 0.5
 
 
 class Routes:
@@ -46,7 +46,7 @@ class Routes:
             of: All points of the batch.
             tasks: Number of tasks.
         """
-        if tasks > 1 and points * tasks > of * _HEAVY:
+        if tasks > 1 and points * tasks > of * HEAVY:
             self._client_ids.add(client_id)
             self._bound()
 

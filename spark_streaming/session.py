@@ -102,6 +102,9 @@ _DEFAULTS: Final = {
     # The job reads the offsets of recent batches from their progress.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Spark asks for the size of a batch after each row. This takes a time that grows with the
+    # number of rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "250",
 }
 
 

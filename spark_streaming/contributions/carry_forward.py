@@ -59,6 +59,19 @@ class CarryResult:
     contributions: list[Contribution] = field(default_factory=list)
     clients: list[ClientState] = field(default_factory=list)
 
+    def add(self, client_key: int, first: int, until: int, *, packed: bytes, last_ns: int) -> None:
+        """Add counts to minutes that had none.
+
+        Args:
+            client_key: The client.
+            first: The first minute.
+            until: The last minute.
+            packed: Encoded counts.
+            last_ns: Time of the entry that has them.
+        """
+        self.counts.append((first, until, decode_contribution(packed).body, 1))
+        self.new.append(Contribution(client_key, first, 0, last_ns, packed, until))
+
     def subtract(self, contribution: Contribution) -> None:
         """Subtract counts that were carried to a minute."""
         minute = contribution.minute
@@ -108,15 +121,9 @@ def carry_forward(
         closed: The last minute that is complete.
         carried: Receives the changes.
     """
-    if len(sources) == 1:
-        (source,) = sources
-        follows = state is None or source.minute == state.covered_until + 1
-        if source.counts is not None and follows and closed <= source.minute:
-            # The common case: no minutes to fill before it, and none after it yet.
-            carried.clients.append(
-                _state(client_key, source, source.minute, source.minute + 1, state, cumulative)
-            )
-            return
+    if _is_in_order(sources, state) and not known.has_stored(client_key):
+        _follow(client_key, sources, state, cumulative, closed, carried)
+        return
     own = [source for source in sources if source.counts is not None]
     # An empty push may be ahead of the minutes with counts. Entries up to it are not older than
     # those.
@@ -148,17 +155,7 @@ def carry_forward(
         free_until = min(wanted_until, known.free_until(client_key, first, wanted_until))
         free_until = min([free_until, *(minute - 1 for minute in with_entries if minute >= first)])
         if free_until >= first:
-            carried.counts.append((first, free_until, body, 1))
-            carried.new.append(
-                Contribution(
-                    client_key=client_key,
-                    minute=first,
-                    entries=0,
-                    last_ns=last_ns,
-                    packed=counts,
-                    until=free_until,
-                )
-            )
+            carried.add(client_key, first, free_until, packed=counts, last_ns=last_ns)
             first = free_until + 1
         for minute in count(first):
             existing = known.get((client_key, minute))
@@ -205,6 +202,42 @@ def carry_forward(
     new_state = _state(client_key, last, covered, carried_from, state, cumulative)
     if new_state != state:
         carried.clients.append(new_state)
+
+
+def _is_in_order(sources: Sequence[Source], state: ClientState | None) -> bool:
+    """Return whether all sources have counts, and are newer than the state."""
+    if not sources or any(source.counts is None for source in sources):
+        return False
+    return state is None or (
+        state.minute <= state.covered_until < sources[0].minute and state.last_ns <= sources[-1].time_ns
+    )
+
+
+def _follow(
+    client_key: int,
+    sources: Sequence[Source],
+    state: ClientState | None,
+    cumulative: bytes | None,
+    closed: int,
+    carried: CarryResult,
+) -> None:
+    """Carry the counts of sources forward that follow each other, and follow the state.
+
+    This is the usual case, in which no minute between them has a contribution. The result equals
+    that of the general one.
+    """
+    if state is not None and state.counts and state.counts != NO_COUNTS:
+        first = state.covered_until + 1
+        until = carry_limit(state.minute, state.last_ns, state.push_interval_ms, terminating=state.terminated)
+        until = min(until, sources[0].minute - 1)
+        if until >= first:
+            carried.add(client_key, first, until, packed=state.counts, last_ns=state.last_ns)
+    for number, source in enumerate(sources, start=1):
+        until = closed if number == len(sources) else sources[number].minute - 1
+        until = max(source.minute, min(until, _source_limit(source)))
+        if until > source.minute and source.counts is not None and source.counts != NO_COUNTS:
+            carried.add(client_key, source.minute + 1, until, packed=source.counts, last_ns=source.time_ns)
+    carried.clients.append(_state(client_key, source, until, source.minute + 1, state, cumulative))
 
 
 def _state(

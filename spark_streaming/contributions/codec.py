@@ -240,6 +240,8 @@ def decode_contribution(packed: bytes) -> DecodedContribution:
     Raises:
         CodecError: The bytes are truncated or of another version.
     """
+    if packed.startswith(NO_COUNTS) and len(packed) % COUNT_ROW.itemsize == len(NO_COUNTS):
+        return DecodedContribution("carried", "", packed[len(NO_COUNTS) :])
     if len(packed) < _HEADER.size or packed[0] != _VERSION or packed[1] >= len(_FORMS):
         raise _other_version("contribution.packed", packed)
     _, form, length = _HEADER.unpack_from(packed)

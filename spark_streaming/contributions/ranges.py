@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Final
 
 from spark_streaming.contributions.codec import NO_COUNTS
@@ -52,6 +51,10 @@ class KnownContributions:
         self._minutes: dict[int, list[int]] = {}
         for key, minute in sorted(stored):
             self._minutes.setdefault(key, []).append(minute)
+
+    def has_stored(self, client_key: int) -> bool:
+        """Return whether there is a stored contribution of a client."""
+        return client_key in self._minutes
 
     def free_until(self, client_key: int, first: int, until: int) -> int:
         """Return the last minute up to which there is no contribution.
@@ -115,17 +118,20 @@ def in_ranges(
     for key in changes.keys() | states.keys():
         of_client, old = changes.get(key, _NO_CHANGES), before.get(key)
         state = states[key] if key in states else before[key]
-        # A late entry may change a minute amid the range. The range begins after it then.
-        others = [m for m, one in of_client.items() if carries(state, m) and one.packed != state.counts]
-        if others:
-            state = states[key] = replace(state, carried_from=max(others) + 1)
-        kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
+        kept: dict[int, Contribution] = {}
+        if of_client:
+            # A late entry may change a minute amid the range. The range begins after it then.
+            others = [m for m, one in of_client.items() if carries(state, m) and one.packed != state.counts]
+            if others:
+                state = states[key] = state._replace(carried_from=max(others) + 1)
+            kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
         if old is not None and (old.counts, old.carried_from) != (state.counts, state.carried_from):
             written = of_client.keys() | own_minutes.get(key, ())
             whole = _no_longer_implied(old, state, written, kept)
             if whole is not None:
                 ranges.setdefault(key, []).append(whole)
-        found += _merged(kept)
+        if kept:
+            found += _merged(kept)
     for one in new:
         state = states[one.client_key] if one.client_key in states else before[one.client_key]
         # Counts of an earlier source than the newest.
@@ -153,7 +159,7 @@ def _no_longer_implied(
     same = old.counts == state.counts
     still = same and state.carried_from <= last and state.covered_until >= first
     if not still and not any(first <= minute <= last for minute in written):
-        return replace(_carried(old, first), until=last)
+        return _carried(old, first)._replace(until=last)
     for minute in range(first, last + 1):
         if minute not in written and not (same and carries(state, minute)):
             kept[minute] = _carried(old, minute)
@@ -172,12 +178,15 @@ def _joined(ranges: list[Contribution]) -> Iterator[Contribution]:
     joined: list[Contribution] = []
     for one in ranges:
         if joined and joined[-1].last_minute + 1 == one.minute and joined[-1].packed == one.packed:
-            joined[-1] = replace(joined[-1], until=one.last_minute)
+            joined[-1] = joined[-1]._replace(until=one.last_minute)
         else:
             joined.append(one)
     for one in joined:
+        if one.until - one.minute < MAX_RANGE_MINUTES:
+            yield one
+            continue
         for minute in range(one.minute, one.last_minute + 1, MAX_RANGE_MINUTES):
-            yield replace(one, minute=minute, until=min(minute + MAX_RANGE_MINUTES - 1, one.last_minute))
+            yield one._replace(minute=minute, until=min(minute + MAX_RANGE_MINUTES - 1, one.last_minute))
 
 
 def _merged(contributions: Mapping[int, Contribution]) -> Iterator[Contribution]:
@@ -195,7 +204,7 @@ def _merged(contributions: Mapping[int, Contribution]) -> Iterator[Contribution]
             until = minute
             continue
         if first is not None:
-            yield replace(first, until=until)
+            yield first._replace(until=until)
         first, until = one, minute
     if first is not None:
-        yield replace(first, until=until)
+        yield first._replace(until=until)

@@ -319,11 +319,11 @@ def _contributions(
             sources.setdefault(key, []).append(source)
         contributions.append(
             Contribution(
-                client_key=key,
-                minute=source.minute,
-                entries=count + (stored_one.entries if stored_one is not None else 0),
-                last_ns=time_ns,
-                packed=encode_contribution("combined", push_id, bodies[i])
+                key,
+                source.minute,
+                count + (stored_one.entries if stored_one is not None else 0),
+                time_ns,
+                encode_contribution("combined", push_id, bodies[i])
                 if several[i]
                 else encode_contribution("entry", push_id, columns.gauges[at]),
             )

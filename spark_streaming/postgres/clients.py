@@ -38,6 +38,7 @@ _STATE_BUT_KEY: Final = {
     "counts": "bytea",
     "cumulative": "bytea",
 }
+#: The fields of ``ClientState``, in their order.
 _STATE: Final = {"client_key": "int8", **_STATE_BUT_KEY}
 _LABELS: Final = {"client_key": "int8", "client_instance_id": "text", **dict.fromkeys(CLIENT_LABELS, "text")}
 _WAITING: Final = {
@@ -62,10 +63,7 @@ def states(
     """
     columns = sql.SQL(", ").join(map(sql.Identifier, _STATE))
     query = sql.SQL("SELECT {} FROM client_state WHERE minute IS NOT NULL AND {}").format(columns, condition)
-    return {
-        row[0]: ClientState(**dict(zip(_STATE, row, strict=True)))
-        for row in cursor.execute(query, parameters)
-    }
+    return {row[0]: ClientState._make(row) for row in cursor.execute(query, parameters)}
 
 
 def keys(cursor: psycopg.Cursor[Any], instances: Sequence[str]) -> dict[str, int]:
@@ -118,7 +116,7 @@ def append(
         "client_load",
         _WAITING,
         (
-            [*labels, *(no_state if state is None else _values(state)[1:]), load_id]
+            [*labels, *(no_state if state is None else state[1:]), load_id]
             for *labels, state in zip(*columns, own, strict=True)
         ),
     )
@@ -187,7 +185,7 @@ def put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> No
     )
     cursor.execute("DROP TABLE IF EXISTS pg_temp.staged_client")
     cursor.execute(sql.SQL("CREATE TEMPORARY TABLE staged_client ({}) ON COMMIT DROP").format(columns))
-    _copy(cursor, "staged_client", _STATE, map(_values, states))
+    _copy(cursor, "staged_client", _STATE, states)
     cursor.execute("ANALYZE pg_temp.staged_client")
     cursor.execute(
         "UPDATE client_state old SET minute = new.minute, last_ns = new.last_ns, "
@@ -233,10 +231,6 @@ def _copy(
         copy.set_types(list(types.values()))
         for row in rows:
             copy.write_row(row)
-
-
-def _values(state: ClientState) -> list[Any]:
-    return [getattr(state, name) for name in _STATE]
 
 
 def by_instance(entries: pa.Table) -> pa.Table:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+import numpy as np
 import psycopg
 
 from spark_streaming.contributions import MAX_RANGE_MINUTES, Contribution
@@ -13,6 +13,26 @@ from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER
 
 __all__ = ["append", "read"]
 
+#: A row of a binary COPY before the packed bytes, and after them. Encoded by numpy, because psycopg
+#: takes as long for each row as PostgreSQL does.
+_HEAD: Final = np.dtype(
+    [
+        ("columns", ">i2"),
+        ("key_length", ">i4"),
+        ("key", ">i8"),
+        ("minute_length", ">i4"),
+        ("minute", ">i8"),
+        ("load_length", ">i4"),
+        ("load", ">i8"),
+        ("entries_length", ">i4"),
+        ("entries", ">i4"),
+        ("last_length", ">i4"),
+        ("last", ">i8"),
+        ("packed_length", ">i4"),
+    ]
+)
+_TAIL: Final = np.dtype([("length", ">i4"), ("until", ">i8")])
+_NULL: Final = b"\xff" * 4
 #: The column has 32 bits.
 _MAX_ENTRIES: Final = (1 << 31) - 1
 
@@ -58,34 +78,29 @@ def append(cursor: psycopg.Cursor[Any], contributions: Sequence[Contribution], l
         contributions: At most one of a client and minute.
         load_id: The load.
     """
-    # Packed here, because psycopg takes as long for each row as PostgreSQL does.
-    layout = struct.Struct(">hiqiqiqiiiqi")
-    until, no_until = struct.Struct(">iq"), struct.pack(">i", -1)
-    rows = [
-        b"".join(
-            (
-                layout.pack(
-                    7,
-                    8,
-                    one.client_key,
-                    8,
-                    one.minute,
-                    8,
-                    load_id,
-                    4,
-                    min(one.entries, _MAX_ENTRIES),
-                    8,
-                    one.last_ns,
-                    len(one.packed),
-                ),
-                one.packed,
-                until.pack(8, one.until) if one.until > one.minute else no_until,
-            )
+    if not contributions:
+        return
+    keys, minutes, entries, times, packed, until = zip(*contributions, strict=True)
+    heads = np.empty(len(contributions), _HEAD)
+    for name, length in (("columns", 7), ("key_length", 8), ("minute_length", 8), ("load_length", 8)):
+        heads[name] = length
+    heads["entries_length"], heads["last_length"] = 4, 8
+    heads["key"], heads["minute"], heads["load"] = keys, minutes, load_id
+    heads["entries"], heads["last"] = np.minimum(entries, _MAX_ENTRIES), times
+    heads["packed_length"] = [len(one) for one in packed]
+    tails = np.empty(len(contributions), _TAIL)
+    tails["length"], tails["until"] = 8, until
+    head, tail = heads.tobytes(), tails.tobytes()
+    rows: list[bytes] = [COPY_HEADER]
+    for number, body in enumerate(packed):
+        at = number * _TAIL.itemsize
+        rows += (
+            head[number * _HEAD.itemsize : (number + 1) * _HEAD.itemsize],
+            body,
+            tail[at : at + _TAIL.itemsize] if until[number] > minutes[number] else _NULL,
         )
-        for one in contributions
-    ]
     with cursor.copy(
         "COPY contribution (client_key, minute, load_id, entries, last_ns, packed, until) "
         "FROM STDIN (FORMAT binary)"
     ) as copy:
-        copy.write(b"".join((COPY_HEADER, *rows, COPY_TRAILER)))
+        copy.write(b"".join((*rows, COPY_TRAILER)))

@@ -31,8 +31,9 @@ def days_of(received_at_ns: Mapping[str, int], *, today: datetime, kept_days: in
     """
     last = (today - EPOCH).days
     first, last = last - kept_days, last + DAYS_AHEAD
+    days = {day: EPOCH + timedelta(days=day) for day in range(first, last + 1)}
     return {
-        push_id: EPOCH + timedelta(days=min(max(time_ns // _DAY_NS, first), last))
+        push_id: days[min(max(time_ns // _DAY_NS, first), last)]
         for push_id, time_ns in received_at_ns.items()
     }
 
@@ -56,7 +57,8 @@ def known(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime]) -> set[str]
                 "AND received_at >= {since} AND received_at < {end} "
                 "AND load_id NOT IN (SELECT load_id FROM pending_load)"
             ).format(since=sql.Literal(day - DAY), end=sql.Literal(day + 2 * DAY)),
-            [[digest.hex() for digest in ids]],
+            # An array as one text, because psycopg takes as long for its elements as PostgreSQL.
+            [f"{{{','.join(digest.hex() for digest in ids)}}}"],
         )
         found.update(ids[bytes(digest)] for (digest,) in cursor)
     return found
@@ -71,12 +73,8 @@ def append(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime], load_id: i
         load_id: The load.
     """
     layout = struct.Struct(">hi16siqiq")
-    rows = [
-        layout.pack(
-            3, 16, _digest(push_id), 8, (day - EPOCH) // timedelta(microseconds=1) - EPOCH_US, 8, load_id
-        )
-        for push_id, day in days.items()
-    ]
+    times = {day: (day - EPOCH) // timedelta(microseconds=1) - EPOCH_US for day in set(days.values())}
+    rows = [layout.pack(3, 16, _digest(push_id), 8, times[day], 8, load_id) for push_id, day in days.items()]
     with cursor.copy("COPY push (push_id, received_at, load_id) FROM STDIN (FORMAT binary)") as copy:
         copy.write(b"".join((COPY_HEADER, *rows, COPY_TRAILER)))
 

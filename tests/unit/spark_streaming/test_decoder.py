@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections import Counter
@@ -418,3 +419,25 @@ def test_the_dimensions_of_a_series_are_asked_for_once(spark: SparkSession) -> N
     ]
     assert described(push(1.0), key=first) == [False]
     assert described(push(1.0), key=second) == [True]
+    # More series than the table had at first.
+    many = push(*range(10_000))
+    assert described(many, push(*range(9_000)), many, push(*range(10_001)), key=second) == [
+        *(True, False, False, True)
+    ]
+
+
+def test_metrics_have_their_rules(spark: SparkSession) -> None:
+    """Also those that resemble metrics of the catalogue, and short ones."""
+    known = list(json.loads(PLAN)["metrics"])
+    names = [*known, *(f"{name[0]}x{name[2:]}" for name in known), "", "a", "of.nobody.total"]
+    chance = Random(4)
+
+    def push() -> bytes:
+        data = MetricsData()
+        metrics = data.resource_metrics.add().scope_metrics.add().metrics
+        for name in chance.sample(names, len(names)):
+            metrics.add(name=name).gauge.data_points.add(time_unix_nano=RECEIVED_AT_NS, as_double=1.0)
+        return data.SerializeToString()
+
+    pushes = [push() for _ in range(5)]
+    assert check(decode(spark, pushes), pushes) == {"read": len(pushes)}

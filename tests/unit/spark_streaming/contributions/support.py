@@ -6,7 +6,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import pyarrow as pa
@@ -149,7 +149,7 @@ class Store:
         for one in reconciled.contributions:
             self.rows += 1
             for minute in range(one.minute, one.last_minute + 1):
-                self.contributions[one.client_key, minute] = replace(one, minute=minute, until=-1)
+                self.contributions[one.client_key, minute] = one._replace(minute=minute, until=-1)
         self.clients.update((c.client_key, c) for c in reconciled.clients)
         return reconciled
 

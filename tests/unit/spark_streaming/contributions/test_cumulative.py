@@ -102,7 +102,7 @@ def test_sums_of_version_1_continue_with_their_new_identity() -> None:
     store.batch([entry(1, 5, identity=3)])
     old = struct.pack("<qqqd", 3 + LEGACY, START, entry(1, 5).time_ns, 5.0)
     stranger = struct.pack("<qqqd", 77, START, entry(1, 5).time_ns, 9.0)
-    store.clients[7] = replace(store.clients[7], cumulative=b"\x01" + old + stranger)
+    store.clients[7] = store.clients[7]._replace(cumulative=b"\x01" + old + stranger)
     before = cumulative(store)[1]
     for minute, value in ((2, 6.0), (3, 8.0)):
         store.batch([entry(minute, value, identity=3)])
@@ -116,6 +116,6 @@ def test_bytes_of_another_version_are_refused() -> None:
     store = Store()
     store.batch([entry(1, 5)])
     for cumulative in (b"\x03", store.clients[7].cumulative[:-1]):
-        store.clients[7] = replace(store.clients[7], cumulative=cumulative)
+        store.clients[7] = store.clients[7]._replace(cumulative=cumulative)
         with pytest.raises(CodecError, match=r"client\.cumulative: \d+ bytes .* version 2.*rebuild"):
             store.batch([entry(2, 6)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
@@ -239,7 +237,7 @@ def test_required_pairs_are_those_that_may_be_stored() -> None:
     other = Entry(time_ns=0, client=2, points=COUNT)
     # The state says what minute 7 has.
     assert required_pairs(table([*entries, other]), {1: state}) == {(1, m) for m in (1, 2, 3, 4, 6)}
-    without = replace(state, counts=NO_COUNTS)
+    without = state._replace(counts=NO_COUNTS)
     assert required_pairs(table(entries), {1: without}) == {(1, m) for m in (1, 2, 3, 4, 6, 7)}
 
 

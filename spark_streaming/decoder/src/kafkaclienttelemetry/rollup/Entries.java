@@ -27,8 +27,8 @@ public final class Entries extends RollUp {
     private static final byte[] NO_BYTES = {};
 
     private final KnownSeries known;
-    /** Hashes of series that were not described yet. A malformed push describes none. */
-    private final Longs undescribed = new Longs();
+    /** First halves of the hashes of all points' series. A malformed push describes none. */
+    private final Longs series = new Longs();
 
     private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp, instance, receivedAtNs, plan, key);
@@ -81,11 +81,12 @@ public final class Entries extends RollUp {
         for (Entry each : entries()) {
             rows.add(row(each, plan.slots.length));
         }
-        for (int index = 0; index < undescribed.size(); index++) {
-            known.add(undescribed.get(index));
+        boolean describes = !known.containsAll(series);
+        if (describes) {
+            known.addAll(series);
         }
         return new GenericInternalRow(
-                new Object[] {null, new GenericArrayData(rows.toArray()), fallback, undescribed.size() > 0});
+                new Object[] {null, new GenericArrayData(rows.toArray()), fallback, describes});
     }
 
     private static InternalRow error(String problem) {
@@ -122,9 +123,8 @@ public final class Entries extends RollUp {
         } else {
             columns = entry.added = entry.added == null ? new PackedColumns(3) : entry.added;
         }
-        SipHash series = seriesHash();
-        note(series);
-        columns.add(flags(), series.high, series.low, Double.doubleToRawLongBits(value));
+        SipHash hash = notedSeries();
+        columns.add(flags(), hash.high, hash.low, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
                 watch(slot, value);
@@ -137,13 +137,12 @@ public final class Entries extends RollUp {
         if (entry.cumulative == null) {
             entry.cumulative = new PackedColumns(8);
         }
-        SipHash series = seriesHash();
-        note(series);
+        SipHash hash = notedSeries();
         SipHash identity = identityHash();
         entry.cumulative.add(
                 flags(),
-                series.high,
-                series.low,
+                hash.high,
+                hash.low,
                 identity.high,
                 identity.low,
                 legacyIdentity(),
@@ -155,13 +154,13 @@ public final class Entries extends RollUp {
     @Override
     void histogram(long count) {
         entry.histograms++;
-        note(seriesHash());
+        notedSeries();
     }
 
-    private void note(SipHash series) {
-        if (!known.contains(series.high)) {
-            undescribed.add(series.high);
-        }
+    private SipHash notedSeries() {
+        SipHash hash = seriesHash();
+        series.add(hash.high);
+        return hash;
     }
 
     private int flags() {

@@ -16,13 +16,15 @@ import java.util.concurrent.ConcurrentHashMap;
 final class KnownSeries {
     private static final Map<String, KnownSeries> OF_KEYS = new ConcurrentHashMap<>();
     private static final int FIRST_SLOTS = 1 << 12;
-    /** 32 MiB of memory; about three million series. */
+    /** 32 MiB of memory; some three million series. */
     static final int MAX_SLOTS = 1 << 22;
-    /** Bounds the work for a hash. */
-    private static final int PROBES = 16;
+    /** Bounds the work for a hash. In a table that is half full, hardly a hash needs as many. */
+    private static final int PROBES = 64;
     private static final long EMPTY = 0;
 
     private volatile long[] hashes = new long[FIRST_SLOTS];
+    /** About the number of slots in use. Above a half of them, the table grows. */
+    private int used;
 
     KnownSeries() {}
 
@@ -32,22 +34,37 @@ final class KnownSeries {
     }
 
     /**
-     * Returns whether a series was described.
+     * Returns whether all series were described.
      *
-     * @param high the first half of its hash; two series share it once in 2<sup>64</sup> pairs
+     * <p>The table is larger than a processor's cache. One loop over all series of a push lets the
+     * processor load many slots at a time.
+     *
+     * @param highs the first halves of their hashes; two series share it once in 2<sup>64</sup>
+     *     pairs
      */
-    boolean contains(long high) {
-        return find(hashes, high) < 0;
+    boolean containsAll(Longs highs) {
+        long[] slots = hashes;
+        boolean all = true;
+        for (int index = 0; index < highs.size(); index++) {
+            all &= find(slots, highs.get(index)) < 0;
+        }
+        return all;
     }
 
-    /** Adds a series that is being described. */
-    void add(long high) {
+    /** Adds series that are being described. */
+    void addAll(Longs highs) {
+        for (int index = 0; index < highs.size(); index++) {
+            add(highs.get(index));
+        }
+    }
+
+    private void add(long high) {
         long[] slots = hashes;
         int free = find(slots, high);
         if (free < 0) {
             return;
         }
-        if (slots[free] != EMPTY && slots.length < MAX_SLOTS) {
+        if (++used * 2 > slots.length && slots.length < MAX_SLOTS) {
             slots = grow(slots);
             free = Math.max(0, find(slots, high));
         }

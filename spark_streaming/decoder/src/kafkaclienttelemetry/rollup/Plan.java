@@ -46,7 +46,7 @@ final class Plan {
     final long maxPartitions;
     final Keeps[] slots;
     private final UTF8String text;
-    private final Map<UTF8String, Metric> metrics = new HashMap<>();
+    private final MetricTable metrics;
 
     private Plan(UTF8String text, JsonNode plan) {
         this.text = text;
@@ -68,6 +68,7 @@ final class Plan {
             keeps.add(Keeps.valueOf(slot.path("keeps").asText().toUpperCase(Locale.ROOT)));
         }
         slots = keeps.toArray(new Keeps[0]);
+        Map<UTF8String, Metric> byName = new HashMap<>();
         plan.path("metrics").properties().forEach(entry -> {
             List<byte[]> finer = new ArrayList<>();
             for (JsonNode attribute : entry.getValue().path("finer")) {
@@ -77,8 +78,9 @@ final class Plan {
                     .mapToInt(Integer::intValue)
                     .toArray();
             byte code = (byte) number(entry.getValue(), "rule");
-            metrics.put(UTF8String.fromString(entry.getKey()), new Metric(code, finer.toArray(new byte[0][]), slots));
+            byName.put(UTF8String.fromString(entry.getKey()), new Metric(code, finer.toArray(new byte[0][]), slots));
         });
+        metrics = new MetricTable(byName);
     }
 
     /**
@@ -117,6 +119,7 @@ final class Plan {
     }
 
     Metric metric(UTF8String name) {
-        return metrics.getOrDefault(name, Metric.UNKNOWN);
+        Metric found = metrics.get(name);
+        return found == null ? Metric.UNKNOWN : found;
     }
 }
