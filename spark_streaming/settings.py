@@ -117,6 +117,13 @@ class RetentionSettings(Settings):
         description="Hours after its end until an hour of minutes is packed, which makes it at least ten "
         "times smaller. Later points are still added, at more cost.",
     )
+    pack_connections: int = Field(
+        default=2,
+        ge=1,
+        le=16,
+        description="Connections to PostgreSQL that pack beside batches. Each keeps a core of the server "
+        "busy: for some ten seconds a minute, or until a large hour is packed.",
+    )
     push_days: int = Field(
         default=8,
         ge=1,

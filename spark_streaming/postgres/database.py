@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
@@ -11,17 +11,21 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres.values import StoreDataError, StoreError, StoreUnavailableError
 
-__all__ = ["PACKING_LOCK", "SERIES_LOCK", "STORE_LOCK", "TABLES_LOCK", "Database"]
+__all__ = ["APPLICATION", "PACKING_LOCK", "PLAN_LOCK", "SERIES_LOCK", "STORE_LOCK", "TABLES_LOCK", "Database"]
 
+#: Names of the roll-up's connections on the server begin with it.
+APPLICATION: Final = "kafka-client-telemetry rollup"
 #: Advisory locks. "rollup" in ASCII: batches and maintenances of all jobs on one database take
 #: turns.
 STORE_LOCK: Final = 0x726F6C6C7570
 #: Tasks add series one after the other, and create partitions one after the other.
 SERIES_LOCK: Final = STORE_LOCK + 1
 TABLES_LOCK: Final = STORE_LOCK + 2
-#: Packing runs beside batches, but not beside maintenance or a rebuild. Taken before STORE_LOCK, so
-#: that nobody keeps batches waiting for it.
+#: Packing runs beside batches, but not beside maintenance or a rebuild: it shares the lock, and
+#: they don't. Taken before STORE_LOCK, so that nobody keeps batches waiting for it.
 PACKING_LOCK: Final = STORE_LOCK + 3
+#: Jobs plan what to pack one after the other.
+PLAN_LOCK: Final = STORE_LOCK + 4
 #: Waiting for another job's batch may take longer than waiting for a table, which readers block
 #: only while a partition is dropped. A process that hangs is disconnected, so that the next one can
 #: continue.
@@ -30,6 +34,7 @@ _BEGIN: Final = (
     "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'; "
     "SET LOCAL work_mem = '64MB'"
 )
+_CANCEL_S: Final = 5.0
 _AFTER_LOCK: Final = "SET LOCAL lock_timeout = '30s'"
 #: SQLSTATE classes: cardinality violation, data exception, integrity violation, program limit
 #: exceeded.
@@ -64,11 +69,12 @@ class Database:
         self._connection: psycopg.Connection[Any] | None = None
 
     @contextmanager
-    def transaction(self, *locks: int) -> Iterator[psycopg.Connection[Any]]:
+    def transaction(self, *locks: int, shared: int | None = None) -> Iterator[psycopg.Connection[Any]]:
         """Run a block as a transaction.
 
         Args:
             locks: Advisory locks that the transaction holds. They are taken in this order.
+            shared: An advisory lock that several transactions may hold. It is taken before.
 
         Raises:
             StoreError: A permanent error.
@@ -78,12 +84,21 @@ class Database:
             connection = self._open()
             with connection.transaction():
                 connection.execute(_BEGIN)
+                if shared is not None:
+                    connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", [shared])
                 for lock in locks:
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
                 connection.execute(_AFTER_LOCK)
                 yield connection
         except psycopg.Error as error:
             raise self._translated(error) from None
+
+    def cancel(self) -> None:
+        """Cancel the running statement, from any thread."""
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            with suppress(psycopg.Error):
+                connection.cancel_safe(timeout=_CANCEL_S)
 
     def close(self) -> None:
         """Close the connection. The next use opens another."""

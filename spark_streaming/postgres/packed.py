@@ -145,15 +145,20 @@ def to_pack(totals: Totals, grain: Grain, start: datetime, rows: sql.Composable)
         totals: The kind.
         grain: Selects the table.
         start: The beginning of the window.
-        rows: A query of ``bucket``, key and values, one row for each key and bucket.
+        rows: A query of ``bucket``, key and values, one row for each key and bucket. If it is
+            grouped by key and bucket, in this order, one sort serves both groupings.
     """
     columns = ["present", *(name for name, _ in packed_columns(totals))]
+    # Computed, because a join with the buckets would need another sort.
+    bit = sql.SQL("1::bigint << ((date_part('epoch', bucket) - {start})::bigint / {length})::int").format(
+        start=sql.Literal(round(start.timestamp())), length=sql.Literal(round(grain.length.total_seconds()))
+    )
     return sql.SQL(
         "INSERT INTO {table} ({key}, start, {columns}) "
         "SELECT {key}, {start}, nullif(present, {full}), {packed} FROM ("
         "SELECT *, {forms} FROM ("
         "SELECT {key}, bit_or(bit) AS present, count(*) AS buckets, {measured} FROM ("
-        "SELECT found.*, m.bit FROM ({rows}) AS found JOIN {slots} m USING (bucket) ORDER BY {key}, bucket"
+        "SELECT found.*, {bit} AS bit FROM ({rows}) AS found ORDER BY {key}, bucket"
         ") AS sorted GROUP BY {key}) AS measured) AS formed "
         "ON CONFLICT ({key}, start) DO UPDATE SET {changes}"
     ).format(
@@ -166,7 +171,7 @@ def to_pack(totals: Totals, grain: Grain, start: datetime, rows: sql.Composable)
         forms=_list(_form(totals, name) for name in totals.values),
         measured=_list(_measured(totals, name) for name in totals.values),
         rows=rows,
-        slots=sql.Identifier(grain.slots),
+        bit=bit,
         changes=_list(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in columns),
     )
 
@@ -199,37 +204,43 @@ def _usual(totals: Totals, name: str, value: Callable[[Totals, str], sql.Composa
 
 
 def _measured(totals: Totals, name: str) -> sql.Composed:
-    """Aggregates of a value, from which :func:`_form` chooses."""
+    """Aggregates of a value, from which :func:`_form` chooses. Each costs time for every row."""
     sql_type = totals.type_of(name)
     least, most = ("bool_and", "bool_or") if sql_type == "boolean" else ("min", "max")
-    whole = "bool_and({0} = trunc({0}))" if sql_type == "double precision" else "true"
-    value = sql.Identifier(name)
-    return sql.SQL(
-        "array_agg({value}) AS {array}, count({value}) AS {count}, {least}({value}) AS {min}, "
-        "{most}({value}) AS {max}, bool_and({value} IS NOT DISTINCT FROM {usual}) AS {same}, "
-        "{whole} AS {whole_name}"
-    ).format(
-        value=value,
-        least=sql.SQL(least),
-        most=sql.SQL(most),
-        usual=_usual(totals, name, lambda _, other: sql.Identifier(other)),
-        whole=sql.SQL(whole).format(value),
-        whole_name=sql.Identifier(f"{name}_whole"),
+    measured = ["array_agg({value}) AS {array}", "count({value}) AS {count}"]
+    measured += [f"{least}({{value}}) AS {{min}}", f"{most}({{value}}) AS {{max}}"]
+    usual = totals.usual.get(name)
+    if isinstance(usual, str):
+        measured.append("bool_and({value} IS NOT DISTINCT FROM {usual}) AS {same}")
+    if sql_type == "double precision":
+        measured.append("bool_and({value} = trunc({value})) AS {whole}")
+    return sql.SQL(", ".join(measured)).format(
+        value=sql.Identifier(name),
+        usual=sql.Identifier(usual) if isinstance(usual, str) else sql.SQL(""),
         **_parts(name),
     )
 
 
 def _form(totals: Totals, name: str) -> sql.Composed:
     """The suffix of the column that gets a value; empty for the usual value."""
-    arrays = _arrays(totals.type_of(name))
+    arrays, usual = _arrays(totals.type_of(name)), totals.usual.get(name)
+    if usual is None:
+        same = "{count} = 0"
+    else:
+        same = (
+            "{same}"
+            if isinstance(usual, str)
+            else "{min} = {usual} AND {max} = {usual} AND {count} = buckets"
+        )
+    whole = "{whole} AND " if totals.type_of(name) == "double precision" else ""
     return sql.SQL(
-        "CASE WHEN {same} THEN '' WHEN {min} = {max} AND {count} = buckets THEN '_all' "
+        f"CASE WHEN {same} THEN '' WHEN {{min}} = {{max}} AND {{count}} = buckets THEN '_all' "
         "WHEN {count} = 0 THEN {smallest} {integers} ELSE {widest} END AS {form}"
     ).format(
+        usual=sql.Literal(usual),
         smallest=sql.Literal(arrays[0].suffix),
         integers=sql.SQL(" ").join(
-            sql.SQL("WHEN {whole} AND {min} >= {low} AND {max} < {high} THEN {suffix}").format(
-                whole=sql.Identifier(f"{name}_whole"),
+            sql.SQL(f"WHEN {whole}{{min}} >= {{low}} AND {{max}} < {{high}} THEN {{suffix}}").format(
                 low=sql.Literal(-array.limit),
                 high=sql.Literal(array.limit),
                 suffix=sql.Literal(array.suffix),
@@ -256,7 +267,7 @@ def _in_columns(totals: Totals) -> Iterator[sql.Composed]:
 
 
 def _parts(name: str) -> dict[str, sql.Identifier]:
-    parts = ("array", "count", "min", "max", "same", "form")
+    parts = ("array", "count", "min", "max", "same", "whole", "form")
     return {part: sql.Identifier(f"{name}_{part}") for part in parts}
 
 

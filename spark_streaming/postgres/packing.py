@@ -1,35 +1,33 @@
-"""Packs closed windows, step by step, and unpacks those that must change.
+"""Plans which closed windows to pack, and unpacks those that must change.
 
-A row is either open or packed, and views read both kinds. So a window may be packed in any number
-of steps, and a step that is rolled back changes nothing. Rows of pending loads stay open. They are
-late rows once their load counts.
+A row is either open or packed, and views read both kinds. Windows before a time are packed, except
+those in ``repack``, which has a row for each kind of totals. A plan moves that time forward and
+notes the windows that it passes. Packing them (pack_window.py) removes the notes, in any order and
+by any number of connections. So whatever dies, the next packing goes on.
 
-Packing runs beside batches. Each locks the row of ``horizon`` at its end. So either a batch sees
-that its hours are packed, or packing sees the rows of the batch.
+Packing runs beside batches. A batch notes the windows before that time that got rows, and packing
+removes a note. Each locks the row of ``horizon`` before. So packing sees whether a batch has noted
+the window meanwhile, and keeps the note then. Rows of pending loads stay open. They are late rows
+once their load counts.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
-from spark_streaming.postgres.packed import PACKED_LOAD, as_rows, counting, packed_columns, to_pack
+from spark_streaming.postgres.pack_window import Window, has_rows, is_packed, names, pack_rows
+from spark_streaming.postgres.packed import as_rows, counting, packed_columns
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning, end
-from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS, Grain, Totals
+from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
 
 __all__ = ["Packing", "create_tables"]
 
-#: About how many rows a step packs.
-_STEP_ROWS: Final = 500_000
-#: No step begins after so many seconds of a transaction.
-_BUDGET_S: Final = 10.0
 #: How long hours and days stay open after minutes are packed, because it takes long to change them.
 _COARSE_DELAY: Final = timedelta(days=1)
 _UNTIL: Final = {"1m": "minutes_packed_until", "1h": "hours_packed_until", "1d": "days_packed_until"}
@@ -61,7 +59,7 @@ def create_tables(connection: psycopg.Connection[Any]) -> None:
                         )
                         for name in totals.key
                     ),
-                    key=_names([totals.key[0], "start", *totals.key[1:]]),
+                    key=names([totals.key[0], "start", *totals.key[1:]]),
                     changes=sql.SQL(", ").join(
                         [
                             sql.SQL("ADD COLUMN IF NOT EXISTS {} {}").format(
@@ -110,8 +108,11 @@ class Packing:
             late = {beginning(window, bucket) for bucket in buckets.get(grain.name, ()) if bucket < until}
             if late:
                 self._cursor.execute(
-                    "INSERT INTO repack SELECT %s, unnest(%s::timestamptz[]) ON CONFLICT DO NOTHING",
-                    [grain.name, sorted(late)],
+                    "INSERT INTO repack (grain, start, kind) "
+                    "SELECT %s, start, kind "
+                    "FROM unnest(%s::timestamptz[]) AS start CROSS JOIN unnest(%s::text[]) AS kind "
+                    "ON CONFLICT (grain, start, kind) DO UPDATE SET noted = repack.noted + 1",
+                    [grain.name, sorted(late), [totals.name for totals in _KINDS[grain.name]]],
                 )
 
     def closed(self, now_ns: int) -> datetime:
@@ -124,34 +125,37 @@ class Packing:
         closed: datetime = min(now, datetime.fromtimestamp(now_ns / 1e9, UTC), whole_until)
         return closed
 
-    def pack(self, closed: datetime) -> bool:
-        """Pack windows for some seconds, the oldest first: minutes, then hours, then days.
+    def plan(self, closed: datetime) -> list[Window]:
+        """Note the windows that are due, and return all that are noted.
+
+        It creates what packing them needs: partitions, and the buckets of the windows.
 
         Args:
             closed: Windows that end before are packed.
 
         Returns:
-            Whether nothing is left.
+            Minutes, then hours, then days; the oldest first. Notes that batches add meanwhile
+            are left to the next plan.
         """
-        deadline = monotonic() + _BUDGET_S
-        done: list[tuple[Grain, datetime]] = []
-        is_done = True
+        noted, due = self._noted(), self._windows_due(closed)
+        # Before the lock, because batches wait for it.
+        self._make_room([*noted, *due])
+        self._read_until("FOR UPDATE")
+        for window in due:
+            self._cursor.execute(
+                "INSERT INTO repack (grain, start, kind) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                [window.grain.name, window.start, window.totals.name],
+            )
         for grain in GRAINS:
-            for start in itertools.chain(self._again(grain), self._due(grain, closed)):
-                is_done = self._pack(grain, start, deadline)
-                if not is_done:
-                    break
-                done.append((grain, start))
-            if not is_done:
-                break
-        self._finish(done)
-        return is_done
+            for start in list(self._due(grain, closed)):
+                self._until[grain.name] = end(grain.window, start)
+            self._put_until(grain)
+        return _in_order([*noted, *due])
 
     def backlog(self, closed: datetime) -> dict[str, int]:
         """Return the number of windows to pack, by the grain of their buckets."""
-        return {
-            grain.name: len(self._again(grain)) + sum(1 for _ in self._due(grain, closed)) for grain in GRAINS
-        }
+        left = {(window.grain.name, window.start) for window in (*self._noted(), *self._windows_due(closed))}
+        return {grain.name: sum(name == grain.name for name, _ in left) for grain in GRAINS}
 
     def until(self, grain: Grain) -> datetime:
         """Return the time before which windows are packed, but for late rows."""
@@ -214,26 +218,31 @@ class Packing:
             found[grain.name] = first if until is None else max(first, until)
         return found
 
-    def _finish(self, done: Iterable[tuple[Grain, datetime]]) -> None:
-        """Note which windows were packed, and those of them that have got other rows since."""
-        for grain, start in done:
-            self._until[grain.name] = max(self._until[grain.name], end(grain.window, start))
-        for grain in GRAINS:
-            self._put_until(grain)
-        for grain, start in done:
-            is_left = any(
-                self._has_open_rows(totals, grain, start, sql.SQL("true")) for totals in _KINDS[grain.name]
-            )
-            self._cursor.execute(
-                "INSERT INTO repack VALUES (%s, %s) ON CONFLICT DO NOTHING"
-                if is_left
-                else "DELETE FROM repack WHERE (grain, start) = (%s, %s)",
-                [grain.name, start],
-            )
+    def _noted(self) -> list[Window]:
+        self._cursor.execute("SELECT grain, kind, start FROM repack")
+        grains = {grain.name: grain for grain in GRAINS}
+        kinds = {totals.name: totals for totals in TOTALS}
+        return [
+            Window(totals=kinds[kind], grain=grains[grain], start=start)
+            for grain, kind, start in self._cursor
+        ]
 
-    def _again(self, grain: Grain) -> list[datetime]:
-        self._cursor.execute("SELECT start FROM repack WHERE grain = %s ORDER BY start", [grain.name])
-        return [start for (start,) in self._cursor]
+    def _windows_due(self, closed: datetime) -> list[Window]:
+        """The windows that are due and may have rows."""
+        return [
+            Window(totals=totals, grain=grain, start=start)
+            for grain in GRAINS
+            for start in self._due(grain, closed)
+            for totals in _KINDS[grain.name]
+            if self._partitions.has(totals.table(grain), start)
+        ]
+
+    def _make_room(self, windows: Iterable[Window]) -> None:
+        for grain in GRAINS:
+            own = [window for window in windows if window.grain is grain]
+            for window in own:
+                self._partitions.ensure(window.totals.packed_table(grain), [window.start])
+            self._add_slots(grain, sorted({window.start for window in own}))
 
     def _due(self, grain: Grain, until: datetime) -> Iterator[datetime]:
         if grain is not GRAINS[0]:
@@ -249,109 +258,33 @@ class Packing:
             [self._until[grain.name]],
         )
 
-    def _pack(self, grain: Grain, start: datetime, deadline: float) -> bool:
-        """Pack the open rows of a window that count. Return whether none is left."""
-        for totals in _KINDS[grain.name]:
-            least: int | None = None
-            while self._has_open_rows(totals, grain, start, _counting(totals, grain, least, None)):
-                if monotonic() > deadline:
-                    return False
-                most = self._end_of_step(totals, grain, start, least)
-                self._add_slots(grain, start)
-                self._partitions.ensure(totals.packed_table(grain), [start])
-                self._pack_keys(totals, grain, start, _between(totals, least, most))
-                if most is None:
-                    break
-                least = most + 1
-        return True
-
-    def _has_open_rows(
-        self, totals: Totals, grain: Grain, start: datetime, condition: sql.Composable
-    ) -> bool:
-        if not self._partitions.has(totals.table(grain), start):
-            return False
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {window} AND {condition})").format(
-            table=sql.Identifier(totals.table(grain)), window=_within(grain, start), condition=condition
-        )
-        ((found,),) = self._cursor.execute(query)
-        return bool(found)
-
-    def _end_of_step(self, totals: Totals, grain: Grain, start: datetime, least: int | None) -> int | None:
-        """Return the greatest key of the next step; None if it has all keys that are left."""
-        query = sql.SQL(
-            "SELECT {key} FROM {table} WHERE {window} AND {keys} ORDER BY {key} OFFSET {rows} LIMIT 1"
-        ).format(
-            key=sql.Identifier(totals.key[0]),
-            table=sql.Identifier(totals.table(grain)),
-            window=_within(grain, start),
-            keys=_counting(totals, grain, least, None),
-            rows=sql.Literal(_STEP_ROWS),
-        )
-        row = self._cursor.execute(query).fetchone()
-        return None if row is None else int(row[0])
-
-    def _pack_keys(self, totals: Totals, grain: Grain, start: datetime, keys: sql.Composable) -> None:
-        columns = _names(["bucket", *totals.key, *totals.values])
-        load_id = sql.SQL("load_id" if grain is MINUTES else "0")
-        found: sql.Composable = sql.SQL("SELECT * FROM moved")
-        if self._is_packed(totals, grain, start, keys):
-            found = sql.SQL(
-                "SELECT * FROM moved "
-                "UNION ALL SELECT {columns}, {packed_load} FROM ({packed}) AS packed_rows "
-                "WHERE ({key}) IN (SELECT {key} FROM moved)"
-            ).format(
-                key=_names(totals.key),
-                columns=columns,
-                packed_load=sql.Literal(PACKED_LOAD),
-                packed=as_rows(totals, grain, start=start),
+    def _add_slots(self, grain: Grain, starts: Iterable[datetime]) -> None:
+        added = 0
+        for start in starts:
+            self._cursor.execute(
+                sql.SQL(
+                    "INSERT INTO {} (bucket, start, at, bit, below) SELECT "
+                    "%(start)s + n * %(length)s, %(start)s, n + 1, 1::bigint << n, (1::bigint << n) - 1 "
+                    "FROM generate_series(0, %(last)s) AS n ON CONFLICT DO NOTHING"
+                ).format(sql.Identifier(grain.slots)),
+                {"start": start, "length": grain.length, "last": grain.slots_in_window(start) - 1},
             )
-        rows = sql.SQL(
-            "SELECT bucket, {key}, {values} FROM ({found}) AS found GROUP BY bucket, {key}"
-        ).format(key=_names(totals.key), values=totals.combined(), found=found)
-        self._cursor.execute(
-            sql.SQL(
-                "WITH moved AS (DELETE FROM {table} WHERE {window} AND {keys} AND {counting} "
-                "RETURNING {columns}, {load_id} AS load_id) {pack}"
-            ).format(
-                table=sql.Identifier(totals.table(grain)),
-                window=_within(grain, start),
-                keys=keys,
-                counting=counting(grain),
-                columns=columns,
-                load_id=load_id,
-                pack=to_pack(totals, grain, start, rows),
-            )
-        )
-
-    def _is_packed(self, totals: Totals, grain: Grain, start: datetime, keys: sql.Composable) -> bool:
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE start = {} AND {})").format(
-            sql.Identifier(totals.packed_table(grain)), sql.Literal(start), keys
-        )
-        ((found,),) = self._cursor.execute(query)
-        return bool(found)
-
-    def _add_slots(self, grain: Grain, start: datetime) -> None:
-        self._cursor.execute(
-            sql.SQL(
-                "INSERT INTO {} (bucket, start, at, bit, below) "
-                "SELECT %(start)s + n * %(length)s, %(start)s, n + 1, 1::bigint << n, (1::bigint << n) - 1 "
-                "FROM generate_series(0, %(last)s) AS n ON CONFLICT DO NOTHING"
-            ).format(sql.Identifier(grain.slots)),
-            {"start": start, "length": grain.length, "last": grain.slots_in_window(start) - 1},
-        )
-        if self._cursor.rowcount:
+            added += self._cursor.rowcount
+        if added:
             # Plans depend on how many buckets a range has.
             self._cursor.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(grain.slots)))
 
     def _unpack(self, grain: Grain, start: datetime) -> None:
         for totals in _KINDS[grain.name]:
-            if not self._is_packed(totals, grain, start, sql.SQL("true")):
+            window = Window(totals=totals, grain=grain, start=start)
+            if not is_packed(self._cursor, window):
                 continue
             # Late rows may have the same keys.
-            if self._has_open_rows(totals, grain, start, counting(grain)):
-                self._pack_keys(totals, grain, start, sql.SQL("true"))
+            is_open = self._partitions.has(totals.table(grain), start)
+            if is_open and has_rows(self._cursor, window, counting(grain)):
+                pack_rows(self._cursor, window, sql.SQL("true"))
             self._partitions.ensure(totals.table(grain), [start])
-            columns = _names(["bucket", *totals.key, *totals.values])
+            columns = names(["bucket", *totals.key, *totals.values])
             self._cursor.execute(
                 sql.SQL("INSERT INTO {table} ({columns}) SELECT {columns} FROM ({packed}) AS packed").format(
                     table=sql.Identifier(totals.table(grain)),
@@ -365,32 +298,5 @@ class Packing:
             )
 
 
-def _within(grain: Grain, start: datetime) -> sql.Composed:
-    """The condition that a row is in a window."""
-    return sql.SQL("bucket >= {} AND bucket < {}").format(
-        sql.Literal(start), sql.Literal(end(grain.window, start))
-    )
-
-
-def _counting(totals: Totals, grain: Grain, least: int | None, most: int | None) -> sql.Composed:
-    """The condition that an open row counts, and that its first key is in a range."""
-    return sql.SQL("{} AND {}").format(_between(totals, least, most), counting(grain))
-
-
-def _between(totals: Totals, least: int | None, most: int | None) -> sql.Composed:
-    """The condition that the first key is in a range; None has no bound."""
-    bounds = [("{} >= {}", least), ("{} <= {}", most)]
-    return sql.SQL(" AND ").join(
-        [
-            sql.SQL("true"),
-            *(
-                sql.SQL(text).format(sql.Identifier(totals.key[0]), sql.Literal(bound))
-                for text, bound in bounds
-                if bound is not None
-            ),
-        ]
-    )
-
-
-def _names(names: Iterable[str], table: str | None = None) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(*filter(None, (table, name))) for name in names)
+def _in_order(windows: Iterable[Window]) -> list[Window]:
+    return sorted(windows, key=lambda one: (one.grain.minutes, one.start, TOTALS.index(one.totals)))

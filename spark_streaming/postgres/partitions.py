@@ -67,6 +67,16 @@ class Partitions:
         """Return whether there is a partition for rows of a time."""
         return not self.lack(table, [time])
 
+    def exactly(self, table: str, start: datetime) -> str | None:
+        """Return the partition that begins at a time and has the table's span; None without one."""
+        name = _name(table, PARTITIONED[table], start)
+        return name if name in self._names else None
+
+    def holding(self, table: str, time: datetime) -> str:
+        """Return the partition for rows of a time, which exists."""
+        found = self.exactly(table, beginning(PARTITIONED[table], time))
+        return found or _name(table, "day", time)
+
     def ensure(self, table: str, times: Iterable[datetime]) -> None:
         """Create the missing partitions for rows of these times.
 
@@ -91,9 +101,9 @@ class Partitions:
     def _missing(self, table: str, times: Iterable[datetime]) -> Iterator[tuple[str, datetime]]:
         span = PARTITIONED[table]
         for start in sorted({beginning(span, time) for time in times}):
-            name = f"{table}_p{start:{_FORMATS[span]}}"
+            name = _name(table, span, start)
             # Versions before loads had days of minutes.
-            day = f"{table}_p{start:{_FORMATS['day']}}"
+            day = _name(table, "day", start)
             if name not in self._names and not (span == "hour" and day in self._names):
                 yield name, start
 
@@ -115,7 +125,9 @@ class Partitions:
         """
         for name, _, until in self._of(table):
             if until <= before and self._is_empty(name):
-                # Waits for tasks that write. What they wrote is seen then.
+                # Waits for tasks that write. What they wrote is seen then. Readers lock the table
+                # before its partitions, too, so there is no deadlock.
+                self._cursor.execute(sql.SQL("LOCK TABLE ONLY {}").format(sql.Identifier(table)))
                 self._cursor.execute(sql.SQL("LOCK TABLE {}").format(sql.Identifier(name)))
                 if self._is_empty(name):
                     self._drop(name)
@@ -143,3 +155,7 @@ class Partitions:
     def _drop(self, name: str) -> None:
         self._cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
         self._names.discard(name)
+
+
+def _name(table: str, span: Span, start: datetime) -> str:
+    return f"{table}_p{start:{_FORMATS[span]}}"

@@ -6,7 +6,7 @@ What a transaction does is in batch.py and maintenance.py. An advisory lock seri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -17,9 +17,10 @@ from psycopg.conninfo import make_conninfo
 
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
-from spark_streaming.postgres.database import PACKING_LOCK, STORE_LOCK, Database
+from spark_streaming.postgres.database import APPLICATION, PACKING_LOCK, STORE_LOCK, Database
 from spark_streaming.postgres.horizons import EPOCH
 from spark_streaming.postgres.maintenance import Maintenance
+from spark_streaming.postgres.packer import Packer
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
@@ -49,12 +50,8 @@ class Store:
 
     def __init__(self, url: str, *, retention: RetentionSettings, reader_role: str | None = None) -> None:
         self._series_cache = SeriesCache()
-        self._database = Database(
-            url, application="kafka-client-telemetry rollup", connected=self._series_cache.clear
-        )
-        self._packing_database = Database(
-            url, application="kafka-client-telemetry rollup packing", connected=lambda: None
-        )
+        self._database = Database(url, application=APPLICATION, connected=self._series_cache.clear)
+        self._packer = Packer(url, retention=retention)
         self._retention = retention
         self._reader_role = reader_role
 
@@ -170,7 +167,7 @@ class Store:
     def pack(self, now_ns: int, *, all_of_them: bool = False) -> dict[str, int]:
         """Pack closed hours of minutes, days of hours, and months of days.
 
-        It runs beside batches, over a connection of its own.
+        It runs beside batches, over connections of its own.
 
         Args:
             now_ns: The time, nanoseconds since the epoch.
@@ -181,20 +178,9 @@ class Store:
 
         Raises:
             StoreError: A permanent error.
-            StoreUnavailableError: The last transaction was rolled back. The next one does its work.
+            StoreUnavailableError: Some windows were rolled back. The next call packs them.
         """
-        after = timedelta(hours=self._retention.pack_after_hours)
-        # No connection stays idle between two calls.
-        with closing(self._packing_database) as database:
-            is_done = False
-            while not is_done:
-                with database.transaction(PACKING_LOCK) as connection:
-                    cursor = connection.cursor()
-                    packing = Packing(cursor, Partitions(cursor))
-                    closed = packing.closed(now_ns) - after
-                    is_done = packing.pack(closed) or not all_of_them
-                    left = packing.backlog(closed)
-        return {"hours_to_pack": left["1m"], "days_to_pack": left["1h"], "months_to_pack": left["1d"]}
+        return self._packer.pack(now_ns, all_of_them=all_of_them)
 
     def status(self) -> Status:
         """Read the status of the store.

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from spark_streaming.contributions import ClientState, Contribution
 from spark_streaming.postgres import clients, contributions, loads, pushes, series
-from spark_streaming.postgres.database import SERIES_LOCK, TABLES_LOCK, Database
+from spark_streaming.postgres.database import APPLICATION, SERIES_LOCK, TABLES_LOCK, Database
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.partitions import Partitions
@@ -46,9 +46,7 @@ class TaskStore:
     def __init__(self, url: str, *, retention: RetentionSettings) -> None:
         self._retention = retention
         self._cache = SeriesCache()
-        self._database = Database(
-            url, application="kafka-client-telemetry rollup task", connected=self._cache.clear
-        )
+        self._database = Database(url, application=f"{APPLICATION} task", connected=self._cache.clear)
 
     def close(self) -> None:
         """Close the connection. The next use opens another."""
@@ -133,7 +131,7 @@ class TaskStore:
         if len(self._cache.without(sums.series)):
             with self._series() as cursor:
                 series.require(cursor, self._cache, sums.series)
-        self._ensure({**sums.minutes(), "push": list(days.values()), "contribution": [horizons.now]})
+        self._ensure({**sums.minutes(), "push": sorted(set(days.values())), "contribution": [horizons.now]})
         with self._database.transaction() as connection:
             load = Load(connection, loads.next_id(connection.cursor()))
             yield load

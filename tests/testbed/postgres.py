@@ -36,6 +36,8 @@ class Postgres:
             with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
                 # Nobody needs a test's rows after a power failure.
                 connection.execute("ALTER SYSTEM SET fsync = off")
+                connection.execute("ALTER SYSTEM SET full_page_writes = off")
+                connection.execute("ALTER SYSTEM SET max_wal_size = '4GB'")
                 connection.execute("SELECT pg_reload_conf()")
         return self
 

@@ -64,6 +64,8 @@ def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
             "source: kafka\nkafka: {topic: t}",
             "kafka.bootstrap_servers: required with source kafka",
         ),
+        ("retention: {pack_connections: 0}", "retention.pack_connections: "),
+        ("retention: {pack_connections: 17}", "retention.pack_connections: "),
         ("max_behind_s: 80000", "max_behind_s: 80000 is more than retention.contribution_hours (6); lower"),
         ("spark: {master: local}", "spark.master: expected a Spark key, which begins with spark."),
         (

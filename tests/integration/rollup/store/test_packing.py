@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +18,7 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, packing
+from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, pack_window
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.tables import (
@@ -51,6 +54,8 @@ VIEWS = (
     ("histogram", HISTOGRAMS),
     ("client", CLIENTS),
 )
+#: Its hours have expired, too.
+OLDEST = (TODAY - timedelta(days=125)).replace(day=1)
 KEYS = 12
 
 Step = Callable[[Store], dict[str, int]]
@@ -201,11 +206,31 @@ def fill(database: str, seed: int) -> None:
                     copy.write_row(row)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.fixture
+def as_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pack small windows as a whole, too."""
+    monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", 0)
+
+
+def open_bytes(database: str, grain: Grain = GRAINS[0]) -> int:
+    """The size of the partitions of open rows, which only a truncated or dropped one has lost."""
+    tables = ", ".join(f"'{totals.table(grain)}'" for totals in TOTALS if grain.name in totals.grains)
+    query = (
+        "SELECT coalesce(sum(pg_relation_size(inhrelid)), 0)::bigint FROM pg_inherits "
+        f"JOIN pg_class ON oid = inhparent WHERE relname IN ({tables})"
+    )
+    ((size,),) = read(database, query)
+    assert isinstance(size, int)
+    return size
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_packing_changes_nothing_that_is_shown(
     store: Store, database: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "_STEP_ROWS", [3, 100, 10_000][seed % 3])
+    monkeypatch.setattr(pack_window, "_STEP_ROWS", [3, 100, 10_000][seed % 3])
+    if seed > 2:
+        monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", 0)
     fill(database, seed)
     before = shown(database)
     rows_before = {grain.name: stored(database, grain, packed=False) for grain in GRAINS}
@@ -229,7 +254,7 @@ def test_packing_changes_nothing_that_is_shown(
         for grain in GRAINS:
             for start in CLOSED[grain.name], CLOSED[grain.name] + timedelta(hours=1):
                 packed_again.open_window(grain, start)
-    assert read(database, "SELECT count(*) FROM telemetry.repack WHERE grain = '1m'") == [(2,)]
+    assert read(database, "SELECT count(*) FROM telemetry.repack WHERE grain = '1m'") == [(2 * len(TOTALS),)]
     assert shown(database) == before
     assert stored(database, GRAINS[0], packed=True) == dict.fromkeys(rows_before["1m"], 0)
     assert stored(database, GRAINS[0], packed=False) == rows_before["1m"]
@@ -344,13 +369,13 @@ def test_a_rebuild_begins_within_a_packed_hour(
 def test_a_window_is_packed_in_steps_of_several_transactions(
     store: Store, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "_STEP_ROWS", 250)
+    monkeypatch.setattr(pack_window, "_STEP_ROWS", 50)
     take_in(store, 0, *some_points(4))
     maintain(store, nothing)
     before = shown(database)
     # The time is used up after a step.
     ticks = itertools.count()
-    monkeypatch.setattr(packing, "monotonic", lambda: next(ticks) * 6.0)
+    monkeypatch.setattr(pack_window, "monotonic", lambda: math.inf if next(ticks) % 2 else 0.0)
     seen = set()
     for _ in range(200):
         left = maintain(store, for_some_time)
@@ -359,34 +384,85 @@ def test_a_window_is_packed_in_steps_of_several_transactions(
         if not any(left.values()):
             break
     assert not any(left.values())
-    assert len(seen) > 3
+    assert len(seen) > 2
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
     assert store.status().newest_bucket == RECENT + timedelta(minutes=199)
 
 
-def test_a_step_that_is_rolled_back_changes_nothing(store: Store, database: str) -> None:
+@pytest.mark.usefixtures("as_whole")
+def test_a_partition_whose_rows_are_all_packed_is_truncated(store: Store, database: str) -> None:
+    take_in(store, 0, *some_points(4))
+    maintain(store, nothing)
+    before = shown(database)
+    assert open_bytes(database) > 0
+    assert not any(everything(store).values())
+    assert open_bytes(database) == 0
+    assert shown(database) == before
+
+
+@pytest.mark.usefixtures("as_whole")
+@pytest.mark.parametrize("is_reading", [False, True])
+def test_rows_are_deleted_if_a_reader_may_miss_them(
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch, is_reading: bool
+) -> None:
+    """A transaction with an older snapshot would find the truncated partition empty."""
+    monkeypatch.setattr(pack_window, "_LOCK_TRIES", 3)
+    take_in(store, 0, *some_points(4))
+    maintain(store, nothing)
+    before = shown(database)
+    query = "SELECT sum(points), count(*), min(bucket) FROM telemetry.metric_1m"
+    with psycopg.connect(database) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        # The first query takes the snapshot, and locks the partitions it reads.
+        reader.execute(query if is_reading else "SELECT count(*) FROM telemetry.ledger")
+        assert not any(everything(store).values())
+        ((*first,),) = reader.execute(query)
+        assert [tuple(first)] == read(database, query)
+    assert open_bytes(database) > 0
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+    assert shown(database) == before
+
+
+@pytest.mark.parametrize("as_whole_too", [False, True])
+def test_a_window_that_fails_does_not_undo_others(
+    store: Store, database: str, as_whole_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if as_whole_too:
+        monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", 0)
     take_in(store, 0, *some_points(5))
     maintain(store, nothing)
     before = shown(database)
-
     with psycopg.connect(database, autocommit=True) as connection:
-        # The last step: only it deletes notes.
+        # At the end of the transaction: only it deletes notes.
         connection.execute(
             "CREATE FUNCTION telemetry.refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE 'refused'; END $$; CREATE TRIGGER refuse BEFORE UPDATE ON telemetry.horizon "
-            "EXECUTE FUNCTION telemetry.refuse()"
+            "$$ BEGIN RAISE 'refused'; END $$; CREATE TRIGGER refuse BEFORE DELETE ON telemetry.repack "
+            "FOR EACH ROW WHEN (old.kind = 'rollup') EXECUTE FUNCTION telemetry.refuse()"
         )
         with pytest.raises(StoreError, match="refused"):
             everything(store)
-        connection.execute("DROP TRIGGER refuse ON telemetry.horizon")
+        connection.execute("DROP TRIGGER refuse ON telemetry.repack")
     assert shown(database) == before
-    assert sum(stored(database, GRAINS[0], packed=True).values()) == 0
-    maintain(store)
+    packed = stored(database, GRAINS[0], packed=True)
+    assert {name for name, count in packed.items() if not count} == {"rollup"}
+    assert not any(maintain(store).values())
     assert shown(database) == before
+    assert stored(database, GRAINS[0], packed=True)["rollup"] > 0
+
+
+def terminate_packing(connection: psycopg.Connection[Any], share: float = 1.0) -> int:
+    """Terminate some of the server's processes that pack. Return how many."""
+    ((count,),) = connection.execute(
+        "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity "
+        "WHERE application_name = 'kafka-client-telemetry rollup packing' "
+        "AND datname = current_database() AND random() < %s",
+        [share],
+    )
+    return int(count)
 
 
 def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_STEP_ROWS", 100)
+    monkeypatch.setattr(pack_window, "_STEP_ROWS", 100)
     take_in(store, 0, *some_points(4))
     take_in(store, 1, *some_points(7))
     maintain(store, nothing)
@@ -397,14 +473,11 @@ def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: py
         def die(left: Iterator[int] = left, steps: int = steps) -> float:
             if next(left) == steps:
                 with psycopg.connect(database, autocommit=True) as connection:
-                    connection.execute(
-                        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
-                        "WHERE application_name = 'kafka-client-telemetry rollup packing'"
-                    )
+                    terminate_packing(connection)
             return 0.0
 
         with monkeypatch.context() as patched:
-            patched.setattr(packing, "monotonic", die)
+            patched.setattr(pack_window, "monotonic", die)
             with pytest.raises(StoreUnavailableError):
                 everything(store)
         assert next(left) > steps
@@ -415,9 +488,16 @@ def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: py
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
 
 
+@pytest.mark.parametrize("as_whole_too", [False, True])
 def test_a_load_is_pending_while_its_hour_is_packed(
-    store: Store, database: str, control: tuple[Store, str]
+    store: Store,
+    database: str,
+    control: tuple[Store, str],
+    as_whole_too: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if as_whole_too:
+        monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", 0)
     of_control, other = control
     first, second = some_points(8), some_points(9, 2)
     for each in (store, of_control):
@@ -427,7 +507,7 @@ def test_a_load_is_pending_while_its_hour_is_packed(
         assert batch is not None
         load_id, sums = store_rows.write_load(tasks, ("q", 1), **load_of(1, *second))
         # Beside the batch.
-        assert store.pack(NOW_NS, all_of_them=True)["hours_to_pack"] == 8
+        assert store.pack(NOW_NS, all_of_them=True)["hours_to_pack"] == 0
         assert stored(database, GRAINS[0], packed=True)["rollup"] > 0
         waiting = read(database, "SELECT DISTINCT load_id FROM telemetry.rollup_1m")
         assert waiting == [(load_id,)]
@@ -436,6 +516,7 @@ def test_a_load_is_pending_while_its_hour_is_packed(
         hours = {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
         batch.enter([load_id], hours)
         batch.record(store_rows.statistics())
+    assert read(database, "SELECT count(DISTINCT start) FROM telemetry.repack") == [(8,)]
     take_in(of_control, 1, *second)
     for each, pack in ((store, everything), (of_control, nothing)):
         left = maintain(each, pack)
@@ -447,7 +528,7 @@ def test_a_load_is_pending_while_its_hour_is_packed(
 def test_a_batch_is_committed_while_its_hour_is_packed(
     store: Store, database: str, control: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packing sees its rows too late, and the batch begins before the hour counts as packed."""
+    """Packing sees its rows too late, and keeps the note."""
     of_control, other = control
     first, second = some_points(10), some_points(11, 2)
     for each in (store, of_control):
@@ -461,15 +542,213 @@ def test_a_batch_is_committed_while_its_hour_is_packed(
         return 0.0
 
     with monkeypatch.context() as patched:
-        patched.setattr(packing, "_STEP_ROWS", 100)
-        patched.setattr(packing, "monotonic", commit)
-        assert everything(store)["hours_to_pack"] > 0
+        patched.setattr(pack_window, "_STEP_ROWS", 100)
+        patched.setattr(pack_window, "monotonic", commit)
+        assert for_some_time(store)["hours_to_pack"] > 0
     assert next(steps) > 4
     take_in(of_control, 1, *second)
     for each, pack in ((store, everything), (of_control, nothing)):
         maintain(each, pack)
     assert shown(database) == shown(other)
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+@pytest.mark.usefixtures("as_whole")
+@pytest.mark.parametrize("is_entered", [True, False])
+def test_a_load_comes_before_its_partition_is_truncated(
+    store: Store,
+    database: str,
+    control: tuple[Store, str],
+    is_entered: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_control, other = control
+    first, second = some_points(12), some_points(13, 2)
+    for each in (store, of_control):
+        take_in(each, 0, *first)
+    put_series_of(store, *second)
+    comes = itertools.count()
+    truncate = pack_window.WindowPacking._try_truncate
+
+    def write() -> None:
+        with closing(TaskStore(store.url, retention=RetentionSettings())) as tasks:
+            store_rows.write_load(tasks, ("q", 1), **load_of(1, *second))
+
+    def enter() -> None:
+        take_in(store, 1, *second)
+
+    def come(self: pack_window.WindowPacking, partition: str, noted: int) -> bool:
+        if next(comes) == 0:
+            with ThreadPoolExecutor(1) as one:
+                one.submit(enter if is_entered else write).result(60)
+        return truncate(self, partition, noted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pack_window.WindowPacking, "_try_truncate", come)
+        for_some_time(store)
+    assert next(comes) > 1
+    if not is_entered:
+        # It never counts, and stays until it is swept.
+        assert read(database, "SELECT count(*) FROM telemetry.rollup_1m") != [(0,)]
+        take_in(store, 1, *second)
+    take_in(of_control, 1, *second)
+    for each, pack in ((store, everything), (of_control, nothing)):
+        with each.maintenance(NOW_NS) as maintenance:
+            maintenance.sweep()
+        maintain(each, pack)
+    assert shown(database) == shown(other)
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+def late_points(seed: int) -> list[tuple[Any, ...]]:
+    """Points of a few minutes of closed windows: of minutes, of hours and of days."""
+    chance = random.Random(seed)
+    days = [OLD, RECENT, CLOSED["1h"], CLOSED["1h"] + timedelta(days=1), CLOSED["1d"], OLDEST]
+    return [
+        point(
+            day + timedelta(minutes=chance.randrange(300)),
+            chance.choice([1.0, 2.0, 0.25]),
+            chance.randint(1, 3),
+            chance.randint(1, 3),
+        )
+        for day in days
+        for _ in range(25)
+    ]
+
+
+@pytest.mark.parametrize("as_whole_too", [False, True])
+def test_hours_and_days_are_packed_and_get_late_points(
+    store: Store,
+    database: str,
+    control: tuple[Store, str],
+    as_whole_too: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Minutes of these days have expired, so that batches add to hours and days."""
+    if as_whole_too:
+        monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", 0)
+    of_control, other = control
+    for number in range(4):
+        points = late_points(number)
+        take_in(store, number, *points)
+        take_in(of_control, number, *points)
+        if number == 2:
+            # They are noted and wait.
+            notes = read(database, "SELECT DISTINCT grain FROM telemetry.repack ORDER BY 1")
+            assert notes == [("1d",), ("1h",), ("1m",)]
+            assert everything(store) == dict.fromkeys(("hours_to_pack", "days_to_pack", "months_to_pack"), 0)
+        left = maintain(store)
+        assert not any(left.values())
+        maintain(of_control, nothing)
+        assert shown(database) == shown(other)
+    for grain in GRAINS:
+        assert sum(stored(database, grain, packed=True).values()) > 0
+        assert sum(stored(other, grain, packed=True).values()) == 0
+    day = f"bucket >= '{CLOSED['1h']}' AND bucket < '{CLOSED['1h'] + timedelta(days=2)}'"
+    month = f"bucket >= '{OLDEST}' AND bucket < '{OLDEST + timedelta(days=28)}'"
+    for table, condition in (("rollup_1h", day), ("rollup_1d", month)):
+        assert read(database, f"SELECT count(*) FROM telemetry.{table} WHERE {condition}") == [(0,)]
+        ((kept,),) = read(other, f"SELECT count(*) FROM telemetry.{table} WHERE {condition}")
+        assert kept > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_packers_are_killed_beside_batches_and_each_other(
+    store: Store,
+    database: str,
+    control: tuple[Store, str],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Readers see each batch once and whole, at any time, and the totals are the control's."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(pack_window, "_STEP_ROWS", 40)
+    monkeypatch.setattr(pack_window, "_LOCK_TRIES", 3)
+    # Some as a whole, others in steps.
+    monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", [0, 1 << 14][seed])
+    of_control, other = control
+    batches = [some_points(20), *(late_points(100 * seed + number) for number in range(1, 16))]
+    for one in batches:
+        put_series_of(store, *one)
+    take_in(store, 0, *batches[0])
+    of_minutes = [sum(one[5] for one in batch if one[0] >= int(OLD.timestamp()) // 60) for batch in batches]
+    whole = set(itertools.accumulate(of_minutes))
+    is_over = threading.Event()
+    failures: list[StoreUnavailableError] = []
+    kills: list[int] = []
+    reads: list[int] = []
+
+    def pack() -> None:
+        with Store(database, retention=RetentionSettings(pack_connections=2)) as own:
+            while not is_over.is_set():
+                try:
+                    own.pack(NOW_NS)
+                except StoreUnavailableError as error:
+                    failures.append(error)
+
+    def kill() -> None:
+        with psycopg.connect(database, autocommit=True, application_name="killer") as connection:
+            while not is_over.is_set():
+                time.sleep(chance.uniform(0.0, 0.15))
+                kills.extend(range(terminate_packing(connection, 0.4)))
+
+    def look() -> None:
+        with psycopg.connect(database, autocommit=True) as connection:
+            while not is_over.is_set():
+                ((points,),) = connection.execute("SELECT sum(points) FROM telemetry.metric_1m")
+                assert int(points) in whole
+                reads.append(points)
+                time.sleep(0.02)
+
+    with ThreadPoolExecutor(4) as pool:
+        with ExitStack() as stack:
+            stack.callback(is_over.set)
+            works = [pool.submit(work) for work in (pack, pack, kill, look)]
+            for number, points in enumerate(batches[1:], 1):
+                take_in(store, number, *points)
+                if number % 5 == 0:
+                    with store.maintenance(NOW_NS) as maintenance:
+                        maintenance.compute_hours_and_days(all_of_them=True)
+                        maintenance.sweep()
+                        maintenance.expire()
+                time.sleep(0.1)
+            until = time.monotonic() + 60
+            while len(kills) < 30 and time.monotonic() < until:
+                time.sleep(0.05)
+        for work in works:
+            work.result(120)
+    assert len(kills) >= 30
+    assert len(failures) > 3
+    assert len(reads) > 10
+    for number, points in enumerate(batches):
+        take_in(of_control, number, *points)
+    maintain(of_control, nothing)
+    assert not any(maintain(store).values())
+    assert shown(database) == shown(other)
+    for grain in GRAINS[:2]:
+        assert sum(stored(database, grain, packed=True).values()) > 0
+    assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
+
+
+def test_readers_and_the_drop_of_empty_partitions_do_not_block_each_other(
+    store: Store, database: str
+) -> None:
+    take_in(store, 0, *some_points(4))
+    maintain(store, nothing)
+    everything(store)
+
+    def expire() -> None:
+        with store.maintenance(NOW_NS) as maintenance:
+            maintenance.expire()
+
+    with psycopg.connect(database) as reader, ThreadPoolExecutor(1) as one:
+        # As a query does: first the table, then the partitions.
+        reader.execute("LOCK TABLE ONLY telemetry.rollup_1m IN ACCESS SHARE MODE")
+        expiring = one.submit(expire)
+        time.sleep(1.5)
+        assert not expiring.done()
+        assert reader.execute("SELECT count(*) FROM telemetry.rollup_1m").fetchall() == [(0,)]
+        expiring.result(60)
 
 
 def test_packed_rows_expire(database: str) -> None:
