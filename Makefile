@@ -60,7 +60,7 @@ test-unit test-property test-integration test-conformance: test-%: setup
 	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)
 	@$(PYTEST) tests/$*
 
-test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms (some minutes, 10 GB of disk)
+test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms, also while loads arrive (half an hour, 10 GB of disk)
 	@DASHBOARDS_AT_FULL_SIZE=1 $(PYTEST) tests/integration/rollup/test_dashboards.py
 
 test-helm: $(STAMP) ## Try the Helm chart: lint, helm-unittest, Kubernetes' schemas, pod security, wrong values

@@ -19,12 +19,12 @@ from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.series import EVERY_CLIENT
 from deploy.dashboards.sql import SEEN
 
-__all__ = ["ADDRESSES", "Address", "logs_and_traces", "logs_and_traces_on_prometheus"]
+__all__ = ["ADDRESSES", "PLACEHOLDERS", "Address", "logs_and_traces", "logs_and_traces_on_prometheus"]
 
 #: The variables, and what they lead to.
 ADDRESSES: Final = {"logs": "Logs", "traces": "Traces"}
 #: The columns of the view `client` by placeholder.
-_PLACEHOLDERS: Final = {
+PLACEHOLDERS: Final = {
     "KAFKA_CLIENT_ID": "client_id",
     "KAFKA_CLIENT_INSTANCE_ID": "client_instance_id",
     "KAFKA_GROUP_ID": "group_id",
@@ -33,8 +33,8 @@ _PLACEHOLDERS: Final = {
 }
 _TITLE: Final = "Logs and traces"
 _DESCRIPTION: Final = (
-    "Links to the logs and traces of each instance. Set the constants *logs* and *traces* of this "
-    "dashboard (docs/dashboards.md)."
+    "Links to the logs and traces of each instance. Set their addresses in the chart's values, in the "
+    "mixin, or as the constants *logs* and *traces* of this dashboard (docs/dashboards.md)."
 )
 _NOT_SET: Final = "no address is set (docs/dashboards.md)"
 _MOST: Final = 50
@@ -63,7 +63,7 @@ class Address(Builder[models.VariableModel]):
 def logs_and_traces(condition: str, *, width: int) -> Panel:
     """Build the table of links of the client instances of a condition, the newest first."""
     url = "address"
-    for placeholder, name in _PLACEHOLDERS.items():
+    for placeholder, name in PLACEHOLDERS.items():
         # In an address each byte of a text is %xx. No name of a client can end or extend it.
         encoded = (
             f"coalesce(regexp_replace(encode(convert_to({name}, 'UTF8'), 'hex'), '(..)', '%\\1', 'g'), '')"

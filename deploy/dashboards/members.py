@@ -12,12 +12,16 @@ from deploy.dashboards.panels import Panel, states
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
+    DAY_S,
     GROUP_GRAINS,
     MANY_GRAINS,
+    RANGE_S,
     Source,
     as_they_are,
     chosen,
+    either,
     everybody,
+    most_in_hours,
     of_metrics,
     over_time,
     union,
@@ -34,18 +38,38 @@ REBALANCED: Final = (
     "is the member to look at. Java clients alone count rebalances."
 )
 _METRIC: Final = standard("consumer.coordinator.rebalance.total")
-_OF_ALL: Final = everybody(list(BY_CLIENT))
 _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
+_MINUTES, _HOURS, _ = MANY_GRAINS
+#: Instances have no daily table, and the hours of a longer range are too many.
+_INSTANCES_UP_TO_S: Final = 2 * DAY_S
+_OF_CLIENT_IDS: Final = f"({everybody(list(BY_CLIENT))} OR {RANGE_S} > {_INSTANCES_UP_TO_S})"
+_IN_GROUPS: Final = f"group_id IS NOT NULL AND {_CHOSEN}"
 #: Without a choice: client ids, because the rows of all instances are too many.
 _CLIENT_IDS: Final = Source(
-    view="metric", condition=f"group_id IS NOT NULL AND {_OF_ALL} AND {_CHOSEN}", grains=GROUP_GRAINS
+    view="metric",
+    condition=f"{_IN_GROUPS} AND {_OF_CLIENT_IDS}",
+    grains=either(everybody(list(BY_CLIENT)), GROUP_GRAINS, MANY_GRAINS),
+    of_minutes=most_in_hours(
+        "client_id",
+        view="metric",
+        rows=f"metric = '{_METRIC.name}'",
+        value="sum(sum)",
+        condition=_IN_GROUPS,
+        limit=MEMBERS,
+    ),
 )
-_MINUTES, _HOURS, _ = MANY_GRAINS
-#: Instances have no daily table.
 _INSTANCES: Final = Source(
     view="client",
-    condition=f"rebalances IS NOT NULL AND group_id IS NOT NULL AND NOT {_OF_ALL} AND {_CHOSEN}",
+    condition=f"rebalances IS NOT NULL AND {_IN_GROUPS} AND NOT {_OF_CLIENT_IDS}",
     grains=(_MINUTES, replace(_HOURS, when=f"NOT ({_MINUTES.when})")),
+    of_minutes=most_in_hours(
+        "client_instance_id",
+        view="client",
+        rows="rebalances IS NOT NULL",
+        value="sum(rebalances)",
+        condition=_IN_GROUPS,
+        limit=MEMBERS,
+    ),
 )
 
 
@@ -78,8 +102,8 @@ def rebalances_of_members(title: str, *, width: int = 12) -> Panel:
     return states(
         title,
         f"`{_METRIC.name}`: rebalances in each step, of the {MEMBERS} members with the most; of client ids "
-        "as long as no principal, group or client id is chosen. In longer ranges a step is an hour or a "
-        f"day. {REBALANCED}",
+        "as long as no principal, group or client id is chosen, and in more than two days. In longer "
+        f"ranges a step is an hour or a day. {REBALANCED}",
         query,
         REBALANCE_COLOURS,
         width=width,

@@ -9,10 +9,12 @@ otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, number, rows
 from deploy.dashboards.sql import (
+    BESIDE_SPREAD_GRAINS,
     BY_CLIENT,
     BY_FLEET,
     COVERED,
@@ -58,6 +60,7 @@ _SOURCES: Final = (
     Source(view="fleet", condition=_UNFILTERED),
     Source(view="metric", condition=_FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
 )
+_BESIDE_SPREAD: Final = (replace(_SOURCES[0], grains=BESIDE_SPREAD_GRAINS), _SOURCES[1])
 
 _SENDING: Final = f"unnest({choices('sending')}) AS sending (client_software_name)"
 _STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
@@ -114,12 +117,12 @@ def spread_lines(
     mean = over_time(
         series="'mean'",
         value="sum(sum) / nullif(sum(points), 0)",
-        sources=of_metrics([metrics[0].name], _SOURCES),
+        sources=of_metrics([metrics[0].name], _BESIDE_SPREAD),
     )
     extreme = over_time(
         series="'minimum'" if low_is_bad else "'maximum'",
         value="min(min)" if low_is_bad else "max(max)",
-        sources=of_metrics([metrics[-1].name], _SOURCES),
+        sources=of_metrics([metrics[-1].name], _BESIDE_SPREAD),
     )
     shares = _LOW_SHARES if low_is_bad else _SHARES
     query = union(

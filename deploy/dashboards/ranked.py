@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.metrics import not_sent, standard
@@ -19,6 +20,7 @@ from deploy.dashboards.sql import (
     chosen,
     either,
     everybody,
+    most_in_hours,
     of_metrics,
     over_time,
     per_second,
@@ -45,6 +47,7 @@ def most_added(title: str, name: str, by: str, source: Source, description: str,
     """Build lines of a total by a dimension, per second or hour, of those with the most."""
     metric = standard(name)
     unit, factor = unit_of(metric)
+    source = _narrowed(source, by, metric.name, "sum(sum)")
     added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
     return _ranked(title, name, unit, per_second(added, factor=factor), description, width)
 
@@ -62,8 +65,19 @@ def largest(
     """Build lines of the largest value by a dimension, of those with the largest."""
     metric = standard(name)
     unit, _ = unit_of(metric)
+    source = _narrowed(source, by, metric.name, "max(max)")
     extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric.name], [source]))
     return _ranked(title, name, unit, as_they_are(extremes), description, width, warnings)
+
+
+def _narrowed(source: Source, by: str, metric: str, value: str) -> Source:
+    """Read the minutes of those groups alone that may have a line."""
+    if by != "group_id":
+        return source
+    narrowed = most_in_hours(
+        by, view=source.view, rows=f"metric = '{metric}'", value=value, condition=source.condition, limit=TOP
+    )
+    return replace(source, of_minutes=narrowed)
 
 
 def _ranked(

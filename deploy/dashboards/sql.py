@@ -20,6 +20,7 @@ from textwrap import indent
 from typing import Final
 
 __all__ = [
+    "BESIDE_SPREAD_GRAINS",
     "BUCKETS",
     "BY_CLIENT",
     "BY_FLEET",
@@ -30,6 +31,7 @@ __all__ = [
     "HOUR_S",
     "MANY_GRAINS",
     "RANGE_GRAINS",
+    "RANGE_S",
     "SEEN",
     "SLOT",
     "SPAN",
@@ -47,6 +49,7 @@ __all__ = [
     "key",
     "key_column",
     "latest",
+    "most_in_hours",
     "name_of_software",
     "of_metrics",
     "options",
@@ -77,7 +80,8 @@ class Grain:
 _WHOLE_UNTIL: Final = "(SELECT whole_until FROM telemetry.progress)"
 _MINUTES_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"
 _HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT hours_from FROM telemetry.progress)"
-_RANGE_S: Final = "($__to - $__from) / 1000"
+#: The length of the range.
+RANGE_S: Final = "($__to - $__from) / 1000"
 HOUR_S: Final = 3_600
 DAY_S: Final = 86_400
 #: The longest window of a packed row.
@@ -88,14 +92,14 @@ _ENOUGH_S: Final = 600
 
 def _by_range(*, minutes_up_to_s: int, hours_up_to_s: int) -> tuple[Grain, ...]:
     return (
-        Grain(name="1m", seconds=60, when=f"{_RANGE_S} <= {minutes_up_to_s} AND {_MINUTES_KEPT}"),
+        Grain(name="1m", seconds=60, when=f"{RANGE_S} <= {minutes_up_to_s} AND {_MINUTES_KEPT}"),
         Grain(
             name="1h",
             seconds=HOUR_S,
-            when=f"({_RANGE_S} > {minutes_up_to_s} OR NOT {_MINUTES_KEPT})\n"
-            f"  AND {_RANGE_S} <= {hours_up_to_s} AND {_HOURS_KEPT}",
+            when=f"({RANGE_S} > {minutes_up_to_s} OR NOT {_MINUTES_KEPT})\n"
+            f"  AND {RANGE_S} <= {hours_up_to_s} AND {_HOURS_KEPT}",
         ),
-        Grain(name="1d", seconds=DAY_S, when=f"({_RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
+        Grain(name="1d", seconds=DAY_S, when=f"({RANGE_S} > {hours_up_to_s} OR NOT {_HOURS_KEPT})"),
     )
 
 
@@ -106,10 +110,13 @@ GRAINS: Final = _by_range(minutes_up_to_s=26 * HOUR_S, hours_up_to_s=32 * DAY_S)
 MANY_GRAINS: Final = _by_range(minutes_up_to_s=6 * HOUR_S, hours_up_to_s=8 * DAY_S)
 #: For one number or row of the whole range: coarse, because the query reads every client's rows.
 RANGE_GRAINS: Final = _by_range(minutes_up_to_s=HOUR_S, hours_up_to_s=26 * HOUR_S)
-#: For quantiles, which read a row for each value of each bucket.
-SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=3 * HOUR_S, hours_up_to_s=3 * DAY_S)
+#: For quantiles, which read a row for each value of each bucket; of minutes that are not packed,
+#: one for each load.
+SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=HOUR_S, hours_up_to_s=3 * DAY_S)
 
 
+#: For the mean and the extreme beside quantiles.
+BESIDE_SPREAD_GRAINS: Final = _by_range(minutes_up_to_s=2 * HOUR_S, hours_up_to_s=32 * DAY_S)
 #: For the series of all members of all groups.
 GROUP_GRAINS: Final = _by_range(minutes_up_to_s=2 * HOUR_S, hours_up_to_s=2 * DAY_S)
 
@@ -122,6 +129,8 @@ class Source:
     view: str
     condition: str
     grains: Sequence[Grain] = GRAINS
+    #: A further condition on minutes, of which there are many; empty: none.
+    of_minutes: str = ""
 
 
 #: The step of time that a row belongs to. Grafana's own expression is too slow for every row, so it
@@ -274,6 +283,31 @@ def quoted(words: Sequence[str]) -> str:
     return ", ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
+def most_in_hours(dimension: str, *, view: str, rows: str, value: str, condition: str, limit: int) -> str:
+    """Return the condition that a row is one of those that have the most in the hours of the range.
+
+    The hours have a tenth of the rows of minutes, or less. What they lack until they are computed
+    comes last, by the labels of clients.
+
+    Args:
+        dimension: The column to rank.
+        view: Its name without the grain.
+        rows: The condition on the rows of hours.
+        value: Aggregates them.
+        condition: A further condition on the rows, and on clients.
+        limit: How many there are.
+    """
+    hours = (
+        f"SELECT {dimension} AS name, {value} AS value FROM telemetry.{view}_1h\n"
+        f"WHERE {in_range('1h', before_s=HOUR_S)} AND {rows} AND {condition} GROUP BY 1"
+    )
+    known = f"SELECT {dimension}, NULL::float8 FROM telemetry.client WHERE {SEEN} AND {condition} GROUP BY 1"
+    return (
+        f"{dimension} = ANY (ARRAY(\n  SELECT name FROM (\n{indent(union([hours, known]), '    ')}\n"
+        f"  ) AS candidates GROUP BY 1 ORDER BY max(value) DESC NULLS LAST, 1 LIMIT {limit}))"
+    )
+
+
 def union(branches: Sequence[str]) -> str:
     """Return the query of the rows of all branches."""
     return "\nUNION ALL\n".join(branches)
@@ -294,7 +328,8 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
             f"  WHERE {grain.when}\n"
             f"    AND {in_range(grain.name)} AND {whole(grain)}\n"
             f"    AND {source.condition}\n"
-            "  GROUP BY 1, 2\n) AS slots"
+            + (f"    AND {source.of_minutes}\n" if source.of_minutes and grain.seconds < HOUR_S else "")
+            + "  GROUP BY 1, 2\n) AS slots"
             for source in sources
             for grain in source.grains
         ]
@@ -425,7 +460,7 @@ def held(rows: str, value: str) -> str:
         f"FROM (\n  SELECT *, {end} - {begin} AS seconds\n"
         f"  FROM (\n{indent(rows, '    ')}\n  ) AS rows_of_steps\n) AS steps\n"
         "CROSS JOIN LATERAL generate_series(0, base - 1, greatest(1, $__interval_ms / 1000)) AS ahead\n"
-        f"WHERE seconds >= least({step}, {_ENOUGH_S}, {_RANGE_S} / 3) AND ahead < seconds"
+        f"WHERE seconds >= least({step}, {_ENOUGH_S}, {RANGE_S} / 3) AND ahead < seconds"
     )
 
 

@@ -12,6 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.dashboards.consumers import consumers
 from deploy.dashboards.fleet import fleet
+from deploy.dashboards.mixin import mixin
 from deploy.dashboards.on_prometheus import (
     consumers_on_prometheus,
     fleet_on_prometheus,
@@ -64,25 +65,7 @@ def files() -> Iterator[tuple[Path, str]]:
     for name, rules in _RULES.items():
         text = yaml.safe_dump(rules(), sort_keys=False, allow_unicode=True, width=110)
         yield Path("alerts") / f"{name}.yaml", _HEAD + text
-    yield Path("mixin.libsonnet"), _mixin()
-
-
-def _mixin() -> str:
-    """Return the mixin: dashboards and Prometheus rules for Jsonnet."""
-    dashboards = "".join(f"    'kct-{name}.json': import 'dashboards/{name}.json',\n" for name in _DASHBOARDS)
-    return (
-        "// A monitoring mixin. Made by `python -m deploy.dashboards`; change deploy/dashboards, not it.\n"
-        "{\n"
-        "  grafanaDashboardFolder:: 'Kafka client telemetry',\n"
-        f"  grafanaDashboards+:: {{\n{dashboards}  }},\n"
-        "  prometheusAlerts+:: {\n"
-        "    groups+: std.parseYaml(importstr 'alerts/prometheus-rules.yaml').groups,\n"
-        "  },\n"
-        "  prometheusRules+:: {\n"
-        "    groups+: std.parseYaml(importstr 'alerts/prometheus-recording-rules.yaml').groups,\n"
-        "  },\n"
-        "}\n"
-    )
+    yield Path("mixin.libsonnet"), mixin(_DASHBOARDS)
 
 
 def write() -> None:

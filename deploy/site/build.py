@@ -61,6 +61,8 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "changelog",
         "results/benchmarks",
         "results/processes",
+        "results/scaling",
+        "results/dashboards",
         "results/attacks",
         "results/mutation",
     ),

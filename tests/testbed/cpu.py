@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -38,6 +40,24 @@ def cpu_seconds(pid: int) -> float:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError as error:
         raise ProcessLookupError(f"no process {pid}") from error
+
+
+def cpu_seconds_with_ended(pids: Iterable[int]) -> float:
+    """Return the CPU seconds of processes, and of their children that have ended.
+
+    Give all processes of a tree. Then the time of a process that ends later stays in the sum,
+    because its parent has it from then on. That time counts in steps of 10 ms.
+
+    Args:
+        pids: Processes. Those that have ended are left out.
+    """
+    total = 0.0
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            own = cpu_seconds(pid)
+            ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
+            total += own + sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def memory_bytes(pid: int) -> int:

@@ -1,14 +1,15 @@
 """Generates a store of many clients and days by SQL, to test plans and times of queries.
 
-Rows lie as the roll-up writes them: by time, not by series. Partitions are filled before they are
-attached, because to build an index is much faster than to keep one. Closed hours and days are then
-packed by the roll-up's maintenance. Values mean nothing.
+Rows lie as the roll-up writes them: minutes by load, in the partitions that the roll-up makes. One
+closed window of minutes and one of hours are packed by the roll-up itself. The others are copies of
+these, with the same values at other times. Values mean nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -18,14 +19,31 @@ from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
 from spark_streaming.postgres import Store
-from spark_streaming.postgres.partitions import PARTITIONED, beginning
-from spark_streaming.postgres.spans import end
+from spark_streaming.postgres.packed import packed_columns
+from spark_streaming.postgres.partitions import Partitions
+from spark_streaming.postgres.spans import beginning
+from spark_streaming.postgres.tables import CLIENTS, FLEETS, GRAINS, MINUTES, SERIES, SPREADS, Grain, Totals
 from spark_streaming.rows import RULES
 from spark_streaming.settings import RetentionSettings
+from spark_streaming.watched import WATCHED
 
+__all__ = ["INSTANCES_OF_A_CLIENT_ID", "INTERVAL_S", "TASKS", "TRIGGER_S", "GeneratedStore"]
+
+#: Client instances of each client id, and the seconds between two pushes of one.
+INSTANCES_OF_A_CLIENT_ID: Final = 20
+INTERVAL_S: Final = 60
+#: Seconds between two batches, and the tasks of a batch. Each client id belongs to one task.
+TRIGGER_S: Final = 10
+TASKS: Final = 2
 _METRICS_OF_A_ROLE: Final = 30
-_INSTANCES_OF_A_CLIENT_ID: Final = 20
 _WRITERS: Final = 2
+_DAY: Final = timedelta(days=1)
+_TOTALS: Final = (SERIES, FLEETS, SPREADS, CLIENTS)
+#: Kinds whose rows are in one task of a batch.
+_OF_CLIENTS: Final = (SERIES.name, CLIENTS.name)
+_OPEN_HOURS: Final = timedelta(hours=RetentionSettings().pack_after_hours)
+#: Batches of a minute.
+_BATCHES: Final = 60 // TRIGGER_S
 _CLIENTS: Final = """
 CREATE TABLE generated_client AS
 SELECT
@@ -42,17 +60,12 @@ JOIN (VALUES
 ) AS software (turn, name, client, versions)
 ON turn = CASE WHEN n / 4 %% 10 < 7 THEN 0 WHEN n / 4 %% 10 < 9 THEN 1 ELSE 2 END
 """
-_SERIES: Final = """
-INSERT INTO telemetry.series (
-    series_id, fleet_id, metric, cluster_id, client_software_name, client_software_version, client_id,
-    principal, group_id, topic, node_id, breakdown, rule
-)
+_DIMENSIONS: Final = """
+CREATE TABLE generated_series AS
 SELECT
-    hashtextextended(concat_ws('|', metric, client_id, part, breakdown), 1),
-    hashtextextended(concat_ws('|', metric, cluster_id, software, version), 1),
-    metric, cluster_id, software, version, client_id, principal, group_id,
-    CASE by WHEN 'topic' THEN format('topic-%%s', (3 * n + part) %% 200) END,
-    CASE by WHEN 'node_id' THEN part::text END,
+    n, metric, cluster_id, software, version, client_id, principal, group_id,
+    CASE by WHEN 'topic' THEN format('topic-%%s', (3 * n + part) %% 200) END AS topic,
+    CASE by WHEN 'node_id' THEN part::text END AS node_id,
     breakdown, rule
 FROM generated_client
 JOIN generated_metric USING (role)
@@ -61,23 +74,52 @@ WHERE client = ANY (clients)
 """
 _FLEETS: Final = """
 INSERT INTO telemetry.fleet_series (
-    fleet_id, metric, cluster_id, client_software_name, client_software_version, rule
+    metric, cluster_id, client_software_name, client_software_version, rule
 )
-SELECT DISTINCT fleet_id, metric, cluster_id, client_software_name, client_software_version, rule
-FROM telemetry.series WHERE NOT breakdown
+SELECT metric, cluster_id, software, version, min(rule) FROM generated_series
+GROUP BY metric, cluster_id, software, version ORDER BY min(n), metric
+"""
+_SERIES: Final = """
+INSERT INTO telemetry.series (
+    series_high, series_low, fleet_id, metric, cluster_id, client_software_name, client_software_version,
+    client_id, principal, group_id, topic, node_id, breakdown, rule
+)
+SELECT
+    hashtextextended(concat_ws('|', g.metric, client_id, topic, node_id, breakdown), 1),
+    hashtextextended(concat_ws('|', g.metric, client_id, topic, node_id, breakdown), 2),
+    fleet_id, g.metric, g.cluster_id, software, version, client_id, principal, group_id, topic, node_id,
+    breakdown, g.rule
+FROM generated_series AS g
+JOIN telemetry.fleet_series AS f ON (f.metric, f.cluster_id, client_software_name, client_software_version)
+    = (g.metric, g.cluster_id, software, version)
+-- In the order in which clients came.
+ORDER BY n, g.metric
 """
 _INSTANCES: Final = """
 INSERT INTO telemetry.client_state (
     client_key, client_instance_id, client_id, client_software_name, client_software_version, principal,
     group_id, cluster_id, client_source_address, broker_id, first_seen, last_seen, push_interval_ms,
-    terminated, last_ns, covered_until
+    minute, terminated, terminated_at, last_ns, covered_until, carried_from, counts, cumulative
 )
 SELECT
-    hashtextextended(concat_ws('|', client_id, i), 2), concat(lpad(to_hex(n), 8, '0'), '-', i), client_id,
-    software, version, principal, group_id, cluster_id, format('10.0.%%s.%%s', n %% 256, i), (i %% 3)::text,
-    %(now)s - interval '30 days', %(now)s - i * interval '1 minute', 300000, i %% 19 = 18,
-    (extract(epoch FROM %(now)s) - 60 * i) * 1e9, extract(epoch FROM %(now)s) / 60 - 3
-FROM generated_client CROSS JOIN generate_series(1, %(instances)s) AS i
+    nextval('telemetry.client_state_id'), concat(lpad(to_hex(n), 8, '0'), '-', i), client_id, software,
+    version, principal, group_id, cluster_id, format('10.0.%%s.%%s', n %% 256, i), (i %% 3)::text,
+    %(now)s - interval '30 days', seen, 1000 * %(interval)s, seen_s / 60, state = 'left',
+    CASE state WHEN 'left' THEN seen END, seen_s * 1000000000,
+    -- All counts of clients without new pushes are carried forward.
+    CASE state WHEN 'live' THEN extract(epoch FROM %(now)s)::bigint / 60 - 2 ELSE seen_s / 60 + 3 END,
+    seen_s / 60, '', ''
+FROM generated_client
+CROSS JOIN generate_series(1, %(instances)s) AS i
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN i %% 19 = 18 THEN 'left' WHEN i = 7 AND n %% 10 = 3 THEN 'silent' ELSE 'live' END
+        AS state
+) AS states
+CROSS JOIN LATERAL (
+    SELECT %(now)s - CASE state WHEN 'live' THEN i * interval '3 seconds' ELSE i * interval '7 minutes' END
+        AS seen
+) AS times
+CROSS JOIN LATERAL (SELECT extract(epoch FROM seen)::bigint AS seen_s) AS seconds
 """
 _FINDINGS: Final = """
 INSERT INTO telemetry.finding (
@@ -97,18 +139,62 @@ INSERT INTO telemetry.ledger (query_id, batch_id, committed_at, newest_received_
 SELECT 'generated', n, %(now)s - n * interval '1 minute', %(now)s - n * interval '1 minute'
 FROM generate_series(0, 30 * 1440) AS n
 """
-#: The rows of one bucket, by the table's name without its grain.
-_ROWS: Final = {
-    "rollup": "SELECT series_id, {bucket}, 5, 1 + (series_id & 1023), 1, 1 + (series_id & 2047) FROM "
-    "telemetry.series",
-    "fleet_rollup": "SELECT fleet_id, {bucket}, 5, 1 + (fleet_id & 65535), 1, 1 + (fleet_id & 2047)"
-    " FROM telemetry.fleet_series",
-    "fleet_spread": "SELECT fleet_id, {bucket}, spread, 1 + (spread & 7) FROM telemetry.fleet_series,"
-    " generate_series(40, 64) AS spread WHERE rule = 5",
-    "client_rollup": "SELECT client_key, {bucket}, 1, 30, false, broker_id, client_source_address, 1, 0, "
-    "30, 3, 20,"
-    " 0.5, 1, 0, 0, 3, 100, 10000, 0 FROM telemetry.client_state",
+#: A number that depends on an id and a seed: zero for one of four ids, whole for counters.
+_VALUE: Final = """(
+    SELECT CASE WHEN {id} & 3 = 0 THEN 0
+        ELSE (1 + (hashint8extended({id}, {seed}) & 1023)) * CASE rule WHEN 0 THEN 1 ELSE 1.1 END
+    END::float8 AS v
+) AS numbers"""
+_STATISTICS: Final = (
+    "{points}, {points} * v, floor(v / 2), 2 * v, CASE WHEN rule IN (1, 2) THEN {points} * v END"
+)
+_JAVA: Final = "CASE WHEN client = 'java' THEN {} END"
+_CONSUMER: Final = "CASE WHEN client = 'java' AND role = 'consumer' THEN {} END"
+_PRODUCER: Final = "CASE WHEN client = 'java' AND role = 'producer' THEN {} END"
+_RECORDS: Final = "CASE WHEN client <> 'franz-go' THEN {} END"
+_WATCHED: Final = {
+    "connections_created": "{pushes}",
+    "throttle_ms_max": _JAVA.format("v"),
+    "request_latency_ms_sum": "30.5 * {pushes} + v",
+    "request_latency_points": "3 * {pushes}",
+    "request_latency_ms_max": "20 + v",
+    "poll_idle_ratio_sum": _CONSUMER.format("0.5 * {pushes}"),
+    "poll_idle_ratio_points": _CONSUMER.format("{pushes}"),
+    "rebalances": _CONSUMER.format("v::int & 1"),
+    "rebalance_ms": _CONSUMER.format("v"),
+    "assigned_partitions": _CONSUMER.format("3"),
+    "records": _RECORDS.format("100 * v"),
+    "bytes": _RECORDS.format("10000 * v"),
+    "record_errors": _PRODUCER.format("0"),
 }
+#: The rows of one bucket and load: the columns after the bucket, without the load id.
+_ROWS: Final[Mapping[str, str]] = {
+    SERIES.name: f"SELECT series_id, {{bucket}}, {_STATISTICS} FROM telemetry.series CROSS JOIN LATERAL "
+    f"{_VALUE.replace('{id}', 'series_id')} ORDER BY 1",
+    FLEETS.name: f"SELECT fleet_id, {{bucket}}, {_STATISTICS} FROM telemetry.fleet_series CROSS JOIN LATERAL "
+    f"{_VALUE.replace('{id}', 'fleet_id')} ORDER BY 1",
+    SPREADS.name: "SELECT fleet_id, {bucket}, spread, 1 + (hashint8extended(fleet_id, {seed} + spread) & 7) "
+    "FROM telemetry.fleet_series, generate_series(40, 64) AS spread "
+    "WHERE rule = 5 AND ({loads} = 1 OR (spread + {seed}) % 3 = 0) ORDER BY 1, 3",
+    CLIENTS.name: "SELECT client_key, {bucket}, {pushes}, 50 * {pushes}, {pushes} * "
+    f"{1000 * INTERVAL_S}, false, broker_id, client_source_address, "
+    f"{', '.join(_WATCHED[slot.column] for slot in WATCHED)} "
+    "FROM telemetry.client_state JOIN public.generated_client USING (client_id) "
+    "CROSS JOIN LATERAL (SELECT 0 AS rule) AS rules CROSS JOIN LATERAL "
+    f"{_VALUE.replace('{id}', 'client_key')} "
+    # Each client pushes in one of the batches of a minute.
+    "WHERE client_key % {loads} = {load} % {loads} ORDER BY 1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Rows of one partition to make: each bucket in some loads."""
+
+    totals: Totals
+    grain: Grain
+    buckets: Sequence[datetime]
+    loads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +204,12 @@ class GeneratedStore:
     Attributes:
         clients: Client ids; each has twenty instances.
         days: Days of hours and days.
-        minutes_for: How far minutes reach back.
+        minute_days: Days of minutes.
     """
 
     clients: int = 500
     days: int = 30
-    minutes_for: timedelta = timedelta(hours=26)
+    minute_days: int = 7
 
     def fill(self, url: str, *, now: datetime) -> None:
         """Fill a database whose schema is migrated.
@@ -132,6 +218,28 @@ class GeneratedStore:
             url: Its URL, of a role that may write.
             now: The end of what is made.
         """
+        now_ns = round(now.timestamp() * 1e9)
+        self._add_subjects(url, now)
+        closed = now.replace(second=0, microsecond=0) - timedelta(minutes=1) - _OPEN_HOURS
+        parts = list(self._parts(now, closed))
+        with Store(url, retention=RetentionSettings()) as store:
+            with store.maintenance(now_ns) as maintenance:
+                maintenance.expire()
+                partitions = Partitions(maintenance.connection.cursor())
+                for part in parts:
+                    partitions.ensure(part.totals.table(part.grain), part.buckets)
+            with ThreadPoolExecutor(_WRITERS) as writers:
+                for done in [writers.submit(_write, url, part) for part in parts]:
+                    done.result()
+            store.pack(now_ns, all_of_them=True)
+            with store.maintenance(now_ns) as maintenance:
+                cursor = maintenance.connection.cursor()
+                for grain, since in self._since(now).items():
+                    _repeat(cursor, grain, _newest_window(grain, closed), since=since)
+                maintenance.expire()
+        _vacuum(url)
+
+    def _add_subjects(self, url: str, now: datetime) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             cursor = psycopg.ClientCursor(connection)
             cursor.execute(
@@ -141,69 +249,164 @@ class GeneratedStore:
             cursor.executemany(
                 "INSERT INTO generated_metric VALUES (%s, %s, %s, %s, %s, %s)", list(_metrics())
             )
-            arguments = {"clients": self.clients, "instances": _INSTANCES_OF_A_CLIENT_ID, "now": now}
-            for statement in (_CLIENTS, _SERIES, _FLEETS, _INSTANCES, _FINDINGS, _LEDGER):
+            arguments = {
+                "clients": self.clients,
+                "instances": INSTANCES_OF_A_CLIENT_ID,
+                "interval": INTERVAL_S,
+                "now": now,
+            }
+            for statement in (_CLIENTS, _DIMENSIONS, _FLEETS, _SERIES, _INSTANCES, _FINDINGS, _LEDGER):
                 cursor.execute(statement.encode(), arguments)
-        with ThreadPoolExecutor(_WRITERS) as writers:
-            for done in [writers.submit(_fill, url, *part) for part in self._partitions(now)]:
-                done.result()
-        with Store(url, retention=RetentionSettings()) as store:
-            now_ns = round(now.timestamp() * 1e9)
-            store.pack(now_ns, all_of_them=True)
-            with store.maintenance(now_ns) as maintenance:
-                maintenance.expire()
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE")
+            connection.execute("ANALYZE")
 
-    def _partitions(self, now: datetime) -> Iterator[tuple[str, datetime, list[datetime]]]:
-        day = timedelta(days=1)
-        minute = now.replace(second=0, microsecond=0)
-        steps = {
-            "1m": (timedelta(minutes=1), minute, int(self.minutes_for / timedelta(minutes=1))),
-            "1h": (timedelta(hours=1), minute.replace(minute=0), self.days * 24),
-            "1d": (day, minute.replace(minute=0, hour=0), self.days),
-        }
-        for grain, (step, newest, count) in steps.items():
-            for kind in _ROWS:
-                table = f"{kind}_{grain}"
-                if table not in PARTITIONED:
-                    continue
-                parts: dict[datetime, list[datetime]] = {}
-                for ago in reversed(range(count)):
-                    bucket = newest - ago * step
-                    parts.setdefault(beginning(PARTITIONED[table], bucket), []).append(bucket)
-                for start, buckets in parts.items():
-                    yield table, start, buckets
+    def _since(self, now: datetime) -> dict[Grain, datetime]:
+        """The first window of each grain whose windows are copies."""
+        today = beginning("day", now)
+        minutes, hours, _ = GRAINS
+        return {minutes: today - self.minute_days * _DAY, hours: today - self.days * _DAY}
+
+    def _parts(self, now: datetime, closed: datetime) -> Iterator[_Part]:
+        """What the roll-up's own tables get: what stays open, and what is packed by the roll-up."""
+        for grain in reversed(GRAINS):
+            window = _newest_window(grain, closed)
+            since = beginning("day", now) - self.days * _DAY if grain is GRAINS[-1] else window
+            parts: dict[datetime, list[datetime]] = {}
+            for number in range((now - since) // grain.length + 1):
+                bucket = since + number * grain.length
+                parts.setdefault(beginning(grain.partition, bucket), []).append(bucket)
+            for start, buckets in parts.items():
+                for totals in _TOTALS:
+                    if grain.name in totals.grains:
+                        loads = 1
+                        # Packing makes the same rows from any number of loads.
+                        if grain is MINUTES and start > window:
+                            loads = _BATCHES * (1 if totals.name in _OF_CLIENTS else TASKS)
+                        yield _Part(totals=totals, grain=grain, buckets=buckets, loads=loads)
 
 
-def _fill(url: str, table: str, start: datetime, buckets: list[datetime]) -> None:
-    span = PARTITIONED[table]
-    until = end(span, start)
-    name = {"hour": f"{start:%Y%m%d%H}", "day": f"{start:%Y%m%d}", "month": f"{start:%Y%m}"}[span]
-    partition = sql.Identifier("telemetry", f"{table}_p{name}")
-    parent = sql.Identifier("telemetry", table)
-    rows = _ROWS[table.rpartition("_")[0]]
-    if table == "client_rollup_1m":
-        # Each instance pushes every five minutes.
-        rows += " WHERE (client_key & 1023) % 5 = extract(minute FROM {bucket})::int % 5"
+def _newest_window(grain: Grain, closed: datetime) -> datetime:
+    """The beginning of the newest window of minutes or hours that is packed."""
+    if grain is not MINUTES:
+        closed -= _DAY
+    return beginning(grain.window, beginning(grain.window, closed) - timedelta(minutes=1))
+
+
+def _write(url: str, part: _Part) -> None:
+    """Fill a partition. Its indexes are built afterwards, because that is much faster."""
+    totals, grain = part.totals, part.grain
+    columns = ["bucket", *totals.values]
+    columns[0:0] = totals.key[:1]
+    columns[2:2] = totals.key[1:]
+    if grain is MINUTES:
+        columns.append("load_id")
     with psycopg.connect(url) as connection:
-        connection.execute(
-            sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS) WITH (fillfactor = 70)").format(
-                partition, parent
-            )
-        )
-        for bucket in buckets:
+        connection.execute("SET search_path = telemetry; SET maintenance_work_mem = '256MB'")
+        with _without_indexes(connection, totals.table(grain), part.buckets[0]) as partition:
+            for bucket in part.buckets:
+                for load in range(part.loads):
+                    number = int(bucket.timestamp()) // 60 * part.loads + load
+                    rows = _ROWS[totals.name].format(
+                        bucket=sql.Literal(bucket).as_string() + "::timestamptz",
+                        seed=number,
+                        load=load,
+                        loads=part.loads,
+                        points=grain.minutes * ((INSTANCES_OF_A_CLIENT_ID + load) // part.loads),
+                        pushes=grain.minutes,
+                    )
+                    query = sql.SQL("INSERT INTO {} ({}) SELECT rows.*{} FROM ({}) AS rows").format(
+                        sql.Identifier(partition),
+                        _names(columns),
+                        sql.SQL(f", {number}" if grain is MINUTES else ""),
+                        sql.SQL(rows),
+                    )
+                    connection.execute(query)
+
+
+@contextmanager
+def _without_indexes(connection: psycopg.Connection[Any], table: str, bucket: datetime) -> Iterator[str]:
+    """Detach the partition of a bucket and drop its indexes; attach it with them afterwards."""
+    ((partition, bound),) = connection.execute(
+        "SELECT relname, pg_get_expr(relpartbound, pg_class.oid) FROM pg_inherits "
+        "JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = %s::regclass "
+        "AND %s::timestamptz >= substring(pg_get_expr(relpartbound, pg_class.oid) "
+        "FROM $$FROM \\('([^']*)$$)::timestamptz "
+        "AND %s::timestamptz < substring(pg_get_expr(relpartbound, pg_class.oid) "
+        "FROM $$TO \\('([^']*)$$)::timestamptz",
+        [table, bucket, bucket],
+    )
+    parent, name = sql.Identifier(table), sql.Identifier(partition)
+    connection.execute(sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, name))
+    for index, constraint in connection.execute(
+        "SELECT relname, conname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+        "LEFT JOIN pg_constraint ON conindid = indexrelid WHERE indrelid = %s::regclass",
+        [partition],
+    ).fetchall():
+        if constraint is None:
+            connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(index)))
+        else:
             connection.execute(
-                sql.SQL("INSERT INTO {} {}").format(
-                    partition,
-                    sql.SQL(rows).format(bucket=sql.SQL("{}::timestamptz").format(sql.Literal(bucket))),
-                )
+                sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(name, sql.Identifier(constraint))
             )
-        connection.execute(
-            sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-                parent, partition, sql.Literal(start.isoformat()), sql.Literal(until.isoformat())
-            )
+    connection.commit()
+    yield partition
+    connection.execute(sql.SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, name, sql.SQL(bound)))
+
+
+def _repeat(cursor: psycopg.Cursor[Any], grain: Grain, start: datetime, *, since: datetime) -> None:
+    """Copy a packed window to all windows from a time to it."""
+    length = grain.slots_in_window(start) * grain.length
+    starts = [start - number * length for number in range(1, (start - since) // length + 1)]
+    for other in starts:
+        cursor.execute(
+            sql.SQL(
+                "INSERT INTO {slots} (bucket, start, at, bit, below) "
+                "SELECT bucket - %(ago)s, start - %(ago)s, at, bit, below FROM {slots} "
+                "WHERE start = %(start)s"
+            ).format(slots=sql.Identifier(grain.slots)),
+            {"ago": start - other, "start": start},
         )
+    partitions = Partitions(cursor)
+    for totals in _TOTALS:
+        if grain.name in totals.grains:
+            table = totals.packed_table(grain)
+            partitions.ensure(table, starts)
+            columns = _names([*totals.key, "present", *(name for name, _ in packed_columns(totals))])
+            # The oldest first, as packing does.
+            for other in reversed(starts):
+                cursor.execute(
+                    sql.SQL(
+                        "INSERT INTO {table} (start, {columns}) SELECT {other}, {columns} FROM {table} "
+                        "WHERE start = {start} ORDER BY {key}"
+                    ).format(
+                        table=sql.Identifier(table),
+                        columns=columns,
+                        other=sql.Literal(other),
+                        start=sql.Literal(start),
+                        key=_names(totals.key),
+                    )
+                )
+
+
+def _vacuum(url: str) -> None:
+    """Do what autovacuum does, which analyzes partitions but no partitioned tables."""
+    with psycopg.connect(url) as connection:
+        tables = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'telemetry'::regnamespace AND relkind = 'r'"
+        ).fetchall()
+
+    def vacuum(number: int) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            for (table,) in tables[number::_WRITERS]:
+                name = sql.Identifier("telemetry", table)
+                connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(name))
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        for done in [writers.submit(vacuum, number) for number in range(_WRITERS)]:
+            done.result()
+
+
+def _names(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def _metrics() -> Iterator[tuple[Any, ...]]:

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import _jsonnet  # type: ignore[import-untyped]
+import pytest
 import yaml
 
+from deploy.dashboards.addresses import ADDRESSES, PLACEHOLDERS
 from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 
 
@@ -43,3 +45,62 @@ def test_the_addresses_of_grizzly_are_those_of_the_dashboards() -> None:
         "std.objectValues(m.grafanaDashboards)]"
     )
     assert {one["metadata"]["name"] for one in made} == {one["uid"] for one in DASHBOARDS.values()}
+
+
+EVERY_PLACEHOLDER = "&".join(f"{name.lower()}=${{{name}}}" for name in PLACEHOLDERS)
+
+
+def with_links(links: str, field: str = "m.grafanaDashboards") -> Any:
+    return evaluated(
+        f"local m = (import 'mixin.libsonnet') + {{ _config+:: {{ links+: {links} }} }}; {field}"
+    )
+
+
+@pytest.mark.parametrize("host", ["https://logs.example.com", "http://[fd00::1]:3000"])
+def test_it_sets_the_addresses_of_logs_and_traces(host: str) -> None:
+    address = f"{host}/search?q=%22%24&{EVERY_PLACEHOLDER}"
+    made = with_links(json.dumps({"logs": address}))
+    for name, dashboard in made.items():
+        variables = dashboard["templating"]["list"]
+        linked = {one["name"]: one["query"] for one in variables if one["name"] in ADDRESSES}
+        assert linked == ({"logs": address, "traces": ""} if name.endswith("one-client.json") else {})
+        # Nothing else changes.
+        others = [one for one in variables if one["name"] not in ADDRESSES]
+        before = DASHBOARDS[name.removeprefix("kct-").removesuffix(".json")]
+        assert others == [one for one in before["templating"]["list"] if one["name"] not in ADDRESSES]
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("logs.example.com/${KAFKA_CLIENT_ID}", "begin it with https:// or http://"),
+        ("javascript:alert(1)", "begin it with https:// or http://"),
+        ("https:///path", "give a host, without placeholders and without a login"),
+        ("https://${KAFKA_CLIENT_ID}.example.com/", "give a host, without placeholders and without a login"),
+        ("https://u:p@example.com/", "give a host, without placeholders and without a login"),
+        ("https://example.com/${CLIENT_ID}", "the placeholders are ${KAFKA_CLIENT_ID}, "),
+        ("https://example.com/$x", "write another dollar as %24"),
+        ('https://example.com/?q="x"', "percent-encode blanks, quotes,"),
+        ("https://example.com/?q=a b", "percent-encode blanks, quotes,"),
+    ],
+)
+def test_it_refuses_an_address(address: str, problem: str) -> None:
+    with pytest.raises(RuntimeError) as refused:
+        with_links(json.dumps({"logs": address}))
+    assert f"_config.links.logs: '{address}': " in str(refused.value)
+    assert problem in str(refused.value)
+
+
+def test_it_refuses_what_is_no_address_of_logs_or_traces() -> None:
+    with pytest.raises(RuntimeError, match=r"_config\.links\.logs: give the address as text"):
+        with_links("{ logs: 5 }")
+    with pytest.raises(
+        RuntimeError, match=r"_config\.links\.metrics: unknown; the links are logs and traces"
+    ):
+        with_links("{ metrics: 'https://example.com/' }")
+
+
+def test_the_chart_knows_the_same_placeholders() -> None:
+    checks = (CHART / "templates" / "_checks.tpl").read_text()
+    (listed,) = [line for line in checks.splitlines() if "$placeholders := list" in line]
+    assert [part for part in listed.split('"') if part.startswith("KAFKA_")] == list(PLACEHOLDERS)

@@ -263,4 +263,27 @@
 {{- fail (printf "dashboards.configMaps.namespace: %s: a GrafanaDashboard reads its ConfigMap in the release's namespace; leave it empty" .configMaps.namespace) -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $address := .Values.dashboards.links -}}
+{{- with $address -}}
+{{- include "kafka-client-telemetry.checks.link" (dict "field" (printf "dashboards.links.%s" $name) "address" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails where an address is none that a link may have: (dict "field" "dashboards.links.logs" "address" "https://..."). */}}
+{{- define "kafka-client-telemetry.checks.link" -}}
+{{- $placeholders := list "KAFKA_CLIENT_ID" "KAFKA_CLIENT_INSTANCE_ID" "KAFKA_GROUP_ID" "KAFKA_PRINCIPAL" "KAFKA_CLIENT_ADDRESS" -}}
+{{- if not (regexMatch "^https?://" .address) -}}
+{{- fail (printf "%s: %s: begin it with https:// or http://" .field .address) -}}
+{{- end -}}
+{{- /* A client must not choose the host by its name. */ -}}
+{{- if not (regexMatch "^https?://[^/?#$@]+([/?#]|$)" .address) -}}
+{{- fail (printf "%s: %s: give a host, without placeholders and without a login" .field .address) -}}
+{{- end -}}
+{{- if regexMatch "[$]" (regexReplaceAll (printf "[$]{(%s)}" (join "|" $placeholders)) .address "") -}}
+{{- fail (printf "%s: %s: the placeholders are ${%s}; write another dollar as %%24" .field .address (join "}, ${" $placeholders)) -}}
+{{- end -}}
+{{- if regexMatch `["'\\<>\s]` .address -}}
+{{- fail (printf "%s: %s: percent-encode blanks, quotes, backslashes and angle brackets: a quote is %%22" .field .address) -}}
+{{- end -}}
 {{- end -}}
