@@ -52,15 +52,28 @@ class Running:
 
     def peak_bytes(self) -> int:
         """Return the sum of the peaks of all its processes in bytes; shared pages count once."""
-        total = 0
-        for pid in self.pids():
-            status = Path(f"/proc/{pid}/status").read_text()
-            if "VmHWM:" not in status:  # it has ended
-                continue
-            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            shared_by_others = _kib(rollup, "Rss:") - _kib(rollup, "Pss:")
-            total += (_kib(status, "VmHWM:") - shared_by_others) * 1024
-        return total
+        return sum(peak_bytes(pid) for pid in self.pids())
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the peak memory of one process in bytes, without pages that others share with it.
+
+    It is 0 for a process that has ended.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        if "VmHWM:" not in status:
+            return 0
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    shared_by_others = _kib(rollup, "Rss:") - _kib(rollup, "Pss:")
+    return (_kib(status, "VmHWM:") - shared_by_others) * 1024
+
+
+def postmaster_of(folder: Path) -> int:
+    """Return the process id of the PostgreSQL that runs in a data folder."""
+    return int((folder / "postmaster.pid").read_text().split()[0])
 
 
 def _kib(text: str, name: str) -> int:

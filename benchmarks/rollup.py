@@ -23,8 +23,9 @@ import psycopg
 import yaml
 
 from benchmarks.figures import Figure, Report, table
-from benchmarks.processes import BenchmarkError
+from benchmarks.processes import BenchmarkError, postmaster_of
 from benchmarks.rollup_spool import File, Fleet
+from benchmarks.rollup_timed import Measured
 from spark_streaming.embedded import EmbeddedPostgres
 
 #: Millions of data points; the first two sizes also on one core.
@@ -61,7 +62,7 @@ class _Run:
     #: From the command's start to its end.
     seconds: float
     batches: Sequence[_Batch]
-    #: Peak memory by ``python`` and ``jvm``.
+    #: Peak memory by ``driver``, ``jvm`` and ``tasks``, each without the others.
     peak_bytes: Mapping[str, int]
 
     @property
@@ -133,10 +134,12 @@ def run(folder: Path, *, quick: bool) -> Report:
                 f"{statistics.median(there_s):.2f} s",
             ),
             Figure(
-                name="memory of Spark's driver, most",
+                name="memory of Spark's JVM, most",
                 value=largest.peak_bytes["jvm"] / 2**20,
                 unit="MiB",
-                note=f"the heap has 1 GiB; Python has {largest.peak_bytes['python'] / 2**20:.0f} MiB",
+                note="the heap has 1 GiB; the driver's Python has "
+                f"{largest.peak_bytes['driver'] / 2**20:.0f} MiB, and the tasks' "
+                f"{largest.peak_bytes['tasks'] / 2**20:.0f} MiB",
             ),
         ],
     )
@@ -160,11 +163,12 @@ def _databases(server: EmbeddedPostgres) -> Iterator[str]:
 def _command(own: Path, spool: Path, url: str, cores: int, *, trigger_s: float = 10.0) -> list[str]:
     """Return the job's command; it writes its batches to ``timed.json`` at the end."""
     config = own / "rollup.yaml"
-    postmaster = (own.parent / "postgres" / "postmaster.pid").read_text().split()[0]
+    measured = Measured(url=url, postmaster=postmaster_of(own.parent / "postgres"))
     settings = {"spark": {"spark.master": f"local[{cores}]"}, "trigger_seconds": trigger_s}
     config.write_text(yaml.safe_dump(settings))
     return [
-        *(sys.executable, "-m", "benchmarks.rollup_timed", str(own / "timed.json"), postmaster, "run"),
+        *(sys.executable, "-m", "benchmarks.rollup_timed", str(own / "timed.json")),
+        *(json.dumps(asdict(measured)), "run"),
         *("--source", "spool_files", "--path", str(spool), "--postgres", url),
         *("--checkpoint", str(own / "checkpoint"), "--config", str(config)),
     ]
@@ -261,7 +265,7 @@ def _output(command: Sequence[str]) -> str:
 def _describe(runs: Sequence[_Run]) -> str:
     head = (
         "points", "cores", "seconds", "in batches", "warm points/s", "warm CPU us/point", "driver", "JVM",
-        "tasks", "PostgreSQL", "rows/point", "JVM MiB", "driver MiB",
+        "tasks", "PostgreSQL", "rows/point", "JVM MiB", "tasks MiB", "driver MiB",
     )  # fmt: skip
     rows = [
         (
@@ -273,8 +277,7 @@ def _describe(runs: Sequence[_Run]) -> str:
             f"{sum(run.warm_cpu_us.values()):.2f}",
             *(f"{run.warm_cpu_us[name]:.2f}" for name in ("driver", "jvm", "tasks", "postgresql")),
             f"{sum(batch.rows for batch in run.batches) / run.points:.2f}",
-            f"{run.peak_bytes['jvm'] / 2**20:.0f}",
-            f"{run.peak_bytes['python'] / 2**20:.0f}",
+            *(f"{run.peak_bytes[name] / 2**20:.0f}" for name in ("jvm", "tasks", "driver")),
         )
         for run in runs
     ]

@@ -4,17 +4,25 @@ Each client pushes to one of three sidecars. A sidecar closes a file every 30 se
 after the one before it. So each trigger of the job finds a file, whose points are in minutes that
 earlier triggers changed. The files are made before, and appear at their time. The job is the users'
 command, with maintenance, on a PostgreSQL with its defaults.
+
+The job packs an hour two hours after its end. So the same clients have pushed in some minutes of
+such an hour. These pushes are rolled up before, file by file, and the job packs them in the
+measured time. A point costs its batch and maintenance, and later packing. The first is the CPU of
+the measured time without that of packing, by live point. The second is the CPU of packing, by point
+of the packed minutes.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +33,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.figures import Figure, Report, table
-from benchmarks.processes import BenchmarkError
+from benchmarks.processes import BenchmarkError, postmaster_of
 from benchmarks.rollup_spool import Fleet
+from benchmarks.rollup_timed import processes_of
 from spark_streaming.embedded import EmbeddedPostgres
-from tests.testbed.cpu import cpu_seconds, with_descendants
+from spark_streaming.postgres.spans import beginning
+from spark_streaming.settings import RetentionSettings
+from tests.testbed.cpu import cpu_seconds_with_ended, with_descendants
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, wait_until
 
@@ -48,17 +59,27 @@ _TRIED_PUSHES: Final = 1_000
 #: Others may use the machine.
 _RESERVE: Final = 1.6
 _STOP_S: Final = 300
-_MILLION: Final = 1_000_000
-_PREFIX: Final = "kafka_telemetry_rollup_"
-_WRITTEN: Final = (
-    "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8, "
-    "(SELECT sum(n_tup_ins + n_tup_upd)::float8 FROM pg_stat_user_tables WHERE schemaname = 'telemetry'), "
-    "(SELECT sum(pg_total_relation_size(oid))::float8 FROM pg_class "
-    "WHERE relnamespace = 'telemetry'::regnamespace AND relkind = 'r')"
+#: Minutes of the hour to pack, by number of clients. A series has fewer values to pack than in a
+#: whole hour, so packing costs more by point.
+_PACKED_MINUTES: Final = {10_000: 30, 100_000: 3}
+_QUICK_PACKED_MINUTES: Final = 10
+_PACKED_WITHIN_S: Final = 3_600
+#: What the setting ``retention.pack_after_hours`` is by default, and while these minutes are rolled
+#: up.
+_PACK_AFTER_H: Final = RetentionSettings().pack_after_hours
+_LATER_H: Final = _PACK_AFTER_H + 2
+_VACUUM: Final = re.compile(
+    r'automatic \w+ of table "[^"]*\.(\w+)".*?CPU: user: ([\d.]+) s, system: ([\d.]+) s', re.DOTALL
 )
+_MILLION: Final = 1_000_000
+_HOUR: Final = timedelta(hours=1)
+#: Seeds of the earlier pushes, by sidecar.
+_EARLIER: Final = 1_000
+_PREFIX: Final = "kafka_telemetry_rollup_"
+_WAL: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8"
 _LEDGER: Final = (
-    "SELECT extract(epoch FROM committed_at)::float8, pushes + repeats, points FROM telemetry.ledger "
-    "ORDER BY batch_id"
+    "SELECT extract(epoch FROM committed_at)::float8, pushes + repeats, points, rows FROM telemetry.ledger "
+    "WHERE committed_at > to_timestamp(%s) ORDER BY batch_id"
 )
 
 
@@ -73,11 +94,12 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A batch: the time of its commit, its pushes and points."""
+    """A batch: the time of its commit, its pushes, points and rows."""
 
     at_s: float
     pushes: int
     points: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +107,13 @@ class _Moment:
     """What was spent and written until a time."""
 
     at_s: float
-    #: CPU seconds by ``driver``, ``jvm`` and ``postgresql``.
+    #: CPU seconds by ``driver``, ``jvm``, ``tasks`` and ``postgresql``.
     cpu: dict[str, float]
-    #: Bytes of the write-ahead log, rows inserted or updated, bytes of tables and indexes.
+    #: Those of PostgreSQL that belong to packing: its connections, and vacuum of packed tables.
+    packing_cpu: float
+    #: Bytes of the write-ahead log, and those of packing among them.
     wal_bytes: float
-    rows: float
-    table_bytes: float
+    packing_wal_bytes: float
     #: Seconds of batches by stage, and of maintenance.
     stages: dict[str, float]
 
@@ -102,10 +125,15 @@ class _Run:
     clients: int
     seconds: float
     points: int
+    #: CPU microseconds by live point, without packing.
     cpu_us: dict[str, float]
+    #: Points of the minutes that were packed, and CPU microseconds of packing by such a point.
+    packed_points: int
+    packing_us: float
+    #: Rows and bytes of the write-ahead log by live point, and bytes by packed point.
     rows: float
     wal_bytes: float
-    table_bytes: float
+    packing_wal_bytes: float
     stages: dict[str, float]
     #: Seconds from the appearance of each file to its commit.
     waits: list[float]
@@ -116,8 +144,8 @@ class _Run:
 
     @property
     def total_cpu_us(self) -> float:
-        """CPU microseconds by point of all processes."""
-        return sum(self.cpu_us.values())
+        """CPU microseconds by point of all processes, with packing."""
+        return sum(self.cpu_us.values()) + self.packing_us
 
 
 def run(folder: Path, *, quick: bool) -> Report:
@@ -127,7 +155,13 @@ def run(folder: Path, *, quick: bool) -> Report:
     """
     sizes = _CLIENTS[:1] if quick else _CLIENTS
     warm_up_s, measured_s = (_QUICK_WARM_UP_S, _QUICK_MEASURED_S) if quick else (_WARM_UP_S, _MEASURED_S)
-    runs = [_run(folder / str(clients), clients, warm_up_s, measured_s) for clients in sizes]
+    runs = [
+        _run(
+            folder / str(clients), clients, warm_up_s, measured_s,
+            packed_minutes=_QUICK_PACKED_MINUTES if quick else _PACKED_MINUTES[clients],
+        )
+        for clients in sizes
+    ]  # fmt: skip
     return Report(
         title="The roll-up beside live clients",
         text=_describe(runs),
@@ -138,7 +172,8 @@ def run(folder: Path, *, quick: bool) -> Report:
                 value=one.total_cpu_us,
                 unit="us",
                 at_most=5,
-                note=f"a file is committed {statistics.median(one.waits):.1f} s after it appears, "
+                note=f"{one.packing_us:.2f} us of it pack {one.packed_points / _MILLION:.1f} M points of an "
+                f"earlier hour; a file is committed {statistics.median(one.waits):.1f} s after it appears, "
                 f"{max(one.waits):.1f} s at most; {one.behind:,} pushes behind at the end",
             )
             for one in runs
@@ -166,7 +201,7 @@ def waits(due: Sequence[Due], committed: Sequence[Committed]) -> list[float]:
     return found
 
 
-def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int) -> _Run:
+def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, *, packed_minutes: int) -> _Run:
     spool = folder / "spool"
     spool.mkdir(parents=True)
     port = free_port()
@@ -174,51 +209,178 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int) -> _Run:
     metrics = {"bind": f"{LOOPBACK}:{port}"}
     config.write_text(yaml.safe_dump({"trigger_seconds": _TRIGGER_S, "metrics": metrics}))
     with EmbeddedPostgres(folder / "postgres") as server:
+        _log_vacuum(server.url)
+        hour = _hour_to_pack()
+        packed_points = _roll_up_before(folder / "before", clients, packed_minutes, hour, server.url)
+        packing = _Packing(folder, hour)
+        started_s = time.time()
         job = ChildProcess(
             "roll-up",
             [
-                *(sys.executable, "-m", "spark_streaming", "run", "--config", str(config)),
+                *(sys.executable, "-m", "benchmarks.rollup_packing", str(packing.file), str(packing.begin)),
+                *("run", "--config", str(config)),
                 *("--source", "spool_files", "--path", str(spool), "--postgres", server.url),
                 *("--checkpoint", str(folder / "checkpoint")),
             ],
             log=folder / "rollup.log",
             cwd=folder,
         )
-        postmaster = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
+        postmaster = postmaster_of(folder / "postgres")
         try:
             wait_until(lambda: _is_ready(server.url, job), timeout_s=_START_S, what="the job's tables")
             due = _make(folder / "made", clients, warm_up_s + measured_s)
             first_s = min(file.at_s for file in due)
             begin_s, end_s = first_s + warm_up_s, first_s + warm_up_s + measured_s
             _appear(due, spool, job, until_s=begin_s)
-            before = _moment(job.pid, postmaster, server.url, port)
+            before = _moment(job.pid, postmaster, server.url, port, packing)
+            packing.begin.touch()
             lags = _appear(due, spool, job, until_s=end_s, port=port)
-            after = _moment(job.pid, postmaster, server.url, port)
+            after = _moment(job.pid, postmaster, server.url, port, packing)
+            packing.require_done(server.url)
         finally:
             job.terminate(_STOP_S)
         with psycopg.connect(server.url) as connection:
-            ledger = connection.execute(_LEDGER).fetchall()
-    batches = [Committed(at_s=at_s, pushes=pushes, points=points) for at_s, pushes, points in ledger]
-    points = sum(one.points for one in batches if before.at_s < one.at_s <= after.at_s)
+            ledger = connection.execute(_LEDGER, [started_s]).fetchall()
+    batches = [
+        Committed(at_s=at_s, pushes=pushes, points=points, rows=rows) for at_s, pushes, points, rows in ledger
+    ]
+    measured = [one for one in batches if before.at_s < one.at_s <= after.at_s]
+    points = sum(one.points for one in measured)
     if not points:
         raise BenchmarkError(f"the job committed nothing in {measured_s} s:\n{job.log_tail()}")
+    packing_cpu = after.packing_cpu - before.packing_cpu
+    packing_wal_bytes = after.packing_wal_bytes - before.packing_wal_bytes
+    live_cpu = {name: seconds - before.cpu[name] for name, seconds in after.cpu.items()}
+    live_cpu["postgresql"] -= packing_cpu
     appeared = [file for file in due if file.at_s <= after.at_s]
     done = sum(one.pushes for one in batches if one.at_s <= after.at_s)
     return _Run(
         clients=clients,
         seconds=after.at_s - before.at_s,
         points=points,
-        cpu_us={
-            name: (seconds - before.cpu[name]) / points * _MILLION for name, seconds in after.cpu.items()
-        },
-        rows=after.rows - before.rows,
-        wal_bytes=after.wal_bytes - before.wal_bytes,
-        table_bytes=after.table_bytes - before.table_bytes,
+        cpu_us={name: seconds / points * _MILLION for name, seconds in live_cpu.items()},
+        packed_points=packed_points,
+        packing_us=packing_cpu / packed_points * _MILLION,
+        rows=sum(one.rows for one in measured) / points,
+        wal_bytes=(after.wal_bytes - before.wal_bytes - packing_wal_bytes) / points,
+        packing_wal_bytes=packing_wal_bytes / packed_points,
         stages={name: seconds - before.stages[name] for name, seconds in after.stages.items()},
         waits=waits([file for file in appeared if file.at_s >= begin_s], _since(batches, due, begin_s)),
         lags=lags,
         behind=sum(file.pushes for file in appeared) - done,
     )
+
+
+class _Packing:
+    """What packing costs, and when it may begin.
+
+    Args:
+        folder: Of the run.
+        hour: The hour that is packed.
+    """
+
+    def __init__(self, folder: Path, hour: datetime) -> None:
+        #: Exists once the job may pack.
+        self.begin = folder / "pack"
+        #: CPU seconds and bytes of the write-ahead log of its transactions, a line each.
+        self.file = folder / "packing"
+        self._log = folder / "postgres" / "log"
+        self._hour = hour
+
+    def spent(self) -> tuple[float, float]:
+        """Return CPU seconds, with vacuum of tables that it changes, and bytes of the log."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        pairs = [tuple(map(float, line.split())) for line in lines]
+        vacuum_s = vacuum_seconds(self._log.read_text(), self._hour)
+        return vacuum_s + sum(cpu_s for cpu_s, _ in pairs), sum(wal_bytes for _, wal_bytes in pairs)
+
+    def require_done(self, url: str) -> None:
+        """Check that no row of the hour is left to pack.
+
+        Raises:
+            BenchmarkError: There is one.
+        """
+        with psycopg.connect(url) as connection:
+            ((until, left),) = connection.execute(
+                "SELECT minutes_packed_until, (SELECT count(*) FROM telemetry.repack) FROM telemetry.horizon"
+            ).fetchall()
+        if until is None or until < self._hour + _HOUR or left:
+            raise BenchmarkError(
+                "the hour was not packed in the measured time: repeat it on a quieter machine"
+            )
+
+
+def vacuum_seconds(log: str, hour: datetime) -> float:
+    """Return the CPU seconds of vacuum and analyze of an hour's tables and of packed tables.
+
+    Args:
+        log: PostgreSQL's log.
+        hour: The beginning of the hour.
+    """
+    return sum(
+        float(user) + float(system)
+        for name, user, system in _VACUUM.findall(log)
+        if name.endswith(f"_p{hour:%Y%m%d%H}") or "_packed_p" in name
+    )
+
+
+def _log_vacuum(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET log_autovacuum_min_duration = 0")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def _hour_to_pack() -> datetime:
+    """Return the beginning of the newest hour that is packed by default."""
+    return beginning("hour", datetime.now(UTC) - timedelta(hours=_PACK_AFTER_H)) - _HOUR
+
+
+def _roll_up_before(folder: Path, clients: int, minutes: int, hour: datetime, url: str) -> int:
+    """Roll up the last minutes of an hour, a file in each batch, and pack nothing.
+
+    Returns:
+        The points.
+    """
+    spool = folder / "spool"
+    spool.mkdir(parents=True)
+    config = folder / "rollup.yaml"
+    settings = {"spool_files": {"max_files": 1}, "retention": {"pack_after_hours": _LATER_H}}
+    config.write_text(yaml.safe_dump(settings))
+    # The last file of the last sidecar ends with the hour.
+    first_s = hour.timestamp() + 3_600 - minutes * 60 - (_SIDECARS - 1) * _TRIGGER_S
+    files = minutes * 60 // _ROLL_S
+    with ProcessPoolExecutor(_SIDECARS, mp_context=get_context("spawn")) as pool:
+        made = [
+            pool.submit(
+                _sidecar, folder / "made", sidecar, clients // _SIDECARS, files,
+                first_s + sidecar * _TRIGGER_S, _EARLIER + sidecar,
+            )
+            for sidecar in range(_SIDECARS)
+        ]  # fmt: skip
+        due = sorted((file for one in made for file in one.result()), key=lambda file: file.at_s)
+    # Spark takes files in the order of their time.
+    for ago, file in enumerate(reversed(due)):
+        os.utime(file.path, times=(time.time() - ago, time.time() - ago))
+        file.path.rename(spool / file.path.name)
+    job = ChildProcess(
+        "roll-up of an earlier hour",
+        [
+            *(sys.executable, "-m", "spark_streaming", "run", "--once", "--config", str(config)),
+            *("--source", "spool_files", "--path", str(spool), "--postgres", url),
+            *("--checkpoint", str(folder / "checkpoint")),
+        ],
+        log=folder / "rollup.log",
+        cwd=folder,
+    )
+    if job.wait(_PACKED_WITHIN_S):
+        raise BenchmarkError(f"the job ended with {job.returncode}:\n{job.log_tail()}")
+    with psycopg.connect(url) as connection:
+        ((pushes, points),) = connection.execute(
+            "SELECT sum(pushes)::bigint, sum(points)::bigint FROM telemetry.ledger"
+        ).fetchall()
+    if pushes != sum(file.pushes for file in due):
+        raise BenchmarkError(f"{pushes} pushes of an earlier hour are in the database")
+    return int(points)
 
 
 def _since(batches: Sequence[Committed], due: Sequence[Due], begin_s: float) -> list[Committed]:
@@ -229,7 +391,7 @@ def _since(batches: Sequence[Committed], due: Sequence[Due], begin_s: float) -> 
         skipped = min(earlier, batch.pushes)
         earlier -= skipped
         if batch.pushes > skipped:
-            rest.append(Committed(at_s=batch.at_s, pushes=batch.pushes - skipped, points=batch.points))
+            rest.append(replace(batch, pushes=batch.pushes - skipped))
     return rest
 
 
@@ -261,13 +423,26 @@ def _try(folder: Path, sidecar: int, instances: int) -> float:
     return (time.monotonic() - began) / _TRIED_PUSHES
 
 
-def _fleet(sidecar: int, instances: int) -> Fleet:
+def _fleet(sidecar: int, instances: int, values_seed: int | None = None) -> Fleet:
     client_ids = max(1, instances * _SIDECARS // _CLIENTS_OF_AN_ID)
-    return Fleet(instances=instances, client_ids=client_ids, interval_s=_INTERVAL_S, seed=sidecar)
+    return Fleet(
+        instances=instances,
+        client_ids=client_ids,
+        interval_s=_INTERVAL_S,
+        seed=sidecar,
+        values_seed=values_seed,
+    )
 
 
-def _sidecar(folder: Path, sidecar: int, instances: int, files: int, first_s: float) -> list[Due]:
-    fleet = _fleet(sidecar, instances)
+def _sidecar(
+    folder: Path,
+    sidecar: int,
+    instances: int,
+    files: int,
+    first_s: float,
+    values_seed: int | None = None,
+) -> list[Due]:
+    fleet = _fleet(sidecar, instances, values_seed)
     made = []
     for number in range(files):
         begin_s = first_s + number * _ROLL_S
@@ -298,36 +473,21 @@ def _appear(
     return lags
 
 
-def _moment(job: int, postmaster: int, url: str, port: int) -> _Moment:
+def _moment(job: int, postmaster: int, url: str, port: int, packing: _Packing) -> _Moment:
     with psycopg.connect(url) as connection:
-        ((wal_bytes, rows, table_bytes),) = connection.execute(_WRITTEN).fetchall()
+        ((wal_bytes,),) = connection.execute(_WAL).fetchall()
     scraped = _scraped(port)
-    driver = _cpu([job])
+    packing_cpu, packing_wal_bytes = packing.spent()
+    driver, jvm, tasks = processes_of(job)
+    processes = {"driver": driver, "jvm": jvm, "tasks": tasks, "postgresql": with_descendants(postmaster)}
     return _Moment(
         at_s=time.time(),
-        cpu={
-            "driver": driver,
-            "jvm": _cpu(with_descendants(job)) - driver,
-            "postgresql": _cpu(with_descendants(postmaster)),
-        },
+        cpu={name: cpu_seconds_with_ended(pids) for name, pids in processes.items()},
+        packing_cpu=packing_cpu,
         wal_bytes=wal_bytes,
-        rows=rows,
-        table_bytes=table_bytes,
+        packing_wal_bytes=packing_wal_bytes,
         stages={name: value for name, value in scraped.items() if name != "lag_seconds"},
     )
-
-
-def _cpu(pids: Sequence[int]) -> float:
-    """Return the CPU seconds of processes and of their children that have ended."""
-    total = 0.0
-    for pid in pids:
-        try:
-            total += cpu_seconds(pid)
-            ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[13:15]
-        except (ProcessLookupError, FileNotFoundError):
-            continue  # it has just ended, and its parent has its time
-        total += sum(map(int, ended)) / os.sysconf("SC_CLK_TCK")
-    return total
 
 
 def _scraped(port: int) -> dict[str, float]:
@@ -356,20 +516,20 @@ def _is_ready(url: str, job: ChildProcess) -> bool:
 
 def _describe(runs: Sequence[_Run]) -> str:
     head = (
-        "clients", "points/s", "driver us/point", "JVM us/point", "PostgreSQL us/point", "all us/point",
-        "rows/point", "WAL bytes/point", "table bytes/point", "file to commit s", "most s", "lag s",
+        "clients", "points/s", "driver us/point", "JVM us/point", "tasks us/point",
+        "PostgreSQL us/point", "packing us/point", "all us/point",
+        "rows/point", "WAL bytes/point", "packing's", "file to commit s", "most s", "lag s",
     )  # fmt: skip
     rows = [
         (
             f"{run.clients:,}",
             f"{run.points / run.seconds:,.0f}",
-            f"{run.cpu_us['driver']:.2f}",
-            f"{run.cpu_us['jvm']:.2f}",
-            f"{run.cpu_us['postgresql']:.2f}",
+            *(f"{run.cpu_us[name]:.2f}" for name in ("driver", "jvm", "tasks", "postgresql")),
+            f"{run.packing_us:.2f}",
             f"{run.total_cpu_us:.2f}",
-            f"{run.rows / run.points:.2f}",
-            f"{run.wal_bytes / run.points:.0f}",
-            f"{run.table_bytes / run.points:.0f}",
+            f"{run.rows:.2f}",
+            f"{run.wal_bytes:.0f}",
+            f"{run.packing_wal_bytes:.0f}",
             f"{statistics.median(run.waits):.1f}",
             f"{max(run.waits):.1f}",
             f"{statistics.median(run.lags):.1f}",

@@ -154,6 +154,8 @@ class Fleet:
         client_ids: Number of client ids; instance n has the id n modulo this number.
         interval_s: Push interval in seconds.
         seed: Fleets of different seeds have different instances with the same client ids.
+        values_seed: Fleets of one seed and different values seeds have the same instances, with
+            other pushes.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class Fleet:
         client_ids: int = _CLIENT_IDS,
         interval_s: int = _INTERVAL_S,
         seed: int = _SEED,
+        values_seed: int | None = None,
     ) -> None:
         self._chance = random.Random(seed)
         self._seed = seed
@@ -180,6 +183,8 @@ class Fleet:
         self._ids = [uuid_to_text(Uuid(self._chance.randbytes(16))) for _ in range(instances)]
         # The instances push in this order, again in each interval.
         self._turns = self._chance.sample(range(instances), instances)
+        if values_seed is not None:
+            self._chance.seed(values_seed)
         self._written = 0
         #: Pushes of a file: those of half a minute.
         self.file_pushes = instances * _ROLL_S // interval_s

@@ -1,77 +1,111 @@
-"""``python -m benchmarks.rollup_timed FILE POSTMASTER ARGUMENTS``: the command with timed batches.
+"""``python -m benchmarks.rollup_timed FILE MEASURED ARGUMENTS``: the command with timed batches.
 
-The command runs unchanged. FILE gets the wall and CPU seconds of each batch, and peak memory, as
-JSON. POSTMASTER is the process id of PostgreSQL.
+The command runs unchanged. FILE gets, as JSON, for each batch the wall and CPU seconds, the bytes
+of the write-ahead log and Spark's stages, and the peak memory. MEASURED is a :class:`Measured` as
+JSON.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import Running, descendants
+import psycopg
+
+from benchmarks.processes import peak_bytes
+from benchmarks.spark_stages import FinishedStages
 from spark_streaming import cli
 from spark_streaming.batch import Batches
-from tests.testbed.cpu import cpu_seconds, with_descendants
+from tests.testbed.cpu import cpu_seconds_with_ended, with_descendants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is measured beside the driver.
+
+    Attributes:
+        url: The database, without a password.
+        postmaster: Process id of PostgreSQL.
+        workers: Process ids of a standalone Spark's workers. Without them, Spark runs its tasks in
+            the driver's JVM.
+    """
+
+    url: str
+    postmaster: int
+    workers: Sequence[int] = ()
 
 
 def main() -> None:
     """Run the command."""
-    file, postmaster, *arguments = sys.argv[1:]
+    file, measured, *arguments = sys.argv[1:]
     document: dict[str, Any] = {"batches": [], "peak_bytes": {}}
-    pids = {"python": os.getpid()}
-
-    def spent() -> dict[str, Any]:
-        """Seconds of the clock, and CPU seconds by part of the job."""
-        java = with_descendants(pids["jvm"])
-        cpu = {
-            "driver": _cpu([pids["python"]]),
-            "jvm": _cpu(java[:1]),
-            "tasks": _cpu(java[1:]),
-            "postgresql": _cpu(with_descendants(int(postmaster))),
-        }
-        return {"wall": time.monotonic(), "cpu": cpu}
-
-    def timed(roll_up: Any) -> Any:
-        @functools.wraps(roll_up)
-        def call(*arguments: Any, **options: Any) -> Any:
-            pids["jvm"] = pids.get("jvm") or _java()
-            began = spent()
-            result = roll_up(*arguments, **options)
-            document["batches"].append({"began": began, "ended": spent()})
-            document["peak_bytes"] = {
-                name: Running(name=name, pid=pids[name]).peak_bytes() for name in ("python", "jvm")
-            }
-            return result
-
-        return call
-
     batches: Any = Batches
-    batches.roll_up = timed(Batches.roll_up)
+    batches.roll_up = _timed(Batches.roll_up, document, Measured(**json.loads(measured)))
     try:
         cli.app(arguments, standalone_mode=False)
     finally:
         Path(file).write_text(json.dumps(document))
 
 
-def _cpu(pids: list[int]) -> float:
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            total += cpu_seconds(pid)
-    return total
+def _timed(roll_up: Any, document: dict[str, Any], measured: Measured) -> Any:
+    stages = FinishedStages()
+
+    @functools.wraps(roll_up)
+    def call(batches: Any, *arguments: Any, **options: Any) -> Any:
+        stages.read(batches._spark)  # noqa: SLF001 -- those before the batch
+        with psycopg.connect(measured.url, autocommit=True) as connection:
+            began = _spent(connection, measured)
+            result = roll_up(batches, *arguments, **options)
+            ended = _spent(connection, measured)
+        found = [stage._asdict() for stage in stages.read(batches._spark)]  # noqa: SLF001
+        document["batches"].append({"began": began, "ended": ended, "stages": found})
+        driver, jvm, tasks = processes_of(os.getpid())
+        document["peak_bytes"] = {
+            "driver": sum(map(peak_bytes, driver)),
+            "jvm": sum(map(peak_bytes, jvm)),
+            "tasks": sum(map(peak_bytes, tasks)),
+        }
+        return result
+
+    return call
 
 
-def _java() -> int:
-    return next(
-        pid for pid in descendants(os.getpid()) if Path(f"/proc/{pid}/comm").read_text().strip() == "java"
-    )
+def _spent(connection: psycopg.Connection[Any], measured: Measured) -> dict[str, Any]:
+    """Return seconds of the clock, bytes of the write-ahead log, and CPU seconds by part."""
+    ((wal_bytes,),) = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8")
+    driver, jvm, tasks = processes_of(os.getpid())
+    processes = {
+        "driver": driver,
+        "jvm": jvm,
+        "tasks": tasks,
+        "postgresql": with_descendants(measured.postmaster),
+    }
+    for number, pid in enumerate(measured.workers):
+        daemon, jvm, tasks = processes_of(pid)
+        processes |= {f"executor {number}": [*daemon, *jvm], f"tasks {number}": tasks}
+    cpu = {name: cpu_seconds_with_ended(pids) for name, pids in processes.items()}
+    return {"wall": time.monotonic(), "wal_bytes": wal_bytes, "cpu": cpu}
+
+
+def processes_of(pid: int) -> tuple[list[int], list[int], list[int]]:
+    """Return a process, its descendants that are JVMs, and the others: tasks in Python."""
+    found = with_descendants(pid)[1:]
+    java = [one for one in found if _name(one) == "java"]
+    return [pid], java, [one for one in found if one not in java]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 if __name__ == "__main__":

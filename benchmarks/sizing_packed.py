@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from benchmarks.captured import Captured
 from receiver.catalogue import CATALOGUE, Combination
 from spark_streaming.postgres import BatchStatistics, Store, Sums, TaskStore
+from spark_streaming.postgres.pack_window import WindowPacking
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning
@@ -133,10 +134,11 @@ def packed_rows(
             ]
             began = cpu_seconds(connection.info.backend_pid)
             cursor = connection.cursor()
-            packing = Packing(cursor, Partitions(cursor))
+            partitions = Partitions(cursor)
+            packing = Packing(cursor, partitions)
             closed = packing.closed(time.time_ns()) - timedelta(hours=retention.pack_after_hours)
-            while not packing.pack(closed):
-                pass
+            for window in packing.plan(closed):
+                WindowPacking(cursor, partitions, window).pack(inf)
             spent_s = cpu_seconds(connection.info.backend_pid) - began
     rows = {name: int(count[0]) for name, count in zip(_TABLES, counts, strict=True) if count is not None}
     with psycopg.connect(url) as connection:

@@ -93,7 +93,11 @@ def main() -> int:
     if not bad:
         _say(f"every requirement of {' and '.join(_LOCKS)} has an exact version and its hashes")
     for database in _DATABASES:
-        done = _pip_audit(database)
+        try:
+            done = _pip_audit(database)
+        except subprocess.TimeoutExpired:
+            _say(f"{database}: has not answered in {_TIMEOUT_S} s")
+            continue
         try:
             answer = read(done.stdout)
         except ValueError:
@@ -112,7 +116,7 @@ def main() -> int:
             f"{len(answer.vulnerabilities)} known vulnerabilities"
         )
         if answer.unknown:
-            _say(f"{database}: not checked, as it does not know them: {', '.join(answer.unknown)}")
+            _say(f"{database}: not checked, because it does not know them: {', '.join(answer.unknown)}")
         return 1 if bad or answer.vulnerabilities else 0
     _say("not checked: the vulnerability database can't be reached")
     return 1 if bad else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -34,13 +35,18 @@ class SparkCluster(Server):
         workers: Number of workers.
         cores: Cores that a worker gives to executors.
         worker_memory: Memory that a worker gives to executors, as Spark writes it.
+        pinned: Run a worker and its executors on one core of this machine only: the first worker on
+            the first core, and so on.
     """
 
-    def __init__(self, *, workers: int = 2, cores: int = 1, worker_memory: str = "1g") -> None:
+    def __init__(
+        self, *, workers: int = 2, cores: int = 1, worker_memory: str = "1g", pinned: bool = False
+    ) -> None:
         super().__init__("spark")
         self._port = free_port()
         self._cores = cores
         self._worker_memory = worker_memory
+        self._pinned = pinned
         self._count = workers
         self._workers: list[ChildProcess] = []
 
@@ -69,12 +75,19 @@ class SparkCluster(Server):
                 "--work-dir",
                 str(self._folder() / name),
             )
+            # The JVM and its children inherit it.
+            on = ["taskset", "--cpu-list", str(_cores()[number])] if self._pinned else []
             worker = self._run(
-                "Worker", name, f"127.0.0.{number + 2}", "--port", str(free_port()), *options, self.url
+                "Worker", name, f"127.0.0.{number + 2}", "--port", str(free_port()), *options, self.url, on=on
             )
             self._workers.append(worker)
         for worker in self._workers:
             worker.wait_until_ready(lambda: _REGISTERED in worker.log_text(), timeout_s=_READY_WITHIN_S)  # noqa: B023
+
+    @property
+    def workers(self) -> list[int]:
+        """The ids of the workers' processes."""
+        return [worker.pid for worker in self._workers]
 
     def executors(self) -> list[int]:
         """The ids of the executors' processes, of all applications."""
@@ -102,11 +115,12 @@ class SparkCluster(Server):
             worker.kill()
         super().close()
 
-    def _run(self, role: str, name: str, host: str, *options: str) -> ChildProcess:
+    def _run(self, role: str, name: str, host: str, *options: str, on: Sequence[str] = ()) -> ChildProcess:
         folder = self._folder()
         return ChildProcess(
             f"Spark's {name}",
             [
+                *on,
                 _HOME / "bin" / "spark-class",
                 f"org.apache.spark.deploy.{role.lower()}.{role}",
                 *("--host", host, "--webui-port", str(free_port())),
@@ -116,6 +130,10 @@ class SparkCluster(Server):
             cwd=folder,
             env={"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"},
         )
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
 
 
 def _command(pid: int) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import audit
 from tests.audit import read, unhashed
 
 TREE = Path(__file__).parents[2]
@@ -54,3 +55,14 @@ def test_a_vulnerability_is_named_with_its_fix() -> None:
 def test_no_report_is_no_answer() -> None:
     with pytest.raises(ValueError, match="Expecting value"):
         read("")
+
+
+def test_a_database_that_does_not_answer_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(audit, "_TIMEOUT_S", 0)
+    assert audit.main() == 0
+    said = capsys.readouterr().out
+    for database in ("pypi", "osv"):
+        assert f"{database}: has not answered in 0 s" in said
+    assert "not checked" in said

@@ -1,0 +1,68 @@
+"""``python -m benchmarks.rollup_packing FILE BEGIN ARGUMENTS``: the command with measured packing.
+
+The job packs nothing before the file BEGIN exists. FILE gets a line for each transaction of
+packing: the CPU seconds of its connection in PostgreSQL, and its bytes of the write-ahead log.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spark_streaming import cli
+from spark_streaming.postgres.database import Database
+from spark_streaming.postgres.store import Store
+from tests.testbed.cpu import cpu_seconds
+
+#: In the name of the connection.
+_PACKING = "packing"
+_WAL = "SELECT wal_bytes FROM pg_stat_get_backend_wal(pg_backend_pid())"
+
+
+def main() -> None:
+    """Run the command."""
+    file, begin, *arguments = sys.argv[1:]
+    database: Any = Database
+    database.transaction = _measured(Database.transaction, Path(file))
+    store: Any = Store
+    store.pack = _delayed(Store.pack, Path(begin))
+    cli.app(arguments)
+
+
+def _measured(transaction: Any, file: Path) -> Any:
+    @functools.wraps(transaction)
+    @contextmanager
+    def call(database: Any, *locks: int) -> Iterator[Any]:
+        if _PACKING not in database._application:  # noqa: SLF001 -- tells connections apart
+            with transaction(database, *locks) as connection:
+                yield connection
+            return
+        with transaction(database, *locks) as connection:
+            cpu_s = cpu_seconds(connection.info.backend_pid)
+            ((wal_bytes,),) = connection.execute(_WAL)
+            yield connection
+        # Committed, and still connected.
+        cpu_s = cpu_seconds(connection.info.backend_pid) - cpu_s
+        connection.execute("SELECT pg_stat_force_next_flush()")
+        ((wal_until,),) = connection.execute(_WAL)
+        with file.open("a") as output:
+            output.write(f"{cpu_s} {wal_until - wal_bytes}\n")
+
+    return call
+
+
+def _delayed(pack: Any, begin: Path) -> Any:
+    @functools.wraps(pack)
+    def call(store: Any, now_ns: int, *, all_of_them: bool = False) -> Any:
+        # No hour is closed before 1970.
+        return pack(store, now_ns if begin.exists() else 0, all_of_them=all_of_them)
+
+    return call
+
+
+if __name__ == "__main__":
+    main()
