@@ -1,4 +1,4 @@
-"""Packs windows over several connections, each window in a transaction of its own."""
+"""Merges minutes, and packs windows over several connections, each in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from spark_streaming.postgres.database import APPLICATION, PACKING_LOCK, PLAN_LOCK, Database
+from spark_streaming.postgres.merging import Merging
 from spark_streaming.postgres.pack_window import Window, WindowChangedError, WindowPacking
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
@@ -29,7 +30,7 @@ _NAMES: Final = {"1m": "hours_to_pack", "1h": "days_to_pack", "1d": "months_to_p
 
 
 class Packer:
-    """Packs closed windows beside batches. Not thread-safe.
+    """Merges closed minutes and packs closed windows beside batches. Not thread-safe.
 
     Args:
         url: As for :class:`~spark_streaming.postgres.Store`.
@@ -47,7 +48,7 @@ class Packer:
         ]
 
     def pack(self, now_ns: int, *, all_of_them: bool = False) -> dict[str, int]:
-        """Pack closed hours of minutes, days of hours, and months of days.
+        """Merge closed minutes, then pack closed hours of minutes, days and months.
 
         A window that fails does not undo others, and the others go on.
 
@@ -67,12 +68,23 @@ class Packer:
         with ExitStack() as stack:
             for database in self._databases:
                 stack.enter_context(closing(database))
+            if not all_of_them:
+                # A job that reads all and ends packs what it can, and leaves few minutes.
+                self._merge(now_ns)
             while True:
                 windows, closed = self._plan(now_ns)
                 self._pack(windows, wait=all_of_them)
                 left = self._backlog(closed)
                 if not all_of_them or not any(left.values()):
                     return left
+
+    def _merge(self, now_ns: int) -> None:
+        deadline = monotonic() + _BUDGET_S
+        is_done = False
+        while not is_done and monotonic() <= deadline:
+            with self._databases[0].transaction(PLAN_LOCK, shared=PACKING_LOCK) as connection:
+                cursor = connection.cursor()
+                is_done = Merging(cursor, Partitions(cursor)).merge_next(now_ns) is None
 
     def _plan(self, now_ns: int) -> tuple[list[Window], datetime]:
         with self._databases[0].transaction(PLAN_LOCK, shared=PACKING_LOCK) as connection:

@@ -165,7 +165,7 @@ class Store:
             raise
 
     def pack(self, now_ns: int, *, all_of_them: bool = False) -> dict[str, int]:
-        """Pack closed hours of minutes, days of hours, and months of days.
+        """Merge closed minutes, then pack closed hours of minutes, days and months.
 
         It runs beside batches, over connections of its own.
 
@@ -236,6 +236,9 @@ class Store:
                     (grain.name, start),
                 )
             since_minute = (since - EPOCH) // timedelta(minutes=1)
+            cursor.execute(
+                "UPDATE horizon SET minutes_merged_until = least(minutes_merged_until, %s)", [since]
+            )
             partitions.drop("push", since=read_again_since(since_minute))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])
             cursor.execute(

@@ -1,8 +1,8 @@
 """Generates a store of many clients and days by SQL, to test plans and times of queries.
 
-Rows lie as the roll-up writes them: minutes by load, in the partitions that the roll-up makes. One
-closed window of minutes and one of hours are packed by the roll-up itself. The others are copies of
-these, with the same values at other times. Values mean nothing.
+Rows lie as the roll-up writes them, in the partitions that the roll-up makes: the newest minutes by
+load, older ones merged. One closed window of minutes and one of hours are packed by the roll-up
+itself. The others are copies of these, with the same values at other times. Values mean nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
 from spark_streaming.postgres import Store
+from spark_streaming.postgres.merging import MERGED_LOAD
 from spark_streaming.postgres.packed import packed_columns
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning
@@ -41,6 +42,8 @@ _DAY: Final = timedelta(days=1)
 _TOTALS: Final = (SERIES, FLEETS, SPREADS, CLIENTS)
 #: Kinds whose rows are in one task of a batch.
 _OF_CLIENTS: Final = (SERIES.name, CLIENTS.name)
+#: The newest minutes, which are not merged.
+_UNMERGED: Final = timedelta(minutes=3)
 _OPEN_HOURS: Final = timedelta(hours=RetentionSettings().pack_after_hours)
 #: Batches of a minute.
 _BATCHES: Final = 60 // TRIGGER_S
@@ -189,12 +192,18 @@ _ROWS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Rows of one partition to make: each bucket in some loads."""
+    """Rows of one partition to make: each bucket from a time on in some loads, others in one."""
 
     totals: Totals
     grain: Grain
     buckets: Sequence[datetime]
-    loads: int
+    merged_until: datetime
+
+    def loads(self, bucket: datetime) -> int:
+        """Return the number of loads that have rows of a bucket."""
+        if self.grain is not MINUTES or bucket < self.merged_until:
+            return 1
+        return _BATCHES * (1 if self.totals.name in _OF_CLIENTS else TASKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +240,7 @@ class GeneratedStore:
             with ThreadPoolExecutor(_WRITERS) as writers:
                 for done in [writers.submit(_write, url, part) for part in parts]:
                     done.result()
+            store.pack(now_ns)
             store.pack(now_ns, all_of_them=True)
             with store.maintenance(now_ns) as maintenance:
                 cursor = maintenance.connection.cursor()
@@ -274,14 +284,10 @@ class GeneratedStore:
             for number in range((now - since) // grain.length + 1):
                 bucket = since + number * grain.length
                 parts.setdefault(beginning(grain.partition, bucket), []).append(bucket)
-            for start, buckets in parts.items():
+            for buckets in parts.values():
                 for totals in _TOTALS:
                     if grain.name in totals.grains:
-                        loads = 1
-                        # Packing makes the same rows from any number of loads.
-                        if grain is MINUTES and start > window:
-                            loads = _BATCHES * (1 if totals.name in _OF_CLIENTS else TASKS)
-                        yield _Part(totals=totals, grain=grain, buckets=buckets, loads=loads)
+                        yield _Part(totals=totals, grain=grain, buckets=buckets, merged_until=now - _UNMERGED)
 
 
 def _newest_window(grain: Grain, closed: datetime) -> datetime:
@@ -303,20 +309,21 @@ def _write(url: str, part: _Part) -> None:
         connection.execute("SET search_path = telemetry; SET maintenance_work_mem = '256MB'")
         with _without_indexes(connection, totals.table(grain), part.buckets[0]) as partition:
             for bucket in part.buckets:
-                for load in range(part.loads):
-                    number = int(bucket.timestamp()) // 60 * part.loads + load
+                loads = part.loads(bucket)
+                for load in range(loads):
+                    number = int(bucket.timestamp()) // 60 * loads + load
                     rows = _ROWS[totals.name].format(
                         bucket=sql.Literal(bucket).as_string() + "::timestamptz",
                         seed=number,
                         load=load,
-                        loads=part.loads,
-                        points=grain.minutes * ((INSTANCES_OF_A_CLIENT_ID + load) // part.loads),
+                        loads=loads,
+                        points=grain.minutes * ((INSTANCES_OF_A_CLIENT_ID + load) // loads),
                         pushes=grain.minutes,
                     )
                     query = sql.SQL("INSERT INTO {} ({}) SELECT rows.*{} FROM ({}) AS rows").format(
                         sql.Identifier(partition),
                         _names(columns),
-                        sql.SQL(f", {number}" if grain is MINUTES else ""),
+                        sql.SQL(f", {number if loads > 1 else MERGED_LOAD}" if grain is MINUTES else ""),
                         sql.SQL(rows),
                     )
                     connection.execute(query)

@@ -14,28 +14,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 from psycopg import sql
 
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, pack_window
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
-from spark_streaming.postgres.tables import (
-    CLIENTS,
-    FLEETS,
-    GRAINS,
-    HISTOGRAMS,
-    SERIES,
-    SPREADS,
-    TOTALS,
-    Grain,
-    Totals,
-)
+from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain, Totals
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
-from tests.integration.rollup.store.rows import NOW_NS, buckets, entries, put_series, read, rows
+from tests.integration.rollup.store.points import load_of, point, put_series_of, shown, stored, take_in
+from tests.integration.rollup.store.rows import NOW_NS, read
 from tests.testbed.postgres import Postgres
 
 NOW = datetime.fromtimestamp(NOW_NS / 1e9, UTC)
@@ -46,14 +36,6 @@ CLOSED = {
     "1h": TODAY - timedelta(days=9),
     "1d": (TODAY - timedelta(days=70)).replace(day=1),
 }
-#: The view that has all rows of a kind here.
-VIEWS = (
-    ("metric", SERIES),
-    ("fleet", FLEETS),
-    ("spread", SPREADS),
-    ("histogram", HISTOGRAMS),
-    ("client", CLIENTS),
-)
 #: Its hours have expired, too.
 OLDEST = (TODAY - timedelta(days=125)).replace(day=1)
 KEYS = 12
@@ -83,34 +65,6 @@ def maintain(store: Store, pack: Step = everything) -> dict[str, int]:
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.expire()
     return backlog
-
-
-def shown(database: str) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of the views, without the column that says where they are stored."""
-    found = {}
-    for view, totals in VIEWS:
-        for grain in totals.grains:
-            name = f"{view}_{grain}"
-            columns = read(
-                database,
-                "SELECT string_agg(format('%I', column_name), ', ' ORDER BY ordinal_position) "
-                "FROM information_schema.columns "
-                f"WHERE (table_schema, table_name) = ('telemetry', '{name}') AND column_name <> 'since'",
-            )[0][0]
-            found[name] = read(database, f"SELECT {columns} FROM telemetry.{name} ORDER BY {columns}")
-    return found
-
-
-def stored(database: str, grain: Grain, *, packed: bool) -> dict[str, int]:
-    """The number of stored rows by kind."""
-    return {
-        totals.name: read(
-            database,
-            f"SELECT count(*) FROM telemetry.{totals.packed_table(grain) if packed else totals.table(grain)}",
-        )[0][0]
-        for totals in TOTALS
-        if grain.name in totals.grains
-    }
 
 
 # Random rows
@@ -271,34 +225,6 @@ def control(postgres: Postgres) -> Iterator[tuple[Store, str]]:
     with postgres.database() as url, Store(url, retention=RetentionSettings()) as store:
         store.migrate()
         yield store, url
-
-
-def point(time: datetime, value: float, one: int = 1, points: int = 1) -> tuple[Any, ...]:
-    minute = int(time.timestamp()) // 60
-    spread = one * 7 % 5
-    return (minute, one, one, False, spread, points, value, value, value, points, value * (one % 2) or None)
-
-
-def load_of(number: int, *points: tuple[Any, ...]) -> dict[str, pa.Table]:
-    """What a load has, for :func:`.write_load`."""
-    minutes = sorted({one[0] for one in points})
-    clients = entries(*((5, minute, "c") for minute in minutes), watched=[1.5] * 13, broker_id=str(number))
-    return {
-        "totals": rows(*points),
-        "histograms": buckets(*((minute, 1, 0.0, 1.0, number + 1) for minute in minutes)),
-        "minutes": clients,
-        "entries": clients,
-    }
-
-
-def put_series_of(store: Store, *points: tuple[Any, ...]) -> None:
-    ids = sorted({one[1] for one in points} | {1})
-    put_series(store.url, *((one, one, f"m{one}", False) for one in ids), rule=1)
-
-
-def take_in(store: Store, number: int, *points: tuple[Any, ...]) -> None:
-    put_series_of(store, *points)
-    store_rows.take_in(store, "q", number, **load_of(number, *points))
 
 
 #: Days of closed minutes; the hours of the older one are packed, too.

@@ -1,0 +1,107 @@
+"""Merges the rows of closed minutes: those of several loads into one for each key.
+
+Each batch appends a row for each key of a minute. With a batch every ten seconds a minute has some
+six of them, which every query and packing would add up again. Rows of pending loads stay as they
+are, and so do rows that come after the minute was merged.
+
+Merging runs beside batches, before packing. It only touches minutes that no window is packed of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from spark_streaming.postgres.pack_window import names
+from spark_streaming.postgres.packed import counting
+from spark_streaming.postgres.packing import Packing
+from spark_streaming.postgres.partitions import Partitions
+from spark_streaming.postgres.tables import MINUTES, TOTALS, Totals
+
+__all__ = ["MERGED_LOAD", "Merging"]
+
+#: Load id of merged rows. Loads are numbered from 1, so that later rows are newer.
+MERGED_LOAD: Final = 0
+_MINUTE: Final = MINUTES.length
+#: Older minutes are left to packing. A job that catches up writes hardly more than one load a
+#: minute.
+_MAX_AGE: Final = timedelta(hours=1)
+#: Fewer rows for each key are not worth a merge.
+_MIN_ROWS: Final = 2
+
+
+class Merging:
+    """Merges minutes in one transaction.
+
+    Args:
+        cursor: In a transaction that shares the lock of packing and holds that of plans, so that no
+            window is planned meanwhile.
+        partitions: As seen by the transaction.
+    """
+
+    def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions) -> None:
+        self._cursor = cursor
+        self._partitions = partitions
+
+    def merge_next(self, now_ns: int) -> datetime | None:
+        """Merge the oldest closed minute that was not merged.
+
+        Args:
+            now_ns: The time, nanoseconds since the epoch.
+
+        Returns:
+            The minute; None if there is none.
+        """
+        packing = Packing(self._cursor, self._partitions)
+        closed = packing.closed(now_ns)
+        ((merged_until,),) = self._cursor.execute("SELECT minutes_merged_until FROM horizon")
+        minute = MINUTES.beginning(max(packing.until(MINUTES), closed - _MAX_AGE))
+        if merged_until is not None:
+            minute = max(minute, merged_until)
+        if minute + _MINUTE > closed:
+            return None
+        for totals in self._kinds_to_merge(minute):
+            self._merge(totals, minute)
+        self._cursor.execute("UPDATE horizon SET minutes_merged_until = %s", [minute + _MINUTE])
+        return minute
+
+    def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
+        for totals in TOTALS:
+            if self._partitions.has(totals.table(MINUTES), minute):
+                query = sql.SQL(
+                    "SELECT coalesce(sum(rows), 0), count(*) FROM "
+                    "(SELECT count(*) AS rows FROM {table} WHERE {of_minute} GROUP BY {key}) AS keys"
+                ).format(
+                    table=sql.Identifier(totals.table(MINUTES)),
+                    of_minute=_of_minute(minute),
+                    key=names(totals.key),
+                )
+                ((rows, keys),) = self._cursor.execute(query)
+                if rows >= _MIN_ROWS * keys > 0:
+                    yield totals
+
+    def _merge(self, totals: Totals, minute: datetime) -> None:
+        key = names(["bucket", *totals.key])
+        self._cursor.execute(
+            sql.SQL(
+                "WITH moved AS (DELETE FROM {table} WHERE {of_minute} RETURNING {columns}, load_id) "
+                "INSERT INTO {table} ({columns}, load_id) SELECT {key}, {values}, {load} FROM moved "
+                "GROUP BY {key} ORDER BY {key}"
+            ).format(
+                table=sql.Identifier(totals.table(MINUTES)),
+                of_minute=_of_minute(minute),
+                columns=names(["bucket", *totals.key, *totals.values]),
+                key=key,
+                values=totals.combined(),
+                load=sql.Literal(MERGED_LOAD),
+            )
+        )
+
+
+def _of_minute(minute: datetime) -> sql.Composed:
+    """The condition that a row is of a minute and counts."""
+    return sql.SQL("bucket = {} AND {}").format(sql.Literal(minute), counting(MINUTES))
