@@ -131,6 +131,9 @@ class Source:
     grains: Sequence[Grain] = GRAINS
     #: A further condition on minutes, of which there are many; empty: none.
     of_minutes: str = ""
+    #: Add up the rows of each series before those of a group, for totals of many series in
+    #: :func:`over_range`. Only for ``metric`` and ``topic``, and an hour of minutes at most.
+    by_series: bool = False
 
 
 #: The step of time that a row belongs to. Grafana's own expression is too slow for every row, so it
@@ -166,6 +169,11 @@ COVERED: Final = (
 )
 #: Only minutes are counted, because that sorts all rows.
 _BUCKETS_OF: Final = {"1m": "count(DISTINCT bucket)", "1h": "NULL::bigint", "1d": "NULL::bigint"}
+#: The minutes of a series as bits, which are added up without a sort. An hour has sixty, and one
+#: more if it begins within a minute.
+_MINUTES: Final = "bit_or(1::bigint << (date_part('epoch', bucket)::bigint / 60 % 62)::int)"
+#: The condition on ``metric_series`` that a view's name stands for.
+_OF_SERIES: Final = {"metric": "NOT breakdown", "topic": "topic IS NOT NULL"}
 #: How far to look for the newest value: three push intervals of five minutes, or the last hour.
 _NEWEST_S: Final = {"1m": 900, "1h": 2 * HOUR_S}
 
@@ -339,27 +347,58 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
 def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence[Grain] | None = None) -> str:
     """Return a query of one row for each group and metric of the range.
 
-    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the mean of the pushed values times
-    ``points``), ``points``, ``least``, ``most``; the epochs of the first and last bucket, their
+    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the sum of the pushed
+    values), ``points``, ``least``, ``most``; the epochs of the first and last bucket, their
     number and the length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the
     columns of :func:`latest`, which are null. PostgreSQL skips the columns that the outer query
     does not use. ``grains`` are those of each source unless given.
     """
-    columns = "".join(f"{column}, " for column in by)
     return union(
         [
-            f"SELECT {columns}sum(sum) AS added, sum(avg * points) AS averaged, sum(points) AS points,\n"
-            "  min(min) AS least, max(max) AS most,\n"
-            "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
-            "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
-            f"  {_BUCKETS_OF[grain.name]} AS buckets, {grain.seconds} AS base,\n"
-            "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
-            f"FROM telemetry.{source.view}_{grain.name}\n"
-            f"WHERE {grain.when} AND {in_range(grain.name)} AND {whole(grain)}\n"
-            f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
+            _over_series(by, source, grain) if source.by_series else _over_rows(by, source, grain)
             for source in sources
             for grain in (grains or source.grains)
         ]
+    )
+
+
+def _over_rows(by: Sequence[str], source: Source, grain: Grain) -> str:
+    return (
+        f"SELECT {', '.join(by)}, sum(sum) AS added, sum(avg * points) AS averaged, sum(points) AS points,\n"
+        "  min(min) AS least, max(max) AS most,\n"
+        "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
+        "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
+        f"  {_BUCKETS_OF[grain.name]} AS buckets, {grain.seconds} AS base,\n"
+        "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
+        f"FROM telemetry.{source.view}_{grain.name}\n"
+        f"WHERE {grain.when} AND {in_range(grain.name)} AND {whole(grain)}\n"
+        f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
+    )
+
+
+def _over_series(by: Sequence[str], source: Source, grain: Grain) -> str:
+    """Return a query as :func:`_over_rows` does, which groups series by their texts, and no rows.
+
+    Of rules *rate* and *last* it has no ``added``.
+    """
+    of_minutes = grain.seconds < HOUR_S
+    return (
+        f"SELECT {', '.join(by)}, sum(CASE WHEN rule NOT IN (1, 2) THEN added END) AS added,\n"
+        "  sum(averaged) AS averaged, sum(points) AS points, min(least) AS least, max(most) AS most,\n"
+        "  extract(epoch FROM min(first_bucket))::float8 AS first_bucket,\n"
+        "  extract(epoch FROM max(last_bucket))::float8 AS last_bucket,\n"
+        f"  {'bit_count(bit_or(minutes)::bit(64))' if of_minutes else 'NULL::bigint'} AS buckets,\n"
+        f"  {grain.seconds} AS base, NULL::float8 AS newest, NULL::float8 AS newest_most\n"
+        "FROM telemetry.metric_series AS s CROSS JOIN LATERAL (\n"
+        "  SELECT sum(sum) AS added, sum(pushed_sum) AS averaged, sum(points) AS points, min(min) AS least,\n"
+        "    max(max) AS most, min(bucket) AS first_bucket, max(bucket) AS last_bucket"
+        f"{f',{chr(10)}    {_MINUTES} AS minutes' if of_minutes else ''}\n"
+        f"  FROM telemetry.metric_series_{grain.name} AS r\n"
+        f"  WHERE r.series_id = s.series_id AND {in_range(grain.name)} AND {whole(grain)}\n"
+        "  HAVING count(*) > 0\n"
+        ") AS of_series\n"
+        f"WHERE {grain.when} AND {_OF_SERIES[source.view]}\n"
+        f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
     )
 
 

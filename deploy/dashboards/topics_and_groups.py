@@ -265,7 +265,7 @@ def _name(metric: str) -> str:
 
 
 def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
-    source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, grains=RANGE_GRAINS)
+    source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, grains=RANGE_GRAINS, by_series=True)
     return union(
         [
             over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range)], [source])),

@@ -59,7 +59,7 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
     decide, in their order. A cell distinguishes "not sent by it" (NaN), no data (empty) and zero.
     """
     metrics = {name: standard(cell.metric) for name, cell in columns.items()}
-    clients = Source(view="metric", condition=_CHOSEN, grains=RANGE_GRAINS)
+    clients = Source(view="metric", condition=_CHOSEN, grains=RANGE_GRAINS, by_series=True)
     by = ["client_id", "client_software_name", "metric"]
     newest = [metrics[name].name for name, cell in columns.items() if cell.shows == "newest"]
     of_range = [metric.name for metric in metrics.values() if metric.name not in newest]
@@ -116,7 +116,7 @@ def worst_ten(title: str, name: str, *, counted: bool = False, with_group: bool 
     """
     metric = standard(name)
     condition = chosen(BY_FLEET)
-    clients = Source(view="metric", condition=condition, grains=RANGE_GRAINS)
+    clients = Source(view="metric", condition=condition, grains=RANGE_GRAINS, by_series=True)
     by = ["client_id", "group_id"] if with_group else ["client_id"]
     found = over_range(by=by, sources=of_metrics([metric.name], [clients]))
     value = "sum(added)" if counted else "max(most)"

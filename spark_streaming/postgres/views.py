@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from spark_streaming.postgres.packed import as_rows, open_rows
+from spark_streaming.postgres.packed import as_rows, counting, open_rows
 from spark_streaming.postgres.tables import (
     CLIENTS,
     FLEETS,
@@ -58,8 +58,18 @@ _CLIENT: Final = (
 )
 
 
+#: The sum of the values as they were pushed. Divided by ``points`` it is the average.
+_PUSHED: Final = "coalesce(pushed_sum, sum) AS pushed_sum"
+
+
 def create_views(connection: psycopg.Connection[Any]) -> None:
     """Create the views, or replace them. Rights on them stay."""
+    connection.execute(
+        sql.SQL(
+            "CREATE OR REPLACE VIEW metric_series AS "
+            "SELECT s.series_id, {}, {}, s.rule, s.breakdown FROM series s"
+        ).format(sql.SQL(_LABELS), sql.SQL(_ADDED))
+    )
     for grain in GRAINS:
         statistics = _STATISTICS.format(minutes="1" if grain.minutes == 1 else _PASSED.format(grain.minutes))
         series = f"{_LABELS}, {statistics}, {_ADDED}"
@@ -79,6 +89,29 @@ def create_views(connection: psycopg.Connection[Any]) -> None:
         ):
             if grain.name in totals.grains:
                 _create(connection, f"{view}_{grain.name}", totals, grain, columns, subject, condition)
+        _create_of_series(connection, grain)
+
+
+def _create_of_series(connection: psycopg.Connection[Any], grain: Grain) -> None:
+    """Create the view that finds the rows of a series, without its labels.
+
+    It does not add the rows of a minute up, because a query that adds up all minutes would do it
+    twice.
+    """
+    values = sql.SQL("series_id, points, sum, min, max, " + _PUSHED)
+    connection.execute(
+        sql.SQL(
+            "CREATE OR REPLACE VIEW {view} AS "
+            "SELECT bucket, bucket AS since, {values} FROM {table} WHERE {counting} "
+            "UNION ALL SELECT bucket, since, {values} FROM ({packed}) AS packed_rows"
+        ).format(
+            view=sql.Identifier(f"metric_series_{grain.name}"),
+            values=values,
+            table=sql.Identifier(SERIES.table(grain)),
+            counting=counting(grain),
+            packed=as_rows(SERIES, grain),
+        )
+    )
 
 
 def _create(

@@ -15,8 +15,8 @@ from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 
 #: The documented interface: what Grafana's role may read.
 READABLE = re.compile(
-    r"(metric|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|feed|finding|catalogue|software|ledger|"
-    r"progress"
+    r"(metric|metric_series|topic|fleet|spread|histogram)_1[mhd]|client_1[mh]|client|metric_series|feed|"
+    r"finding|catalogue|software|ledger|progress"
 )
 PROVISIONED = Path(__file__).parents[3] / "examples" / "docker-compose" / "grafana" / "datasources.yaml"
 NAMES = tuple(DASHBOARDS)
