@@ -104,7 +104,8 @@ def test_a_journal_of_another_version_is_set_aside(tmp_path: Path) -> None:
     journal.write_bytes(content[:8] + b"\x02" + content[9:])
     with started(tmp_path) as spool:
         wait_for(lambda: not journals(tmp_path))
-        assert first_message(spool).startswith(f"journals set aside ({journal} is no journal of version 1): 1")
+        said = first_message(spool)
+    assert said.startswith(f"journals set aside ({journal} is no journal of version 1): 1")
     assert journal.with_name(f"{journal.name}.unreadable").stat().st_size == len(content)
     assert numbers(tmp_path) == [100]
 

@@ -134,8 +134,11 @@ abstract class RollUp extends PushWalk {
 
     @Override
     final void beginMetric() {
-        name = Text.storable(name, key);
         metric = plan.metric(name);
+        if (metric == Plan.Metric.UNKNOWN) {
+            // The catalogue's names are storable.
+            name = Text.storable(name, key);
+        }
         byte known = metric.code();
         isCumulative = false;
         isIgnored = false;

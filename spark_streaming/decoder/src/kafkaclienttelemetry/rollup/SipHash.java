@@ -73,9 +73,34 @@ final class SipHash {
         Object base = text.getBaseObject();
         long at = text.getBaseOffset();
         long end = at + length;
+        // The rounds of word(), with the state in local variables, which the compiler keeps in
+        // registers.
+        long a = v0;
+        long b = v1;
+        long c = v2;
+        long d = v3;
         for (; end - at >= Long.BYTES; at += Long.BYTES) {
-            word(littleEndian(Platform.getLong(base, at)));
+            long word = littleEndian(Platform.getLong(base, at));
+            d ^= word;
+            for (int round = 0; round < 2; round++) {
+                a += b;
+                b = Long.rotateLeft(b, 13) ^ a;
+                a = Long.rotateLeft(a, 32);
+                c += d;
+                d = Long.rotateLeft(d, 16) ^ c;
+                a += d;
+                d = Long.rotateLeft(d, 21) ^ a;
+                c += b;
+                b = Long.rotateLeft(b, 17) ^ c;
+                c = Long.rotateLeft(c, 32);
+            }
+            a ^= word;
         }
+        v0 = a;
+        v1 = b;
+        v2 = c;
+        v3 = d;
+        words += length / Long.BYTES;
         if (at < end) {
             long tail = 0;
             for (int shift = 0; at < end; at++, shift += Byte.SIZE) {
