@@ -1,8 +1,9 @@
 """Merges the rows of closed minutes: those of several loads into one for each key.
 
 Each batch appends a row for each key of a minute. With a batch every ten seconds a minute has some
-six of them, which every query and packing would add up again. Rows of pending loads stay as they
-are, and so do rows that come after the minute was merged.
+six of them, which every query and packing would add up again. Ten minutes of series are merged once
+more, because the rows of a series are neighbours then, and a query finds them on few pages. Rows of
+pending loads stay as they are, and so do rows that come later.
 
 Merging runs beside batches, before packing. It only touches minutes that no window is packed of.
 """
@@ -20,12 +21,14 @@ from spark_streaming.postgres.pack_window import names
 from spark_streaming.postgres.packed import counting
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
-from spark_streaming.postgres.tables import MINUTES, TOTALS, Totals
+from spark_streaming.postgres.tables import EPOCH, MINUTES, SERIES, TOTALS, Totals
 
-__all__ = ["MERGED_LOAD", "Merging"]
+__all__ = ["MERGED_LOAD", "NEIGHBOURS", "Merging"]
 
 #: Load id of merged rows. Loads are numbered from 1, so that later rows are newer.
 MERGED_LOAD: Final = 0
+#: How long the rows of a series are neighbours. An hour has a whole number of these times.
+NEIGHBOURS: Final = timedelta(minutes=10)
 _MINUTE: Final = MINUTES.length
 #: Older minutes are left to packing. A job that catches up writes hardly more than one load a
 #: minute.
@@ -65,7 +68,10 @@ class Merging:
         if minute + _MINUTE > closed:
             return None
         for totals in self._kinds_to_merge(minute):
-            self._merge(totals, minute)
+            self._merge(totals, minute, minute)
+        first = minute + _MINUTE - NEIGHBOURS
+        if not (minute + _MINUTE - EPOCH) % NEIGHBOURS and first >= packing.until(MINUTES):
+            self._merge(SERIES, first, minute)
         self._cursor.execute("UPDATE horizon SET minutes_merged_until = %s", [minute + _MINUTE])
         return minute
 
@@ -77,24 +83,24 @@ class Merging:
                     "(SELECT count(*) AS rows FROM {table} WHERE {of_minute} GROUP BY {key}) AS keys"
                 ).format(
                     table=sql.Identifier(totals.table(MINUTES)),
-                    of_minute=_of_minute(minute),
+                    of_minute=_within(minute, minute),
                     key=names(totals.key),
                 )
                 ((rows, keys),) = self._cursor.execute(query)
                 if rows >= _MIN_ROWS * keys > 0:
                     yield totals
 
-    def _merge(self, totals: Totals, minute: datetime) -> None:
-        key = names(["bucket", *totals.key])
+    def _merge(self, totals: Totals, first: datetime, last: datetime) -> None:
+        key = names([*totals.key, "bucket"])
         self._cursor.execute(
             sql.SQL(
-                "WITH moved AS (DELETE FROM {table} WHERE {of_minute} RETURNING {columns}, load_id) "
+                "WITH moved AS (DELETE FROM {table} WHERE {minutes} RETURNING {columns}, load_id) "
                 "INSERT INTO {table} ({columns}, load_id) SELECT {key}, {values}, {load} FROM moved "
                 "GROUP BY {key} ORDER BY {key}"
             ).format(
                 table=sql.Identifier(totals.table(MINUTES)),
-                of_minute=_of_minute(minute),
-                columns=names(["bucket", *totals.key, *totals.values]),
+                minutes=_within(first, last),
+                columns=names([*totals.key, "bucket", *totals.values]),
                 key=key,
                 values=totals.combined(),
                 load=sql.Literal(MERGED_LOAD),
@@ -102,6 +108,8 @@ class Merging:
         )
 
 
-def _of_minute(minute: datetime) -> sql.Composed:
-    """The condition that a row is of a minute and counts."""
-    return sql.SQL("bucket = {} AND {}").format(sql.Literal(minute), counting(MINUTES))
+def _within(first: datetime, last: datetime) -> sql.Composed:
+    """The condition that a row is of some minutes and counts."""
+    return sql.SQL("bucket >= {} AND bucket <= {} AND {}").format(
+        sql.Literal(first), sql.Literal(last), counting(MINUTES)
+    )

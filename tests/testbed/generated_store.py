@@ -19,11 +19,21 @@ from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
 from spark_streaming.postgres import Store
-from spark_streaming.postgres.merging import MERGED_LOAD
+from spark_streaming.postgres.merging import MERGED_LOAD, NEIGHBOURS
 from spark_streaming.postgres.packed import packed_columns
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning
-from spark_streaming.postgres.tables import CLIENTS, FLEETS, GRAINS, MINUTES, SERIES, SPREADS, Grain, Totals
+from spark_streaming.postgres.tables import (
+    CLIENTS,
+    EPOCH,
+    FLEETS,
+    GRAINS,
+    MINUTES,
+    SERIES,
+    SPREADS,
+    Grain,
+    Totals,
+)
 from spark_streaming.rows import RULES
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
@@ -327,6 +337,26 @@ def _write(url: str, part: _Part) -> None:
                         sql.SQL(rows),
                     )
                     connection.execute(query)
+            if grain is MINUTES and totals is SERIES:
+                _bring_together(connection, partition, part.merged_until)
+
+
+def _bring_together(connection: psycopg.Connection[Any], partition: str, until: datetime) -> None:
+    """Sort rows as merging does."""
+    connection.execute(
+        sql.SQL(
+            "CREATE TEMPORARY TABLE sorted ON COMMIT DROP AS SELECT * FROM {partition}; "
+            "TRUNCATE {partition}; INSERT INTO {partition} SELECT * FROM sorted "
+            "ORDER BY least(date_bin({length}, bucket, {epoch}), date_bin({length}, {until}, {epoch})), "
+            "CASE WHEN bucket >= date_bin({length}, {until}, {epoch}) THEN bucket END NULLS FIRST, "
+            "series_id, bucket"
+        ).format(
+            partition=sql.Identifier(partition),
+            length=sql.Literal(NEIGHBOURS),
+            epoch=sql.Literal(EPOCH),
+            until=sql.Literal(until),
+        )
+    )
 
 
 @contextmanager

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from spark_streaming.postgres import Store, StoreUnavailableError, TaskStore, merging
-from spark_streaming.postgres.tables import MINUTES, TOTALS
+from spark_streaming.postgres.merging import NEIGHBOURS
+from spark_streaming.postgres.tables import EPOCH, MINUTES, TOTALS
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.points import load_of, point, put_series_of, shown, stored, take_in
@@ -101,10 +102,26 @@ def test_a_running_minute_is_not_merged(store: Store, database: str) -> None:
 
 
 def test_rows_of_one_load_stay_as_they_are(store: Store, database: str) -> None:
+    query = "SELECT ctid::text, load_id FROM telemetry.client_rollup_1m ORDER BY 1"
     take_in(store, 0, *some_points(0, *ago(1)))
-    rows = read(database, "SELECT ctid::text, load_id FROM telemetry.rollup_1m ORDER BY 1")
+    rows = read(database, query)
     merge(store)
-    assert read(database, "SELECT ctid::text, load_id FROM telemetry.rollup_1m ORDER BY 1") == rows
+    assert read(database, query) == rows
+
+
+def test_the_rows_of_a_series_are_neighbours(store: Store, database: str, control: tuple[Store, str]) -> None:
+    of_control, other = control
+    for number in range(2):
+        for each in (store, of_control):
+            take_in(each, number, *some_points(number, *ago(*range(40))))
+    merge(store)
+    assert shown(database) == shown(other)
+    windows: dict[datetime, list[tuple[int, datetime]]] = {}
+    for series, bucket in read(database, "SELECT series_id, bucket FROM telemetry.rollup_1m ORDER BY ctid"):
+        windows.setdefault(EPOCH + (bucket - EPOCH) // NEIGHBOURS * NEIGHBOURS, []).append((series, bucket))
+    whole = [rows for start, rows in windows.items() if len(rows) == 10 * len(SERIES)]
+    assert len(whole) >= 3
+    assert all(rows == sorted(rows) for rows in whole)
 
 
 def test_a_load_is_pending_while_its_minute_is_merged(
