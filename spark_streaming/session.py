@@ -102,9 +102,13 @@ _DEFAULTS: Final = {
     # The job reads the offsets of recent batches from their progress.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Spark asks for the size of a batch after each row. This takes a time that grows with the
-    # number of rows.
+    # The greatest limit means none. Below it Spark adds up the size of a batch after each row. A
+    # record is an entry, which an accepted push bounds, so few records are a limit of their own.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250",
+    # A payload has several kilobytes. The default's 4096 rows fill the young generation of the heap
+    # and no cache of a processor.
+    "spark.sql.parquet.columnarReaderBatchSize": "256",
 }
 
 

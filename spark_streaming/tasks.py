@@ -185,11 +185,13 @@ class _Task:
         with self._stage("deduplicate"):
             horizons = self._store.begin()
             self._described = _flat(decoded["series"], SERIES_ROWS)
-            records = decoded.filter(decoded["is_first"])["position"]
+            records = decoded["position"].filter(decoded["is_first"])
             decoded, fresh = self._without_repeats(decoded, horizons)
         dead = decoded.filter(pc.is_valid(decoded["reason"]))
         newest = pc.max(decoded["received_at_ns"]).as_py()
-        first = decoded.filter(decoded["is_first"])
+        # Few columns, because the encoded points would be copied.
+        first = decoded.select(["push_id", "position", "received_at_ns", "histograms"])
+        first = first.filter(decoded["is_first"])
         days = self._store.days_of(
             dict(zip(first["push_id"].to_pylist(), first["received_at_ns"].to_pylist(), strict=True)),
             horizons,
@@ -199,7 +201,9 @@ class _Task:
             self._repeated = records.filter(repeated).to_pylist()
         histograms = _flat(first["histograms"])
         decoded = _from(decoded, settings.first_minute)
-        entries = decoded.filter(pc.is_valid(decoded["client_instance_id"]))
+        entries = decoded
+        if entries["client_instance_id"].null_count:
+            entries = entries.filter(pc.is_valid(entries["client_instance_id"]))
         sums = Sums(horizons)
         states: list[ClientState] = []
         contributions: list[Contribution] = []
