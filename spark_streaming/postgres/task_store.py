@@ -133,8 +133,8 @@ class TaskStore:
                 series.require(cursor, self._cache, sums.series)
         self._ensure({**sums.minutes(), "push": sorted(set(days.values())), "contribution": [horizons.now]})
         with self._database.transaction() as connection:
-            # The driver's commit, which lets the load count, flushes the log up to here. A load that
-            # a crash loses before is written again.
+            # The driver's commit, which lets the load count, flushes the log up to here. If a crash
+            # loses the load before, the batch is repeated.
             connection.execute("SET LOCAL synchronous_commit = off")
             load = Load(connection, loads.next_id(connection.cursor()))
             yield load
