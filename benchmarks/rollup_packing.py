@@ -1,7 +1,8 @@
 """``python -m benchmarks.rollup_packing FILE BEGIN ARGUMENTS``: the command with measured packing.
 
-The job packs nothing before the file BEGIN exists. FILE gets a line for each transaction of
-packing: the CPU seconds of its connection in PostgreSQL, and its bytes of the write-ahead log.
+The job packs nothing before the file BEGIN exists. FILE gets a line for each transaction that packs
+a window: the CPU seconds of its connection in PostgreSQL, and its bytes of the write-ahead log.
+Plans and merged minutes are not among them, because they belong to the live pushes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_streaming import cli
-from spark_streaming.postgres.database import Database
+from spark_streaming.postgres.database import PLAN_LOCK, Database
 from spark_streaming.postgres.store import Store
 from tests.testbed.cpu import cpu_seconds
 
@@ -36,12 +37,13 @@ def main() -> None:
 def _measured(transaction: Any, file: Path) -> Any:
     @functools.wraps(transaction)
     @contextmanager
-    def call(database: Any, *locks: int) -> Iterator[Any]:
-        if _PACKING not in database._application:  # noqa: SLF001 -- tells connections apart
-            with transaction(database, *locks) as connection:
+    def call(database: Any, *locks: int, **others: Any) -> Iterator[Any]:
+        is_packing = _PACKING in database._application  # noqa: SLF001 -- tells connections apart
+        if not is_packing or PLAN_LOCK in locks:
+            with transaction(database, *locks, **others) as connection:
                 yield connection
             return
-        with transaction(database, *locks) as connection:
+        with transaction(database, *locks, **others) as connection:
             cpu_s = cpu_seconds(connection.info.backend_pid)
             ((wal_bytes,),) = connection.execute(_WAL)
             yield connection
