@@ -347,11 +347,11 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
 def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence[Grain] | None = None) -> str:
     """Return a query of one row for each group and metric of the range.
 
-    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the sum of the pushed
-    values), ``points``, ``least``, ``most``; the epochs of the first and last bucket, their
-    number and the length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the
-    columns of :func:`latest`, which are null. PostgreSQL skips the columns that the outer query
-    does not use. ``grains`` are those of each source unless given.
+    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the sum of the pushed values),
+    ``points``, ``least``, ``most``; the epochs of the first and last bucket, their number and the
+    length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the columns of
+    :func:`latest`, which are null. PostgreSQL skips the columns that the outer query does not use.
+    ``grains`` are those of each source unless given.
     """
     return union(
         [
@@ -381,18 +381,20 @@ def _over_series(by: Sequence[str], source: Source, grain: Grain) -> str:
 
     Of rules *rate* and *last* it has no ``added``.
     """
-    of_minutes = grain.seconds < HOUR_S
+    # As :data:`_BUCKETS_OF`, only minutes are counted.
+    buckets, minutes = "NULL::bigint", ""
+    if grain.seconds < HOUR_S:
+        buckets, minutes = "bit_count(bit_or(minutes)::bit(64))", f",\n    {_MINUTES} AS minutes"
     return (
         f"SELECT {', '.join(by)}, sum(CASE WHEN rule NOT IN (1, 2) THEN added END) AS added,\n"
         "  sum(averaged) AS averaged, sum(points) AS points, min(least) AS least, max(most) AS most,\n"
         "  extract(epoch FROM min(first_bucket))::float8 AS first_bucket,\n"
         "  extract(epoch FROM max(last_bucket))::float8 AS last_bucket,\n"
-        f"  {'bit_count(bit_or(minutes)::bit(64))' if of_minutes else 'NULL::bigint'} AS buckets,\n"
-        f"  {grain.seconds} AS base, NULL::float8 AS newest, NULL::float8 AS newest_most\n"
+        f"  {buckets} AS buckets, {grain.seconds} AS base,\n"
+        "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
         "FROM telemetry.metric_series AS s CROSS JOIN LATERAL (\n"
         "  SELECT sum(sum) AS added, sum(pushed_sum) AS averaged, sum(points) AS points, min(min) AS least,\n"
-        "    max(max) AS most, min(bucket) AS first_bucket, max(bucket) AS last_bucket"
-        f"{f',{chr(10)}    {_MINUTES} AS minutes' if of_minutes else ''}\n"
+        f"    max(max) AS most, min(bucket) AS first_bucket, max(bucket) AS last_bucket{minutes}\n"
         f"  FROM telemetry.metric_series_{grain.name} AS r\n"
         f"  WHERE r.series_id = s.series_id AND {in_range(grain.name)} AND {whole(grain)}\n"
         "  HAVING count(*) > 0\n"
