@@ -375,7 +375,7 @@ def _shown(value: str, per: str = "''") -> str:
 
 
 def _every_metric() -> Panel:
-    source = Source(view="metric", condition=_CLIENT, grains=RANGE_GRAINS)
+    source = Source(view="metric", condition=_CLIENT, grains=RANGE_GRAINS, by_series=True)
     found = union([over_range(by=["metric"], sources=[source]), latest(by=["metric"], sources=[source])])
     value = (
         "CASE\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 import psycopg
@@ -30,6 +30,10 @@ __all__ = ["Maintenance"]
 #: twentieth of the time is spent on it.
 _MIN_PAUSE_S: Final = 55
 _PAUSE_FACTOR: Final = 20
+#: A drop waits for the readers of a table, and other readers wait for it, so each wait is short.
+_DROP_TIMEOUT: Final = "100ms"
+_DROP_TRIES: Final = 10
+_DROP_PAUSE_S: Final = 0.15
 
 
 class Maintenance:
@@ -138,7 +142,7 @@ class Maintenance:
     def expire(self) -> None:
         """Drop expired rows, and create the partitions of today and tomorrow.
 
-        A partition that a reader holds for more than two seconds is dropped by a later maintenance.
+        A partition that readers hold for some seconds is dropped by a later maintenance.
         """
         today, kept = beginning("day", self._clock), self._retention
         due = {"1m": kept.minute_days, "1h": kept.hour_days, "1d": kept.day_days}
@@ -204,16 +208,23 @@ class Maintenance:
                 expired[kind.packed_table(grain)] = horizon
         expired["push"] = min(today, beginning("day", newest)) - self._retention.push_days * DAY
         expired["contribution"] = self._clock - timedelta(hours=self._retention.contribution_hours)
-        try:
-            with self.connection.transaction():
-                self._cursor.execute("SET LOCAL lock_timeout = '2s'")
-                for table in PARTITIONED:
-                    self._partitions.drop(table, before=expired[table])
-                for grain in GRAINS:
-                    for kind in (kind for kind in TOTALS if grain.name in kind.grains):
-                        self._partitions.drop_empty(kind.table(grain), before=self._packing.until(grain))
-        except psycopg.errors.LockNotAvailable:
-            return
+        for _ in range(_DROP_TRIES):
+            try:
+                with self.connection.transaction():
+                    self._drop_at_once(expired)
+                return
+            except psycopg.errors.LockNotAvailable:
+                # Readers wait for the tables that were locked before. Let them pass.
+                sleep(_DROP_PAUSE_S)
+
+    def _drop_at_once(self, expired: Mapping[str, datetime]) -> None:
+        partitions = Partitions(self._cursor)
+        self._cursor.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_DROP_TIMEOUT)))
+        for table in PARTITIONED:
+            partitions.drop(table, before=expired[table])
+        for grain in GRAINS:
+            for kind in (kind for kind in TOTALS if grain.name in kind.grains):
+                partitions.drop_empty(kind.table(grain), before=self._packing.until(grain))
 
     def _compute(
         self, grain: Grain, finer: Grain, *, before: datetime | None = None, until: datetime | None = None
