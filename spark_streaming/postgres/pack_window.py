@@ -51,6 +51,13 @@ class WindowChangedError(Exception):
     """A batch has added rows while the window was packed. The transaction must be rolled back."""
 
 
+class _PartitionInUseError(Exception):
+    """Some rows are of a pending load, or a reader may miss them.
+
+    Not ``psycopg.Rollback``, which psycopg does not catch where the connection breaks meanwhile.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """One kind of totals of one window: the unit of packing.
@@ -190,7 +197,6 @@ class WindowPacking:
         Raises:
             WindowChangedError: There may be rows that are not packed.
         """
-        is_done = False
         try:
             with self._cursor.connection.transaction():
                 self._cursor.execute(
@@ -202,12 +208,11 @@ class WindowPacking:
                 if self._noted() != noted:
                     raise WindowChangedError
                 if self._has_pending_rows(partition) or self._has_other_snapshots():
-                    raise psycopg.Rollback
+                    raise _PartitionInUseError
                 self._cursor.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(partition)))
-                is_done = True
-        except psycopg.errors.LockNotAvailable:
+        except (psycopg.errors.LockNotAvailable, _PartitionInUseError):
             return False
-        return is_done
+        return True
 
     def _has_pending_rows(self, partition: str) -> bool:
         if self._grain is not MINUTES:

@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, pack_window
+from spark_streaming.postgres.pack_window import WindowPacking
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain, Totals
@@ -349,6 +350,31 @@ def test_rows_are_deleted_if_a_reader_may_miss_them(
     assert shown(database) == before
 
 
+@pytest.mark.usefixtures("as_whole")
+def test_packing_dies_while_it_waits_for_readers(
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(store, 0, *some_points(4))
+    maintain(store, nothing)
+    before = shown(database)
+    deaths = 0
+
+    def die(_: WindowPacking) -> bool:
+        nonlocal deaths
+        with psycopg.connect(database, autocommit=True) as connection:
+            deaths += terminate_packing(connection)
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WindowPacking, "_has_other_snapshots", die)
+        with pytest.raises(StoreUnavailableError):
+            everything(store)
+    assert deaths > 0
+    assert shown(database) == before
+    assert not any(everything(store).values())
+    assert shown(database) == before
+
+
 @pytest.mark.parametrize("as_whole_too", [False, True])
 def test_a_window_that_fails_does_not_undo_others(
     store: Store, database: str, as_whole_too: bool, monkeypatch: pytest.MonkeyPatch
@@ -638,7 +664,7 @@ def test_packers_are_killed_beside_batches_and_each_other(
                         maintenance.sweep()
                         maintenance.expire()
                 time.sleep(0.1)
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while len(kills) < 30 and time.monotonic() < until:
                 time.sleep(0.05)
         for work in works:
