@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from receiver.gateway.relay import CloseReason
+from receiver.link.messages import Report
 from receiver.settings.limits import LimitsSettings
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import ScriptedBroker, framed, produce_frame
@@ -150,6 +151,8 @@ async def close_and_look(
             wire.closed = None
         del wire.relay, wire, one, other  # the relay knows whom it tells of its end
         await asyncio.sleep(0)
+        # A report of what was counted is kept until the core has taken it.
+        await eventually(lambda: not any(isinstance(one, Report) for one in come()), "the report to be taken")
         assert come() == []
     assert gate.memory.total == 0
 

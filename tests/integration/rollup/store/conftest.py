@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_streaming.postgres import Store
+from spark_streaming.postgres import Store, packer
 from spark_streaming.settings import RetentionSettings
+
+
+@pytest.fixture(autouse=True)
+def unhurried_packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call merge and pack all there is, however slow the machine is."""
+    monkeypatch.setattr(packer, "_BUDGET_S", 3600.0)
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def test_mergers_are_killed_beside_batches_and_each_other(
         try:
             for number, points in enumerate(batches):
                 take_in(store, number, *points)
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while len(failures) < 10 and time.monotonic() < until:
                 time.sleep(0.05)
         finally:
