@@ -198,6 +198,8 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
         name for (name,) in connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'")
     ]
     connection.execute(f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until".encode())
+    connection.execute("ALTER TABLE horizon DROP hours_computed_until, DROP days_computed_until")
+    _without_merged(connection)
     _without_packed(connection)
     _without_loads(connection)
     _without_ranges(connection)
@@ -216,6 +218,13 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     )
     connection.execute((files("spark_streaming.postgres") / "schema" / "0002_views.sql").read_bytes())
     connection.execute("DELETE FROM migration WHERE name >= '0004'")
+
+
+def _without_merged(connection: psycopg.Connection[Any]) -> None:
+    """Downgrade from migration 0016."""
+    connection.execute("ALTER TABLE horizon DROP minutes_merged_until")
+    for totals in TOTALS:
+        connection.execute(f"DROP INDEX {totals.table(MINUTES)}_minute".encode())
 
 
 def _without_packed(connection: psycopg.Connection[Any]) -> None:

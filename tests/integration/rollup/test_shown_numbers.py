@@ -343,7 +343,8 @@ def test_rebalances_are_shown_at_the_member_that_had_them(three_hours: dict[str,
 
 def test_the_heatmap_has_the_mean_latency_of_each_broker(three_hours: dict[str, Shown]) -> None:
     everyone = lines(three_hours["consumers"], "Request latency by broker")
-    assert {broker: values[-1] for broker, values in everyone.items()} == {
+    # Of a whole hour: in a part of it, some clients have pushed more often than others.
+    assert {broker: values[len(values) // 2] for broker, values in everyone.items()} == {
         "broker 1": pytest.approx(110, rel=0.01),
         "broker 2": pytest.approx(120, rel=0.01),
         "broker 3": pytest.approx(350, rel=0.01),
