@@ -14,6 +14,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -28,6 +29,9 @@ __all__ = ["SessionError", "end", "has_ended", "require_java", "spark_session"]
 _MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
 _LOOPBACK: Final = "127.0.0.1"
+_FILE_MANAGER: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 
 
 class SessionError(Exception):
@@ -122,7 +126,7 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
     except JarsError as error:
         raise SessionError(str(error)) from None
     log = Path(str(files("spark_streaming"))) / "log4j2.properties"
-    return {
+    options = {
         "spark.master": "local[*]",
         "spark.jars": ",".join(map(str, found)),
         "spark.driver.memory": "1g",
@@ -137,6 +141,11 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         # Only this user may read lakes and checkpoints, because they contain client data.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
+    if urlsplit(settings.checkpoint_path).scheme in {"", "file"}:
+        # Spark's default starts some thirty processes of `readlink` for each batch. Both rename
+        # files, which a local file system does at once.
+        options["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
+    return options
 
 
 def require_java() -> None:

@@ -78,6 +78,17 @@ class Grain:
 
 
 _WHOLE_UNTIL: Final = "(SELECT whole_until FROM telemetry.progress)"
+#: How far the rows of each grain are computed. Those of hours and days may be some minutes older.
+_UNTIL: Final = {
+    "1m": _WHOLE_UNTIL,
+    "1h": "(SELECT hours_until FROM telemetry.progress)",
+    "1d": "(SELECT days_until FROM telemetry.progress)",
+}
+#: The same of a row, by its column ``base``.
+_UNTIL_OF_BASE: Final = (
+    f"extract(epoch FROM CASE base WHEN 60 THEN {_UNTIL['1m']}\n"
+    f"      WHEN 3600 THEN {_UNTIL['1h']} ELSE {_UNTIL['1d']} END)"
+)
 _MINUTES_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"
 _HOURS_KEPT: Final = "$__timeFrom()::timestamptz >= (SELECT hours_from FROM telemetry.progress)"
 #: The length of the range.
@@ -144,6 +155,8 @@ TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 #: The number of shown buckets in a step; each is already a mean over its own minutes.
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
+#: When the last bucket of a row of :func:`over_range` ends, or what is computed of it.
+_END: Final = f"least(last_bucket + base, ends, {_UNTIL_OF_BASE})"
 #: The seconds between the begin and end of a row of :func:`over_range`, from columns of
 #: :func:`presence`. In minutes, the pushes of some clients are spread evenly, and each covers the
 #: time since the one before. So the time from the first push to the last lacks that of one push. In
@@ -153,7 +166,7 @@ SPAN: Final = (
     "    WHEN base IS NULL THEN NULL\n"
     "    WHEN base = 60 AND buckets > 1 THEN (last_bucket - first_bucket) * buckets / (buckets - 1)\n"
     "    WHEN base = 60 THEN greatest(60, interval_s)\n"
-    "    ELSE greatest(60, least(last_bucket + base, ends) - greatest(first_bucket, begins))\n"
+    f"    ELSE greatest(60, {_END} - greatest(first_bucket, begins))\n"
     "  END"
 )
 #: The seconds that the counts of a row cover. If all instances pushed from begin to end, and each
@@ -162,7 +175,7 @@ SPAN: Final = (
 COVERED: Final = (
     "CASE\n"
     "    WHEN last_begin <= greatest(first_bucket, begins) + 2 * interval_s\n"
-    "      AND first_end >= least(last_bucket + base, ends) - 2 * interval_s\n"
+    f"      AND first_end >= {_END} - 2 * interval_s\n"
     f"      AND abs(points * interval_s / instances - {SPAN}) <= 2 * interval_s\n"
     f"    THEN points * interval_s / instances ELSE {SPAN}\n"
     "  END"
@@ -225,7 +238,7 @@ def whole(grain: Grain) -> str:
     It is no second upper bound of ``bucket``, because PostgreSQL would then plan for hardly any
     rows.
     """
-    return f"{_WHOLE_UNTIL} - bucket >= interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
+    return f"{_UNTIL[grain.name]} - bucket >= interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
 
 
 def chosen(columns: dict[str, str]) -> str:
@@ -491,10 +504,7 @@ def held(rows: str, value: str) -> str:
     left out, because clients push rarely and the rate of a short time is random.
     """
     step = "greatest(base, $__interval_ms / 1000)"
-    end = (
-        f"least(time + {step}, (floor($__to / 1000 / base) + 1) * base,\n"
-        f"    extract(epoch FROM {_WHOLE_UNTIL}))"
-    )
+    end = f"least(time + {step}, (floor($__to / 1000 / base) + 1) * base,\n    {_UNTIL_OF_BASE})"
     begin = "greatest(time, ceil($__from / 1000.0 / base) * base)"
     return (
         f"SELECT time + ahead AS time, metric, {value} AS value\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psycopg
 from psycopg import sql
@@ -26,10 +26,13 @@ from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Maintenance"]
 
-#: A growing hour is computed again once a minute, or less often if that takes long: at most a
-#: twentieth of the time is spent on it.
-_MIN_PAUSE_S: Final = 55
-_PAUSE_FACTOR: Final = 20
+#: A growing hour or day is computed again once a minute, or less often if that takes long. It takes
+#: half a percent of the time, unless the hour would be older than five minutes, or the day than
+#: fifteen. At most it takes a twentieth.
+_MIN_PAUSE_S: Final = 55.0
+_USUAL_FACTOR: Final = 200
+_USUAL_PAUSE_S: Final = {"1h": 300.0, "1d": 900.0}
+_LEAST_FACTOR: Final = 20
 #: A drop waits for the readers of a table, and other readers wait for it, so each wait is short.
 _DROP_TIMEOUT: Final = "100ms"
 _DROP_TRIES: Final = 10
@@ -127,9 +130,29 @@ class Maintenance:
         Returns:
             The number of computed hours and days.
         """
+        # Hours are computed of minutes that are whole until then, and days of hours.
+        ((until,),) = self._cursor.execute("SELECT whole_until FROM progress")
         done = 0
         for finer, grain in pairwise(GRAINS):
-            done += self._compute(grain, finer, before=None if all_of_them else self._now)
+            before = self._computed_until(grain)
+            dirty = self._dirty(grain, finer)
+            due = {bucket for bucket, is_due in dirty.items() if is_due or all_of_them}
+            # All that grow are computed at once, because the views take means until one time.
+            growing = {
+                bucket
+                for bucket in dirty
+                if bucket <= until and (before is None or before < bucket + grain.length)
+            }
+            if growing & due:
+                due |= growing
+            self._compute(grain, finer, sorted(due))
+            done += len(due)
+            if growing <= due:
+                self._cursor.execute(
+                    sql.SQL("UPDATE horizon SET {} = %s").format(_until_column(grain)), [until]
+                )
+            elif before is not None:
+                until = before
         return done
 
     def backlog(self) -> dict[str, int]:
@@ -152,7 +175,8 @@ class Maintenance:
                 if coarser is not None:
                     # Before the rows are dropped, because the coarser table can't be computed
                     # afterwards.
-                    self._compute(coarser, grain, until=until)
+                    dirty = self._dirty(coarser, grain)
+                    self._compute(coarser, grain, sorted(bucket for bucket in dirty if bucket < until))
                 self._horizons[grain.name] = until
         self._cursor.execute(
             "UPDATE horizon SET minutes_from = %s, hours_from = %s, days_from = %s",
@@ -226,17 +250,22 @@ class Maintenance:
             for kind in (kind for kind in TOTALS if grain.name in kind.grains):
                 partitions.drop_empty(kind.table(grain), before=self._packing.until(grain))
 
-    def _compute(
-        self, grain: Grain, finer: Grain, *, before: datetime | None = None, until: datetime | None = None
-    ) -> int:
-        due = self._cursor.execute(
-            "SELECT bucket FROM coarse WHERE grain = %s AND dirty AND bucket >= %s "
-            "AND due_at <= coalesce(%s::timestamptz, 'infinity') "
-            "AND bucket < coalesce(%s::timestamptz, 'infinity') "
-            "ORDER BY bucket",
-            (grain.name, self._horizons[finer.name], before, until),
-        ).fetchall()
-        for (bucket,) in due:
+    def _computed_until(self, grain: Grain) -> datetime | None:
+        """The time up to which growing hours or days are computed; None if nothing is."""
+        ((found,),) = self._cursor.execute(sql.SQL("SELECT {} FROM horizon").format(_until_column(grain)))
+        return cast("datetime | None", found)
+
+    def _dirty(self, grain: Grain, finer: Grain) -> dict[datetime, bool]:
+        """The buckets that changed and can be computed, with whether they are due."""
+        return dict(
+            self._cursor.execute(
+                "SELECT bucket, due_at <= %s FROM coarse WHERE grain = %s AND dirty AND bucket >= %s",
+                (self._now, grain.name, self._horizons[finer.name]),
+            ).fetchall()
+        )
+
+    def _compute(self, grain: Grain, finer: Grain, buckets: Sequence[datetime]) -> None:
+        for bucket in buckets:
             started = monotonic()
             self._packing.open_window(grain, bucket)
             for totals in TOTALS:
@@ -244,13 +273,21 @@ class Maintenance:
                     self._partitions.ensure(totals.table(grain), [bucket])
                     rows = stored_rows(totals, finer, bucket)
                     totals.compute(self._cursor, grain, bucket, rows)
-            rest = max(_MIN_PAUSE_S, _PAUSE_FACTOR * (monotonic() - started))
             self._cursor.execute(
                 "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "
                 "WHERE (grain, bucket) = (%s, %s)",
-                (timedelta(seconds=rest), grain.name, bucket),
+                (timedelta(seconds=_pause_s(grain, monotonic() - started)), grain.name, bucket),
             )
             coarser = GRAINS[GRAINS.index(grain) + 1 :][:1]
             for one in coarser:
                 mark(self._cursor, one, [one.beginning(bucket)])
-        return len(due)
+
+
+def _until_column(grain: Grain) -> sql.Identifier:
+    return sql.Identifier({"1h": "hours_computed_until", "1d": "days_computed_until"}[grain.name])
+
+
+def _pause_s(grain: Grain, spent_s: float) -> float:
+    """Return the seconds until a growing bucket is computed again, from those it took."""
+    usual = min(_USUAL_FACTOR * spent_s, _USUAL_PAUSE_S[grain.name])
+    return max(_MIN_PAUSE_S, _LEAST_FACTOR * spent_s, usual)

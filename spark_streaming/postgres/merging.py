@@ -35,6 +35,9 @@ _MINUTE: Final = MINUTES.length
 _MAX_AGE: Final = timedelta(hours=1)
 #: Fewer rows for each key are not worth a merge.
 _MIN_ROWS: Final = 2
+#: Rows are counted of one key in so many, unless these are few.
+_ONE_OF: Final = 16
+_ENOUGH_KEYS: Final = 500
 
 
 class Merging:
@@ -78,17 +81,27 @@ class Merging:
     def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
         for totals in TOTALS:
             if self._partitions.has(totals.table(MINUTES), minute):
-                query = sql.SQL(
-                    "SELECT coalesce(sum(rows), 0), count(*) FROM "
-                    "(SELECT count(*) AS rows FROM {table} WHERE {of_minute} GROUP BY {key}) AS keys"
-                ).format(
-                    table=sql.Identifier(totals.table(MINUTES)),
-                    of_minute=_within(minute, minute),
-                    key=names(totals.key),
-                )
-                ((rows, keys),) = self._cursor.execute(query)
+                rows, keys = self._count(totals, minute, one_of=_ONE_OF)
+                if keys < _ENOUGH_KEYS:
+                    rows, keys = self._count(totals, minute)
                 if rows >= _MIN_ROWS * keys > 0:
                     yield totals
+
+    def _count(self, totals: Totals, minute: datetime, *, one_of: int = 1) -> tuple[int, int]:
+        """Count the rows of a minute and their keys, or those of one key in so many."""
+        query = sql.SQL(
+            "SELECT coalesce(sum(rows), 0)::bigint, count(*) FROM "
+            "(SELECT count(*) AS rows FROM {table} WHERE {of_minute} AND {first} % {one_of} = 0 "
+            "GROUP BY {key}) AS keys"
+        ).format(
+            table=sql.Identifier(totals.table(MINUTES)),
+            of_minute=_within(minute, minute),
+            first=sql.Identifier(totals.key[0]),
+            one_of=sql.Literal(one_of),
+            key=names(totals.key),
+        )
+        ((rows, keys),) = self._cursor.execute(query)
+        return rows, keys
 
     def _merge(self, totals: Totals, first: datetime, last: datetime) -> None:
         key = names([*totals.key, "bucket"])

@@ -37,8 +37,14 @@ _FORMATS: Final[dict[Span, str]] = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "week":
 #: Hours and days are updated several times. Free space in their page avoids index updates (HOT).
 _UPDATED: Final = "fillfactor = 70"
 _APPENDED: Final = "fillfactor = 100"
+#: Merging deletes most rows of each minute. By default the hour would be vacuumed and analyzed once
+#: a minute, each time with all of its index.
+_MERGED: Final = (
+    f"{_APPENDED}, autovacuum_vacuum_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5, "
+    "autovacuum_analyze_scale_factor = 0.5"
+)
 _OPTIONS: Final = {
-    **dict.fromkeys((kind.table(MINUTES) for kind in TOTALS), _APPENDED),
+    **dict.fromkeys((kind.table(MINUTES) for kind in TOTALS), _MERGED),
     **dict.fromkeys(PACKED, _APPENDED),
     "push": _APPENDED,
     # The TOAST target keeps contributions inline if they fit into a page.

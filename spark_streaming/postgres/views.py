@@ -37,11 +37,16 @@ _STATISTICS: Final = (
     "greatest(r.min, least(r.max, coalesce(r.pushed_sum, r.sum) / nullif(r.points, 0))) AS avg, "
     "CASE WHEN s.rule = 0 THEN r.sum / (60 * {minutes}) END AS rate"
 )
-#: Minutes of a bucket that are rolled up. Fewer than its length if it has not ended.
-_PASSED: Final = (
-    "greatest(1, least({}, floor(extract(epoch FROM (SELECT telemetry.whole_until()) - r.bucket) / 60)))"
-    "::float8"
+#: The minutes of a bucket that were computed. Fewer than its length if it has not ended.
+_COMPUTED: Final = (
+    "greatest(1, least({minutes}, floor(extract(epoch FROM ("
+    "SELECT coalesce({until}, telemetry.whole_until()) FROM horizon) - r.bucket) / 60)))::float8"
 )
+_MINUTES: Final = {
+    "1m": "1",
+    "1h": _COMPUTED.format(minutes=60, until="hours_computed_until"),
+    "1d": _COMPUTED.format(minutes=1440, until="days_computed_until"),
+}
 _SPREAD: Final = (
     "CASE WHEN r.spread = -32768 THEN 0 "
     "WHEN r.spread < -8000 THEN -power(2::float8, (-20000 - r.spread + 0.5::float8) / 8) "
@@ -71,7 +76,7 @@ def create_views(connection: psycopg.Connection[Any]) -> None:
         ).format(sql.SQL(_LABELS), sql.SQL(_ADDED))
     )
     for grain in GRAINS:
-        statistics = _STATISTICS.format(minutes="1" if grain.minutes == 1 else _PASSED.format(grain.minutes))
+        statistics = _STATISTICS.format(minutes=_MINUTES[grain.name])
         series = f"{_LABELS}, {statistics}, {_ADDED}"
         for view, totals, columns, subject, condition in (
             ("metric", SERIES, series, "series", "NOT s.breakdown"),

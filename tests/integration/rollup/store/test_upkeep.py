@@ -14,7 +14,8 @@ import pyarrow as pa
 from spark_streaming.contributions import ClientState, Contribution, reconcile
 from spark_streaming.contributions.carry_forward import carry_limit
 from spark_streaming.contributions.codec import NO_COUNTS
-from spark_streaming.postgres import Store, TaskStore
+from spark_streaming.postgres import Store, TaskStore, maintenance
+from spark_streaming.postgres.tables import GRAINS
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
@@ -103,6 +104,59 @@ def test_a_running_hour_is_computed_again_only_when_due(store: Store, database: 
     with store.maintenance(NOW_NS) as maintenance:
         assert maintenance.compute_hours_and_days() == 2
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(2.0,)]
+
+
+def whole_until(database: str, minute: int) -> None:
+    """Let the minutes before be whole."""
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "UPDATE telemetry.ledger SET newest_received_at = to_timestamp(%s)", [float(minute * 60)]
+        )
+
+
+def compute_what_is_due(store: Store) -> int:
+    with store.maintenance(NOW_NS) as maintenance:
+        return maintenance.compute_hours_and_days()
+
+
+def test_means_cover_the_minutes_until_they_were_computed(store: Store, database: str) -> None:
+    hours = "SELECT sum FROM telemetry.metric_1h ORDER BY bucket"
+    until = "SELECT hours_until, days_until, whole_until FROM telemetry.progress"
+    take_in(store, 0, *(point(YESTERDAY + minute, 6.0) for minute in range(30)), rule=2)
+    whole_until(database, YESTERDAY + 30)
+    assert len(set(read(database, until)[0])) == 1
+    assert compute_what_is_due(store) == 2
+    assert read(database, hours) == [(6.0,)]
+    take_in(store, 1, *(point(YESTERDAY + minute, 6.0) for minute in range(30, 50)), rule=2)
+    whole_until(database, YESTERDAY + 50)
+    # Not due.
+    assert compute_what_is_due(store) == 0
+    assert read(database, hours) == [(6.0,)]
+    assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(6.0,)]
+    ((of_hours, of_days, whole),) = read(database, until)
+    assert of_hours == of_days == whole - timedelta(minutes=20)
+    # The next hour is due, and the mean of this one ends then.
+    take_in(store, 2, *(point(YESTERDAY + minute, 6.0) for minute in range(50, 90)), rule=2)
+    whole_until(database, YESTERDAY + 90)
+    assert compute_what_is_due(store) == 2
+    assert read(database, hours) == [(6.0,), (6.0,)]
+    ((of_hours, of_days, whole),) = read(database, until)
+    assert (of_hours, of_days) == (whole, whole - timedelta(minutes=60))
+    assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(6.0,)]
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE telemetry.coarse SET due_at = now()")
+    assert compute_what_is_due(store) == 1
+    # Nothing changed since, so what is computed is complete.
+    whole_until(database, YESTERDAY + 120)
+    assert compute_what_is_due(store) == 0
+    assert len(set(read(database, until)[0])) == 1
+    assert read(database, hours) == [(6.0,), (3.0,)]
+
+
+def test_an_hour_that_takes_longer_is_computed_less_often() -> None:
+    hour, day = GRAINS[1:]
+    assert [maintenance._pause_s(hour, spent_s) for spent_s in (0.1, 1.0, 4.0, 20.0)] == [55, 200, 300, 400]
+    assert [maintenance._pause_s(day, spent_s) for spent_s in (0.1, 1.0, 40.0, 60.0)] == [55, 200, 900, 1200]
 
 
 def test_expired_minutes_stay_in_hours_and_days(database: str) -> None:
