@@ -64,6 +64,10 @@ def _is_permanent(error: BaseException) -> bool:
     return isinstance(error, JobError | StoreError) and not isinstance(error, StoreUnavailableError)
 
 
+class _BatchFailedError(Exception):
+    """Tells Spark that a batch failed, in a few words."""
+
+
 class Job:
     """Rolls one source up into one store.
 
@@ -201,9 +205,10 @@ class Job:
                 with self._exclusive():
                     read = batches.roll_up(pushes, query_id, batch_id, damaged=damaged)
             except BaseException as error:
-                # Kept, because Spark turns it into one long string.
+                # Kept, because Spark turns it into a string. When a query is stopped, Spark matches
+                # that string with a regular expression that needs the stack for each character.
                 self._failure = error
-                raise
+                raise _BatchFailedError(_first_line(error)) from None
             self._committed += 1
             self._records_read[batch_id] = read if self._settings.source == "kafka" else None
             if damaged:

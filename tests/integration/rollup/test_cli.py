@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from spark_streaming.cli import app
 from spark_streaming.embedded import EmbeddedPostgres
+from spark_streaming.postgres.database import SERIES_LOCK
 from tests.integration.rollup.conftest import Query
-from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, push, spool
+from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Values, push, spool
 from tests.testbed.process import ChildProcess, wait_until
 
 KAFKA_TELEMETRY = Path(sys.executable).with_name("kafka-telemetry")
@@ -146,10 +147,20 @@ def test_run_ends_on_sigterm_and_leaves_no_process(
         rows == [(CONNECTIONS, "orders", ORDERS.name, ORDERS.version, ORDERS.principal, None, 1, 1, 1, 1)] * 2
     )
     assert any("java" in name for name in in_group(running.pid))
-    running.signal(signal.SIGTERM)
-    assert running.wait(30) == 0, running.log_tail()
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(database) as other:
+        # In the middle of a batch: its task waits to add a series.
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [SERIES_LOCK])
+        new = Values(sums={f"{CONNECTIONS}.new": 1})
+        spool(tmp_path / "telemetry", "file-2", [push(ORDERS, NOW + 2 * MINUTE_NS, new)])
+        wait_until(lambda: query(waiting) == [(1,)], timeout_s=SPARK_S, what="a task that waits")
+        running.signal(signal.SIGTERM)
+        assert running.wait(30) == 0, running.log_tail()
     assert in_group(running.pid) == []
     assert "Traceback" not in running.log_text()
+    # Spark searches the text of an error with a regular expression that takes a frame of the stack
+    # for each character.
+    assert "StackOverflowError" not in running.log_text()
 
 
 # Starts Spark; in the gate, test_crash.py does so with the same command.
