@@ -3,7 +3,7 @@
 Each client pushes to one of three sidecars. A sidecar closes a file every 30 seconds, ten seconds
 after the one before it. So each trigger of the job finds a file, whose points are in minutes that
 earlier triggers changed. The files are made before, and appear at their time. The job is the users'
-command, with maintenance, on a PostgreSQL with its defaults.
+command, with maintenance, on a PostgreSQL with the settings of docs/sizing.md.
 
 The job packs an hour two hours after its end. So the same clients have pushed in some minutes of
 such an hour. These pushes are rolled up before, file by file, and the job packs them in the
@@ -31,6 +31,7 @@ import httpx
 import psycopg
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from psycopg import sql
 
 from benchmarks.figures import Figure, Report, table
 from benchmarks.processes import BenchmarkError, postmaster_of
@@ -68,6 +69,13 @@ _PACKED_WITHIN_S: Final = 3_600
 #: up.
 _PACK_AFTER_H: Final = RetentionSettings().pack_after_hours
 _LATER_H: Final = _PACK_AFTER_H + 2
+#: Of PostgreSQL. All but the log's are those of docs/sizing.md.
+_SETTINGS: Final = {
+    "log_autovacuum_min_duration": "0",
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "15min",
+}
 _VACUUM: Final = re.compile(
     r'automatic \w+ of table "[^"]*\.(\w+)".*?CPU: user: ([\d.]+) s, system: ([\d.]+) s', re.DOTALL
 )
@@ -209,7 +217,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, *, packed_
     metrics = {"bind": f"{LOOPBACK}:{port}"}
     config.write_text(yaml.safe_dump({"trigger_seconds": _TRIGGER_S, "metrics": metrics}))
     with EmbeddedPostgres(folder / "postgres") as server:
-        _log_vacuum(server.url)
+        _configure(server)
         hour = _hour_to_pack()
         packed_points = _roll_up_before(folder / "before", clients, packed_minutes, hour, server.url)
         packing = _Packing(folder, hour)
@@ -324,10 +332,14 @@ def vacuum_seconds(log: str, hour: datetime) -> float:
     )
 
 
-def _log_vacuum(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET log_autovacuum_min_duration = 0")
-        connection.execute("SELECT pg_reload_conf()")
+def _configure(server: EmbeddedPostgres) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for name, value in _SETTINGS.items():
+            connection.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
+    server.stop()
+    server.start()
 
 
 def _hour_to_pack() -> datetime:

@@ -50,7 +50,7 @@ def test_a_wrong_node_id_is_reported_and_costs_no_record() -> None:
         broker.create_topic("wrong")
         config = {**config_for(broker), "broker": {"id": 7}}
         with GatewaySidecar(config, wait_for_broker=False) as sidecar:
-            wait_until(lambda: "broker.id is 7" in sidecar.readiness()[1], timeout_s=10, what="the problem")
+            wait_until(lambda: "broker.id is 7" in sidecar.readiness()[1], timeout_s=120, what="the problem")
             status, reason = sidecar.readiness()
             assert status == 503
             assert "broker.id is 7, but the broker's node id is 1" in reason

@@ -225,7 +225,7 @@ def test_the_topic_is_created_with_its_settings(cluster: KafkaBroker, topic: str
     admin = AdminClient({"bootstrap.servers": cluster.internal_bootstrap, "enable.metrics.push": False})
     assert len(admin.list_topics(topic, timeout=120).topics[topic].partitions) == 4
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    settings = admin.describe_configs([resource])[resource].result(10)
+    settings = admin.describe_configs([resource])[resource].result(120)
     assert settings["retention.ms"].value == "18000000"
 
 
@@ -274,7 +274,7 @@ def allow(broker: KafkaBroker, topic: str, operation: AclOperation) -> None:
         ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:alice", "*", operation,
         AclPermissionType.ALLOW,
     )  # fmt: skip
-    admin.create_acls([rule])[rule].result(10)
+    admin.create_acls([rule])[rule].result(120)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

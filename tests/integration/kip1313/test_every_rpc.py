@@ -155,7 +155,7 @@ class _Life:
             assignments=(),
             configs=(),
         )
-        created = self._ask("create", api.CREATE_TOPICS, topics=(topic,), timeout=10 * _SECOND)
+        created = self._ask("create", api.CREATE_TOPICS, topics=(topic,), timeout=120 * _SECOND)
         topic_id = created.topics[0].topic_id
         self._ask(
             "metadata",
@@ -174,7 +174,7 @@ class _Life:
             include_fenced_brokers=False,
         )
         gone = self._part(api.DELETE_TOPICS, "DeleteTopicState", name=self._name, topic_id=None)
-        self._ask("delete", api.DELETE_TOPICS, topics=(gone,), timeout=10 * _SECOND)
+        self._ask("delete", api.DELETE_TOPICS, topics=(gone,), timeout=120 * _SECOND)
         return self._answers
 
     def _write_and_read(self, topic_id: object) -> None:
@@ -186,7 +186,7 @@ class _Life:
             api.PRODUCE,
             transactional_id=None,
             acks=-1,
-            timeout=10 * _SECOND,
+            timeout=120 * _SECOND,
             topic_data=(
                 self._part(api.PRODUCE, "TopicProduceData", topic_id=topic_id, partition_data=(written,)),
             ),
@@ -198,7 +198,7 @@ class _Life:
             replica_id=-1,
             isolation_level=0,
             topics=(self._part(api.LIST_OFFSETS, "ListOffsetsTopic", name=self._name, partitions=(end,)),),
-            timeout=_SECOND,
+            timeout=120 * _SECOND,
         )
         wanted = self._part(
             api.FETCH, "FetchPartition", partition=0, fetch_offset=0, partition_max_bytes=1 << 20
@@ -221,8 +221,8 @@ class _Life:
                 step,
                 api.JOIN_GROUP,
                 group_id=self._name,
-                session_timeout=10 * _SECOND,
-                rebalance_timeout=10 * _SECOND,
+                session_timeout=120 * _SECOND,
+                rebalance_timeout=120 * _SECOND,
                 member_id=member_id,
                 protocol_type="consumer",
                 protocols=(
