@@ -156,7 +156,9 @@ TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
 #: When the last bucket of a row of :func:`over_range` ends, or what is computed of it.
-_END: Final = f"least(last_bucket + base, ends, {_UNTIL_OF_BASE})"
+_END: Final = (
+    "least(last_bucket + base, ends, CASE base WHEN 3600 THEN hours_end WHEN 86400 THEN days_end END)"
+)
 #: The seconds between the begin and end of a row of :func:`over_range`, from columns of
 #: :func:`presence`. In minutes, the pushes of some clients are spread evenly, and each covers the
 #: time since the one before. So the time from the first push to the last lacks that of one push. In
@@ -457,7 +459,8 @@ def presence(*, by: Sequence[str], condition: str) -> str:
 
     Its columns are ``by``, ``begins`` and ``ends`` (epochs), ``last_begin`` and ``first_end`` (of
     the instance that began last, and of the one that ended first), ``instances`` (their number),
-    and ``interval_s`` (the push interval).
+    ``interval_s`` (the push interval), and ``hours_end`` and ``days_end`` (how far hours and days
+    are computed).
     """
     columns = "".join(f"{column}, " for column in by)
     grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
@@ -467,6 +470,8 @@ def presence(*, by: Sequence[str], condition: str) -> str:
         f"  extract(epoch FROM least(max(last_seen), {_WHOLE_UNTIL})) AS ends,\n"
         "  extract(epoch FROM max(first_seen - push_interval_ms * interval '1 millisecond')) AS last_begin,\n"
         "  extract(epoch FROM min(last_seen)) AS first_end, count(*) AS instances,\n"
+        f"  extract(epoch FROM {_UNTIL['1h']}) AS hours_end,\n"
+        f"  extract(epoch FROM {_UNTIL['1d']}) AS days_end,\n"
         "  max(push_interval_ms) / 1000.0 AS interval_s\n"
         f"FROM telemetry.client\nWHERE {SEEN}\n  AND {condition}{grouped}"
     )

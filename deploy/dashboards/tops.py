@@ -76,7 +76,8 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
         # USING would lose clients without a client id.
         f"LEFT JOIN (\n"
         "  SELECT coalesce(client_id, '') AS id, coalesce(client_software_name, '') AS name,\n"
-        f"    begins, ends, last_begin, first_end, instances, interval_s FROM (\n{seen}\n) AS known\n"
+        "    begins, ends, last_begin, first_end, instances, interval_s, hours_end, days_end\n"
+        f"  FROM (\n{seen}\n) AS known\n"
         ") AS seen\n"
         "  ON seen.id = coalesce(client_id, '') AND seen.name = coalesce(client_software_name, '')\n"
         f"LEFT JOIN (\n{of_clients()}\n) AS problems USING (client_id)\n"
