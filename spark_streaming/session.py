@@ -142,8 +142,8 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
     if urlsplit(settings.checkpoint_path).scheme in {"", "file"}:
-        # Spark's default starts some thirty processes of `readlink` for each batch. Both rename
-        # files, which a local file system does at once.
+        # Spark's default starts some thirty `readlink` processes for each batch. This class renames
+        # files, too, and a local file system renames them atomically.
         options["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER
     return options
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from time import monotonic, sleep
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
@@ -252,8 +252,9 @@ class Maintenance:
 
     def _computed_until(self, grain: Grain) -> datetime | None:
         """The time up to which growing hours or days are computed; None if nothing is."""
+        found: datetime | None
         ((found,),) = self._cursor.execute(sql.SQL("SELECT {} FROM horizon").format(_until_column(grain)))
-        return cast("datetime | None", found)
+        return found
 
     def _dirty(self, grain: Grain, finer: Grain) -> dict[datetime, bool]:
         """The buckets that changed and can be computed, with whether they are due."""

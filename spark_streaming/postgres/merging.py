@@ -35,7 +35,7 @@ _MINUTE: Final = MINUTES.length
 _MAX_AGE: Final = timedelta(hours=1)
 #: Fewer rows for each key are not worth a merge.
 _MIN_ROWS: Final = 2
-#: Rows are counted of one key in so many, unless these are few.
+#: Of a minute with many keys, one in so many is counted. That tells rows by key well enough.
 _ONE_OF: Final = 16
 _ENOUGH_KEYS: Final = 500
 

@@ -39,13 +39,13 @@ _STATISTICS: Final = (
 )
 #: The minutes of a bucket that were computed. Fewer than its length if it has not ended.
 _COMPUTED: Final = (
-    "greatest(1, least({minutes}, floor(extract(epoch FROM ("
-    "SELECT coalesce({until}, telemetry.whole_until()) FROM horizon) - r.bucket) / 60)))::float8"
+    "greatest(1, least({minutes}, floor(extract(epoch FROM (SELECT telemetry.{until}()) - r.bucket) / 60)))"
+    "::float8"
 )
 _MINUTES: Final = {
     "1m": "1",
-    "1h": _COMPUTED.format(minutes=60, until="hours_computed_until"),
-    "1d": _COMPUTED.format(minutes=1440, until="days_computed_until"),
+    "1h": _COMPUTED.format(minutes=60, until="hours_until"),
+    "1d": _COMPUTED.format(minutes=1440, until="days_until"),
 }
 _SPREAD: Final = (
     "CASE WHEN r.spread = -32768 THEN 0 "

@@ -22,3 +22,9 @@ FROM horizon CROSS JOIN LATERAL (
         )
     ) AS whole_until
 ) AS minutes;
+
+-- As for whole_until().
+CREATE FUNCTION hours_until() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+AS 'SELECT hours_until FROM telemetry.progress';
+CREATE FUNCTION days_until() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+AS 'SELECT days_until FROM telemetry.progress';

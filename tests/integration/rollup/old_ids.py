@@ -197,7 +197,9 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     views = [
         name for (name,) in connection.execute("SELECT viewname FROM pg_views WHERE schemaname = 'telemetry'")
     ]
-    connection.execute(f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until".encode())
+    connection.execute(
+        f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until, hours_until, days_until".encode()
+    )
     connection.execute("ALTER TABLE horizon DROP hours_computed_until, DROP days_computed_until")
     _without_merged(connection)
     _without_packed(connection)
