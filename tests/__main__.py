@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,8 @@ _TREE: Final = Path(__file__).parents[1]
 _PYTEST: Final = (sys.executable, "-m", "pytest")
 #: pytest's exit status when every collected test was deselected.
 _NOTHING_SELECTED: Final = 5
+#: How the lines of pytest's summary start that name a test which did not pass.
+_FAILURES: Final = ("FAILED ", "ERROR ")
 #: Spark's JVMs live for a minute. Compiling their code with the first compiler alone takes a third
 #: less CPU time in all.
 _ENVIRONMENT: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
@@ -56,11 +58,12 @@ class _Group:
 
 @dataclass(slots=True, kw_only=True)
 class _Outcome:
-    """How a group ended: its status, wall and CPU seconds."""
+    """How a group ended: its status, wall and CPU seconds, and pytest's lines about what failed."""
 
     passed: bool = True
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    failures: list[str] = field(default_factory=list)
 
 
 def _set_up(*parts: str) -> _Group:
@@ -173,6 +176,8 @@ def _run(group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[
             assert process.stdout is not None
             for line in process.stdout:
                 _write(f"[{group.name}] {line}")
+                if line.startswith(_FAILURES):
+                    outcome.failures.append(line)
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         outcome.cpu_s += used.ru_utime + used.ru_stime
@@ -243,6 +248,10 @@ def main() -> int:
     total = sum(outcome.cpu_s for outcome in outcomes.values())
     _write(f"==> [test] all groups: {time.monotonic() - start:.0f} s ({total:.0f} CPU seconds)\n")
     if failed:
+        # Once more at the end, where a reader of a long log looks first.
+        for name in failed:
+            for line in outcomes[name].failures if name in outcomes else ():
+                _write(f"[{name}] {line}")
         _write(f"failed: {', '.join(failed)}; the tests' files are in {folder}\n")
     else:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import pytest
 
 from tests import __main__ as runner
@@ -39,3 +42,23 @@ def test_a_part_that_a_run_does_not_set_up_cannot_be_used(monkeypatch: pytest.Mo
     monkeypatch.setenv(parts.CHOSEN, ",".join(runner._PARTS))
     with pytest.raises(parts.NotSetUpError, match="mark the test `full`"):
         parts.PROMETHEUS.require()
+
+
+def test_the_last_lines_of_a_run_name_the_tests_that_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "FAILED tests/unit/test_x.py::test_y - AssertionError: planned"
+    program = f"import sys; print('1 failed'); print({line!r}); print('bye'); sys.exit(1)"
+    failing = runner._Group(name="failing", commands=((sys.executable, "-c", program),))
+    monkeypatch.setattr(runner, "_GROUPS", (failing,))
+    monkeypatch.setattr(
+        runner,
+        "_set_up",
+        lambda *_: runner._Group(name="set-up", commands=((sys.executable, "-c", ""),)),
+    )
+    monkeypatch.setattr(sys, "argv", ["tests", "--full"])
+    assert runner.main() == 1
+    *_, named, last = capsys.readouterr().out.splitlines()
+    assert named == f"[failing] {line}"
+    assert last.startswith("failed: failing; the tests' files are in ")
+    shutil.rmtree(last.rpartition(" ")[2])

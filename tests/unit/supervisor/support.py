@@ -178,7 +178,7 @@ class Program:
     def children(self) -> dict[str, int]:
         """The running child processes by name."""
         found = {}
-        for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+        for pid in self._child_pids():
             try:
                 state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
                 name = Path(f"/proc/{pid}/comm").read_text().strip().removeprefix("kct-")
@@ -188,10 +188,28 @@ class Program:
                 found[name] = int(pid)
         return found
 
+    def _child_pids(self) -> list[str]:
+        """The process ids of all children, also of those that have ended and are not reaped.
+
+        A child that is reaped meanwhile can hide another from the kernel's list (proc(5)), so this
+        reads until two readings agree.
+        """
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        found = path.read_text()
+        while found != (again := path.read_text()):
+            found = again
+        return found.split()
+
     def until_another(self, name: str, pid: int) -> int:
         """Wait until another process has the place of one; return its id."""
-        until(lambda: self.children().get(name) not in {None, pid}, f"another {name}")
-        return self.children()[name]
+        new: list[int] = []
+
+        def is_there() -> bool:
+            new[:] = [one for one in (self.children().get(name),) if one not in {None, pid}]
+            return bool(new)
+
+        until(is_there, f"another {name}")
+        return new[0]
 
 
 def alive(pid: int) -> bool:

@@ -52,6 +52,8 @@ def test_open_connections_live_and_new_ones_reach_the_new_version(tmp_path: Path
             with contextlib.ExitStack() as later:
                 for name, client in on_each_relay(new, later).items():
                     assert client.who()["pid"] == new.children()[name]
+            old.until_journal("drain", "relay-1")
+            old.until_journal("drain", "relay-2")
             drains = old.journal("drain")
             assert [(one["after_s"], one["timeout_s"]) for one in drains] == [(30, 30)] * 2
             assert set(old.children()) == {"relay-1", "relay-2"}
@@ -86,8 +88,10 @@ def test_no_connection_is_refused_while_a_version_takes_over(tmp_path: Path) -> 
                 if not old.runs:
                     break
             assert old.wait() == 0
+            # A busy machine may not run this process between the last answer of the old version and
+            # its end, so the new version need not have answered in the loop.
             with Client(new.port) as client:
-                assert client.who()["broker"] == 2
+                seen.add(client.who()["broker"])
         assert seen == {1, 2}
 
 
