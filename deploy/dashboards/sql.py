@@ -265,10 +265,11 @@ def choices(variable: str) -> str:
     """Return the array of the texts of a variable's keys; it is empty for "All".
 
     The keys become one array literal of arrays; 2c is a comma. No function in it is volatile, so
-    the planner knows the texts and can use indexes.
+    the planner knows the texts. The name of the encoding would give them the collation of names,
+    in which no index is sorted.
     """
     joined = f"array_to_string(ARRAY[${{{variable}:sqlstring}}]::text[], '2c')"
-    return f"('{{' || convert_from(decode({joined}, 'hex'), 'UTF8') || '}}')::text[]"
+    return f"('{{' || convert_from(decode({joined}, 'hex'), 'UTF8') COLLATE \"default\" || '}}')::text[]"
 
 
 def is_chosen(column: str, variable: str) -> str:
