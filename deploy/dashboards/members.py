@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """The timeline of the rebalances of each member."""
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from deploy.dashboards.sql import (
     everybody,
     most_in_hours,
     of_metrics,
+    of_the_most,
     over_time,
     union,
 )
@@ -77,28 +77,19 @@ def rebalances_of_members(title: str, *, width: int = 12) -> Panel:
     """Build the timeline of the rebalances of the members with the most of them."""
     found = union(
         [
-            as_they_are(
-                over_time(
-                    series="coalesce(client_id, '(none)')",
-                    value="sum(sum)",
-                    sources=of_metrics([_METRIC.name], [_CLIENT_IDS]),
-                )
+            over_time(
+                series="coalesce(client_id, '(none)')",
+                value="sum(sum)",
+                sources=of_metrics([_METRIC.name], [_CLIENT_IDS]),
             ),
-            as_they_are(
-                over_time(
-                    series="coalesce(client_id, '(none)') || ' ' || left(client_instance_id, 8)",
-                    value="sum(rebalances)",
-                    sources=[_INSTANCES],
-                )
+            over_time(
+                series="coalesce(client_id, '(none)') || ' ' || left(client_instance_id, 8)",
+                value="sum(rebalances)",
+                sources=[_INSTANCES],
             ),
         ]
     )
-    query = (
-        f"WITH series AS (\n{found}\n)\nSELECT time, metric, value FROM series\n"
-        "WHERE metric IN (\n"
-        f"  SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {MEMBERS})\n"
-        "ORDER BY 1, 2"
-    )
+    query = f"{as_they_are(of_the_most(found, limit=MEMBERS))}\nORDER BY 1, 2"
     return states(
         title,
         f"`{_METRIC.name}`: rebalances in each step, of the {MEMBERS} members with the most; of client ids "

@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """Panels with a line for each topic or group that has the most of a metric."""
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from deploy.dashboards.sql import (
     everybody,
     most_in_hours,
     of_metrics,
+    of_the_most,
     over_time,
     per_second,
+    union,
 )
 from deploy.dashboards.units import unit_of
 
@@ -49,7 +50,8 @@ def most_added(title: str, name: str, by: str, source: Source, description: str,
     unit, factor = unit_of(metric)
     source = _narrowed(source, by, metric.name, "sum(sum)")
     added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
-    return _ranked(title, name, unit, per_second(added, factor=factor), description, width)
+    series = per_second(of_the_most(added, limit=TOP), factor=factor)
+    return _ranked(title, name, unit, series, description, width)
 
 
 def largest(
@@ -67,7 +69,8 @@ def largest(
     unit, _ = unit_of(metric)
     source = _narrowed(source, by, metric.name, "max(max)")
     extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric.name], [source]))
-    return _ranked(title, name, unit, as_they_are(extremes), description, width, warnings)
+    series = as_they_are(of_the_most(extremes, limit=TOP))
+    return _ranked(title, name, unit, series, description, width, warnings)
 
 
 def _narrowed(source: Source, by: str, metric: str, value: str) -> Source:
@@ -90,12 +93,7 @@ def _ranked(
     warnings: Mapping[float, str] | None = None,
 ) -> Panel:
     metric = standard(name)
-    query = (
-        f"WITH series AS (\n{series}\n)\nSELECT time, metric, value FROM series\n"
-        f"WHERE metric IN (SELECT metric FROM series GROUP BY 1 ORDER BY sum(value) DESC, 1 LIMIT {TOP})\n"
-        f"UNION ALL\n{not_sent([metric])}\n"
-        "ORDER BY 1, 2"
-    )
+    query = f"{union([series, not_sent([metric])])}\nORDER BY 1, 2"
     return lines(
         title,
         f"`{metric.name}`: {description} The {TOP} with the most.",

@@ -52,6 +52,7 @@ __all__ = [
     "most_in_hours",
     "name_of_software",
     "of_metrics",
+    "of_the_most",
     "options",
     "over_range",
     "over_time",
@@ -357,6 +358,18 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
             for source in sources
             for grain in source.grains
         ]
+    )
+
+
+def of_the_most(rows: str, *, limit: int) -> str:
+    """Return a query of those rows of :func:`over_time` whose series add up to the most.
+
+    It comes before :func:`held`, which repeats the rows of days for each step.
+    """
+    return (
+        f"WITH found AS (\n{indent(rows, '  ')}\n)\nSELECT * FROM found\n"
+        "WHERE metric IN (\n"
+        f"  SELECT metric FROM found GROUP BY 1 ORDER BY sum(value) DESC NULLS LAST, 1 LIMIT {limit})"
     )
 
 

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Final
 from zlib import crc32
 
+from spark_streaming.postgres import plan_statistics
 from spark_streaming.postgres.database import APPLICATION, PACKING_LOCK, PLAN_LOCK, Database
 from spark_streaming.postgres.merging import Merging
 from spark_streaming.postgres.pack_window import Window, WindowChangedError, WindowPacking
@@ -31,6 +32,8 @@ _NAMES: Final = {"1m": "hours_to_pack", "1h": "days_to_pack", "1d": "months_to_p
 
 class Packer:
     """Merges closed minutes and packs closed windows beside batches. Not thread-safe.
+
+    It also gathers the statistics of packed tables once a day.
 
     Args:
         url: As for :class:`~spark_streaming.postgres.Store`.
@@ -71,6 +74,7 @@ class Packer:
             if not all_of_them:
                 # A job that reads all and ends packs what it can, and leaves few minutes.
                 self._merge(now_ns)
+            self._gather_statistics()
             while True:
                 windows, closed = self._plan(now_ns)
                 self._pack(windows, wait=all_of_them)
@@ -85,6 +89,15 @@ class Packer:
             with self._databases[0].transaction(PLAN_LOCK, shared=PACKING_LOCK) as connection:
                 cursor = connection.cursor()
                 is_done = Merging(cursor, Partitions(cursor)).merge_next(now_ns) is None
+
+    def _gather_statistics(self) -> None:
+        with self._databases[0].transaction() as connection:
+            tables = plan_statistics.lacking(connection.cursor())
+        deadline = monotonic() + _BUDGET_S
+        for table in tables:
+            if monotonic() <= deadline:
+                with self._databases[0].transaction() as connection:
+                    plan_statistics.gather(connection.cursor(), table)
 
     def _plan(self, now_ns: int) -> tuple[list[Window], datetime]:
         with self._databases[0].transaction(PLAN_LOCK, shared=PACKING_LOCK) as connection:

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
-from spark_streaming.postgres import Store
+from spark_streaming.postgres import Store, plan_statistics
 from spark_streaming.postgres.merging import MERGED_LOAD, NEIGHBOURS
 from spark_streaming.postgres.packed import packed_columns
 from spark_streaming.postgres.partitions import Partitions
@@ -425,7 +425,7 @@ def _repeat(cursor: psycopg.Cursor[Any], grain: Grain, start: datetime, *, since
 
 
 def _vacuum(url: str) -> None:
-    """Do what autovacuum does, which analyzes partitions but no partitioned tables."""
+    """Do what autovacuum does, which analyzes partitions, and what the roll-up does each day."""
     with psycopg.connect(url) as connection:
         tables = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'telemetry'::regnamespace AND relkind = 'r'"
@@ -440,6 +440,10 @@ def _vacuum(url: str) -> None:
     with ThreadPoolExecutor(_WRITERS) as writers:
         for done in [writers.submit(vacuum, number) for number in range(_WRITERS)]:
             done.result()
+    with psycopg.connect(url) as connection:
+        cursor = connection.cursor()
+        for table in plan_statistics.lacking(cursor):
+            plan_statistics.gather(cursor, table)
 
 
 def _names(names: Sequence[str]) -> sql.Composed:

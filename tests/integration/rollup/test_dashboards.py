@@ -49,6 +49,8 @@ READER = "dashboards_reader"
 FULL = os.environ.get("DASHBOARDS_AT_FULL_SIZE") == "1"
 BUDGET_MS = 200
 ROUNDS = 3
+#: Further rounds of the queries that took longer than the budget in all rounds.
+MORE_ROUNDS = 7
 RANGES = [1, 2, 6, 24, 24 * 3, 24 * 30]
 #: How many of the slowest queries are printed.
 SHOWN = 5
@@ -505,18 +507,26 @@ def test_queries_are_quick_while_loads_arrive_and_packing_runs(
 
 
 def timed(url: str, hours: int, *statements: str) -> list[tuple[float, str]]:
-    """The CPU milliseconds of all queries of a range, the most first."""
+    """The CPU milliseconds of all queries of a range, the most first.
+
+    They are the least of some rounds, because a virtual machine's processor may be half as fast for
+    some seconds. A round has all queries, so that those seconds do not meet all tries of one. Those
+    over the budget are tried some more times.
+    """
+    took: dict[str, float] = {}
     with reading(url) as connection:
         # One process does all the work, whose CPU time is what the query takes on a machine at
         # rest.
         connection.execute("SET max_parallel_workers_per_gather = 0")
         for statement in statements:
             connection.execute(statement.encode())
-        took = [
-            (min(cpu_ms(connection, query) for _ in range(ROUNDS)), where)
-            for where, query in generated_queries(connection, hours)
-        ]
-    return sorted(took, reverse=True)
+        for number in range(ROUNDS + MORE_ROUNDS):
+            if number >= ROUNDS and max(took.values()) < BUDGET_MS:
+                break
+            for where, query in generated_queries(connection, hours):
+                if number < ROUNDS or took[where] >= BUDGET_MS:
+                    took[where] = min(took.get(where, inf), cpu_ms(connection, query))
+    return sorted(((ms, where) for where, ms in took.items()), reverse=True)
 
 
 def described(hours: int, took: list[tuple[float, str]]) -> str:

@@ -17,7 +17,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, TaskStore, pack_window
+from spark_streaming.postgres import (
+    Store,
+    StoreError,
+    StoreUnavailableError,
+    TaskStore,
+    pack_window,
+    plan_statistics,
+)
 from spark_streaming.postgres.pack_window import WindowPacking
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
@@ -325,6 +332,21 @@ def test_a_partition_whose_rows_are_all_packed_is_truncated(store: Store, databa
     assert not any(everything(store).values())
     assert open_bytes(database) == 0
     assert shown(database) == before
+
+
+def test_plans_expect_as_many_packed_rows_as_there_are(store: Store, database: str) -> None:
+    fill(database, 7)
+    everything(store)
+    joined = "FROM telemetry.rollup_1m_packed AS p JOIN telemetry.slot_1m AS m ON m.start = p.start"
+    with psycopg.connect(database, autocommit=True) as connection:
+        # As autovacuum does it.
+        connection.execute(f"ANALYZE telemetry.rollup_1m_packed_p{CLOSED['1m']:%Y%m%d}")
+        ((found,),) = connection.execute(f"SELECT count(*) {joined}")
+        everything(store)
+        (((plan,),),) = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT {joined}")
+        assert plan["Plan"]["Plan Rows"] == pytest.approx(found, rel=0.5)
+        # They last a day.
+        assert "rollup_1m_packed" not in plan_statistics.lacking(connection.cursor())
 
 
 @pytest.mark.usefixtures("as_whole")
