@@ -78,13 +78,13 @@ class Grain:
     when: str
 
 
-_WHOLE_UNTIL: Final = "(SELECT whole_until FROM telemetry.progress)"
-#: How far the rows of each grain are computed. Those of hours and days may be some minutes older.
+#: The columns of ``progress`` that say how far the rows of each grain are computed. Those of hours
+#: and days may be some minutes older.
+_UNTIL_COLUMNS: Final = {"1m": "whole_until", "1h": "hours_until", "1d": "days_until"}
 _UNTIL: Final = {
-    "1m": _WHOLE_UNTIL,
-    "1h": "(SELECT hours_until FROM telemetry.progress)",
-    "1d": "(SELECT days_until FROM telemetry.progress)",
+    grain: f"(SELECT {column} FROM telemetry.progress)" for grain, column in _UNTIL_COLUMNS.items()
 }
+_WHOLE_UNTIL: Final = _UNTIL["1m"]
 #: The same of a row, by its column ``base``.
 _UNTIL_OF_BASE: Final = (
     f"extract(epoch FROM CASE base WHEN 60 THEN {_UNTIL['1m']}\n"
@@ -239,9 +239,13 @@ def whole(grain: Grain) -> str:
     """Return the condition that enough of a row's bucket is rolled up for a rate or mean.
 
     It is no second upper bound of ``bucket``, because PostgreSQL would then plan for hardly any
-    rows.
+    rows. Subtracting from ``bucket`` would take longer, for each row.
     """
-    return f"{_UNTIL[grain.name]} - bucket >= interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
+    enough = f"interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
+    return (
+        f"timestamptz_cmp(bucket, (SELECT {_UNTIL_COLUMNS[grain.name]} - {enough} FROM telemetry.progress))"
+        " <= 0"
+    )
 
 
 def chosen(columns: dict[str, str]) -> str:
@@ -410,10 +414,11 @@ def _over_series(by: Sequence[str], source: Source, grain: Grain) -> str:
 
     Of rules *rate* and *last* it has no ``added``.
     """
-    # As :data:`_BUCKETS_OF`, only minutes are counted.
+    # As :data:`_BUCKETS_OF`, only minutes are counted, and only those of totals, which have a rate.
     buckets, minutes = "NULL::bigint", ""
     if grain.seconds < HOUR_S:
-        buckets, minutes = "bit_count(bit_or(minutes)::bit(64))", f",\n    {_MINUTES} AS minutes"
+        buckets = "bit_count(bit_or(minutes)::bit(64))"
+        minutes = f",\n    {_MINUTES} FILTER (WHERE s.rule = 0) AS minutes"
     return (
         f"SELECT {', '.join(by)}, sum(CASE WHEN rule NOT IN (1, 2) THEN added END) AS added,\n"
         "  sum(averaged) AS averaged, sum(points) AS points, min(least) AS least, max(most) AS most,\n"
