@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Final
 
 from deploy.dashboards.metrics import standard
@@ -38,10 +39,15 @@ EVERY_BROKER: Final = Source(
 def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES, *, width: int = 12) -> Panel:
     """Build the heatmap of the mean request latency of a source's clients by broker."""
     metrics = [standard(f"{role}.node.request.latency.avg") for role in roles]
-    found = over_time(
-        series="'broker ' || coalesce(node_id, '(unknown)')",
+    by_node = over_time(
+        series="node_id",
         value="sum(sum) / nullif(sum(points), 0)",
         sources=of_metrics([metric.name for metric in metrics], [source]),
+    )
+    # Texts are made of the groups, not of each row.
+    found = (
+        "SELECT time, 'broker ' || coalesce(metric, '(unknown)') AS metric, value, base\n"
+        f"FROM (\n{indent(by_node, '  ')}\n) AS by_node"
     )
     names = ", ".join(f"`{metric.name}`" for metric in metrics)
     return cells(
