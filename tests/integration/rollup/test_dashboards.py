@@ -29,6 +29,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from psycopg import sql
 from pyspark.sql import SparkSession
 
+from deploy.dashboards.sql import chosen as chosen_by
+from deploy.dashboards.sql import text_of
 from spark_streaming.job import Job
 from spark_streaming.load import load
 from spark_streaming.postgres import Store
@@ -238,6 +240,23 @@ def test_a_hostile_name_chooses_its_own_rows_alone(
             )
             columns, rows = run(connection, query)
             assert {row[columns.index(column)] for row in rows} == set(HOSTILE)
+
+
+def test_chosen_names_are_compared_in_the_collation_of_indexes(generated: str) -> None:
+    compared = f"client_id = {text_of('client')} OR {chosen_by({'client': 'client_id'})}"
+    now = datetime.now(UTC)
+    condition = expand(
+        compared,
+        window=TimeRange(start=now - timedelta(hours=1), end=now),
+        interval=60,
+        variables=[Variable(name="client", values=(b"{client-1}".hex(),))],
+    )
+    with reading(generated) as connection:
+        connection.execute("SET enable_seqscan = off")
+        plan = explained(connection, f"SELECT FROM telemetry.client WHERE {condition}")["Plan"]
+    scanned = json.dumps(plan)
+    assert "client_state_client_id" in scanned
+    assert "Seq Scan" not in scanned
 
 
 def test_a_hostile_name_as_a_value_would_end_its_literal() -> None:
