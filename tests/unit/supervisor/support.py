@@ -202,14 +202,8 @@ class Program:
 
     def until_another(self, name: str, pid: int) -> int:
         """Wait until another process has the place of one; return its id."""
-        new: list[int] = []
-
-        def is_there() -> bool:
-            new[:] = [one for one in (self.children().get(name),) if one not in {None, pid}]
-            return bool(new)
-
-        until(is_there, f"another {name}")
-        return new[0]
+        until(lambda: self.children().get(name) not in {None, pid}, f"another {name}")
+        return self.children()[name]
 
 
 def alive(pid: int) -> bool:

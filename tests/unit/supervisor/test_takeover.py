@@ -88,11 +88,10 @@ def test_no_connection_is_refused_while_a_version_takes_over(tmp_path: Path) -> 
                 if not old.runs:
                     break
             assert old.wait() == 0
-            # A busy machine may not run this process between the last answer of the old version and
-            # its end, so the new version need not have answered in the loop.
             with Client(new.port) as client:
-                seen.add(client.who()["broker"])
-        assert seen == {1, 2}
+                assert client.who()["broker"] == 2
+        # On a busy machine the old version may end before the loop meets the new one.
+        assert seen | {2} == {1, 2}
 
 
 def test_listeners_may_differ(tmp_path: Path) -> None:
