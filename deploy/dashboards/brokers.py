@@ -44,7 +44,7 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
         value="sum(sum) / nullif(sum(points), 0)",
         sources=of_metrics([metric.name for metric in metrics], [source]),
     )
-    # Texts are made of the groups, not of each row.
+    # PostgreSQL makes the text of each group, and not of each row.
     found = (
         "SELECT time, 'broker ' || coalesce(metric, '(unknown)') AS metric, value, base\n"
         f"FROM (\n{indent(by_node, '  ')}\n) AS by_node"

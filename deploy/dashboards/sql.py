@@ -239,7 +239,7 @@ def whole(grain: Grain) -> str:
     """Return the condition that enough of a row's bucket is rolled up for a rate or mean.
 
     It is no second upper bound of ``bucket``, because PostgreSQL would then plan for hardly any
-    rows. Subtracting from ``bucket`` would take longer, for each row.
+    rows. A subtraction from the ``bucket`` of each row would cost more.
     """
     enough = f"interval '{min(grain.seconds, _ENOUGH_S)} seconds'"
     return (
@@ -270,7 +270,7 @@ def choices(variable: str) -> str:
     """Return the array of the texts of a variable's keys; it is empty for "All".
 
     The keys become one array literal of arrays; 2c is a comma. No function in it is volatile, so
-    the planner knows the texts. The name of the encoding would give them the collation of names,
+    the planner knows the texts. Without ``COLLATE`` they have the collation of the encoding's name,
     in which no index is sorted.
     """
     joined = f"array_to_string(ARRAY[${{{variable}:sqlstring}}]::text[], '2c')"
@@ -368,7 +368,7 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
 def of_the_most(rows: str, *, limit: int) -> str:
     """Return a query of those rows of :func:`over_time` whose series add up to the most.
 
-    It comes before :func:`held`, which repeats the rows of days for each step.
+    Apply it before :func:`held`, which repeats the rows of days for each step.
     """
     return (
         f"WITH found AS (\n{indent(rows, '  ')}\n)\nSELECT * FROM found\n"

@@ -1,8 +1,8 @@
-"""Statistics of packed tables as a whole, which autovacuum gathers of their partitions alone.
+"""Statistics of whole packed tables. Autovacuum gathers only those of their partitions.
 
 Without them PostgreSQL guesses that a packed table has 200 windows. It then expects hardly any rows
-where the views join packed rows with the buckets of their window, and may read a whole partition in
-place of the rows of some series.
+where the views join packed rows with the buckets of their window, and may read a whole partition
+instead of the rows of some series.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ _ANALYZES_ONLY: Final = 180_000
 
 
 def lacking(cursor: psycopg.Cursor[Any]) -> list[str]:
-    """Return the packed tables with partitions whose statistics are missing or older than a day."""
+    """Return the packed tables with partitions that have no statistics, or none of the last day.
+
+    Raises:
+        psycopg.Error: The query failed.
+    """
     cursor.execute(
         "SELECT parent.relname FROM pg_class AS parent JOIN pg_stat_all_tables AS gathered "
         "ON gathered.relid = parent.oid "
@@ -34,6 +38,12 @@ def lacking(cursor: psycopg.Cursor[Any]) -> list[str]:
 
 
 def gather(cursor: psycopg.Cursor[Any], table: str) -> None:
-    """Gather the statistics of a packed table. It takes a second or two, however large it is."""
+    """Gather the statistics of a packed table from a sample of its rows.
+
+    Before PostgreSQL 18 that analyzes each partition, too.
+
+    Raises:
+        psycopg.Error: The table is not there, or a lock was not free in time.
+    """
     only = "ONLY " if cursor.connection.info.server_version >= _ANALYZES_ONLY else ""
     cursor.execute(sql.SQL("ANALYZE {}{} (start)").format(sql.SQL(only), sql.Identifier(table)))
