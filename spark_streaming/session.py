@@ -11,20 +11,21 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from spark_streaming.jars import JarsError, jars
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["SessionError", "end", "has_ended", "require_java", "spark_session"]
+__all__ = ["SessionError", "configuration", "end", "has_ended", "require_java", "spark_session"]
 
 _MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
@@ -42,7 +43,7 @@ def spark_session(settings: RollupSettings) -> SparkSession:
     """Start Spark, or join the session of ``spark-submit``.
 
     Args:
-        settings: The section ``spark`` overrides the defaults of this module.
+        settings: The configuration of the job.
 
     Returns:
         The session, with the decoder's functions.
@@ -50,19 +51,16 @@ def spark_session(settings: RollupSettings) -> SparkSession:
     Raises:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
-    submitted = _is_submitted()
-    options = dict(_DEFAULTS)
-    lake = settings.lake is not None and settings.lake.format == "delta"
-    if lake:
-        options["spark.sql.extensions"] += ",io.delta.sql.DeltaSparkSessionExtension"
-        options["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     require_java()
-    if not submitted:
-        options |= _local_defaults(settings, delta=lake)
-    options |= {
+    given: dict[str, str] = {}
+    if _is_submitted():
+        SparkContext._ensure_initialized()  # noqa: SLF001 -- else SparkConf does not read what was submitted
+        given.update(SparkConf().getAll())
+    given |= {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in settings.spark.items()
     }
+    options = configuration(settings, given, submitted=_is_submitted())
     if options.get("spark.master", "").startswith("local"):
         # Otherwise Spark resolves the host's name and listens on an address that others can reach.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -76,6 +74,34 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SessionError(f"Spark did not start: {error.getCondition()}; the lines above say why") from None
+
+
+def configuration(settings: RollupSettings, given: Mapping[str, str], *, submitted: bool) -> dict[str, str]:
+    """Return Spark's configuration.
+
+    Args:
+        settings: The configuration of the job.
+        given: What users have set. It overrides this module's defaults. Lists of jars and of
+            extensions are joined.
+        submitted: ``spark-submit`` has started the driver's JVM, with the jars.
+
+    Raises:
+        SessionError: A jar is missing.
+    """
+    options = dict(_DEFAULTS)
+    delta = settings.lake is not None and settings.lake.format == "delta"
+    if delta:
+        options[_EXTENSIONS] += ",io.delta.sql.DeltaSparkSessionExtension"
+        options["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    if not submitted:
+        options |= _local_defaults(settings, delta=delta)
+    both = {name: _joined(given[name], options[name]) for name in _LISTS if name in given and name in options}
+    return options | dict(given) | both
+
+
+def _joined(*lists: str) -> str:
+    """Join comma-separated lists, without repeats."""
+    return ",".join(dict.fromkeys(item.strip() for one in lists for item in one.split(",") if item.strip()))
 
 
 def has_ended(spark: SparkSession) -> bool:
@@ -100,8 +126,21 @@ def end(spark: SparkSession) -> None:
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 -- lets a new session start another
 
 
+_EXTENSIONS: Final = "spark.sql.extensions"
+_JARS: Final = "spark.jars"
+#: Settings with several values.
+_LISTS: Final = (_EXTENSIONS, _JARS)
+#: Spark calls thousands of methods a few times for each batch, and optimising them costs more than
+#: it saves. So the optimising compiler waits for ten times as many calls as by default. The decoder
+#: makes them within seconds.
+_COMPILE_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 _DEFAULTS: Final = {
-    "spark.sql.extensions": _EXTENSION,
+    _EXTENSIONS: _EXTENSION,
+    # Spark puts these options before those that users set.
+    "spark.executor.defaultJavaOptions": _COMPILE_LATER,
     "spark.sql.session.timeZone": "UTC",
     # The job reads the offsets of recent batches from their progress.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
@@ -128,10 +167,11 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
     log = Path(str(files("spark_streaming"))) / "log4j2.properties"
     options = {
         "spark.master": "local[*]",
-        "spark.jars": ",".join(map(str, found)),
+        _JARS: ",".join(map(str, found)),
         "spark.driver.memory": "1g",
         # Latency does not matter, so use the collector with the least CPU and memory overhead.
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log.as_uri()}",
+        "spark.driver.defaultJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATER} "
+        f"-Dlog4j2.configurationFile={log.as_uri()}",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         # Adaptive execution starts a job for each stage. That does not pay off for a few thousand
         # rows.

@@ -250,14 +250,15 @@ def test_a_driver_that_returns_from_the_dead_changes_no_total(job: Job, database
 
 
 def test_spark_submit_runs_the_job(job: Job, cluster: SparkCluster) -> None:
-    """As in docs/rollup.md."""
+    """As in docs/rollup.md, with an extension of the user."""
     job.make(3)
     options = {key: str(value).lower() for key, value in job.spark.items() if key != "spark.master"}
+    options["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
     running = job.run(
         [
             SPARK_SUBMIT,
             *("--master", cluster.url),
-            *("--jars", ",".join(map(str, jars(kafka=False)))),
+            *("--jars", ",".join(map(str, jars(kafka=False, delta=True)))),
             *(part for key, value in options.items() for part in ("--conf", f"{key}={value}")),
             Path(spark_streaming.__path__[0]) / "__main__.py",
         ],
