@@ -125,14 +125,14 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 #: compiles for minutes. Then long groups come before short ones, so that all end at about one time.
 _GROUPS: Final = (
     _LINT,
-    _KAFKA,
     _SPARK,
-    _UNIT,
-    _PLUGINS,
-    _GATEWAY,
-    _SUPERVISOR,
-    _PROPERTY,
     _STORE,
+    _KAFKA,
+    _UNIT,
+    _GATEWAY,
+    _PLUGINS,
+    _PROPERTY,
+    _SUPERVISOR,
     _FUZZ,
     _OTHERS,
 )
