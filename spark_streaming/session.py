@@ -30,6 +30,8 @@ __all__ = ["SessionError", "configuration", "end", "has_ended", "require_java", 
 _MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
 _LOOPBACK: Final = "127.0.0.1"
+#: The file that ``spark-submit`` runs, after which it names an application without a name.
+_FILE: Final = "__main__.py"
 _FILE_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -52,10 +54,7 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
     require_java()
-    given: dict[str, str] = {}
-    if _is_submitted():
-        SparkContext._ensure_initialized()  # noqa: SLF001 -- else SparkConf does not read what was submitted
-        given.update(SparkConf().getAll())
+    given = _submitted() if _is_submitted() else {}
     given |= {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in settings.spark.items()
@@ -67,7 +66,7 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         options.setdefault("spark.driver.bindAddress", _LOOPBACK)
         options.setdefault("spark.driver.host", _LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("kafka-client-telemetry rollup")
+    builder = SparkSession.builder
     for key, value in options.items():
         builder = builder.config(key, value)
     try:
@@ -126,6 +125,7 @@ def end(spark: SparkSession) -> None:
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 -- lets a new session start another
 
 
+_NAME: Final = "spark.app.name"
 _EXTENSIONS: Final = "spark.sql.extensions"
 _JARS: Final = "spark.jars"
 #: Settings with several values.
@@ -138,6 +138,7 @@ _COMPILE_LATER: Final = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 _DEFAULTS: Final = {
+    _NAME: "kafka-client-telemetry rollup",
     _EXTENSIONS: _EXTENSION,
     # Spark puts these options before those that users set.
     "spark.executor.defaultJavaOptions": _COMPILE_LATER,
@@ -157,6 +158,16 @@ _DEFAULTS: Final = {
 
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted() -> dict[str, str]:
+    """Return the configuration of ``spark-submit``."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 -- or SparkConf is empty
+    given = dict(SparkConf().getAll())
+    if given.get(_NAME) == _FILE:
+        # Nobody chose this name.
+        del given[_NAME]
+    return given
 
 
 def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:

@@ -250,10 +250,11 @@ def test_a_driver_that_returns_from_the_dead_changes_no_total(job: Job, database
 
 
 def test_spark_submit_runs_the_job(job: Job, cluster: SparkCluster) -> None:
-    """As in docs/rollup.md, with an extension of the user."""
+    """As in docs/rollup.md, with an extension and Java options of the user."""
     job.make(3)
     options = {key: str(value).lower() for key, value in job.spark.items() if key != "spark.master"}
     options["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+    options["spark.executor.extraJavaOptions"] = "-Dof.the.user=1"
     running = job.run(
         [
             SPARK_SUBMIT,
@@ -266,7 +267,10 @@ def test_spark_submit_runs_the_job(job: Job, cluster: SparkCluster) -> None:
         "--once",
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     )
+    command = Path(f"/proc/{job.wait_for_executors()[0]}/cmdline").read_text().split("\0")
     assert running.wait(SPARK_S) == 0, running.log_tail()
+    assert "-Dof.the.user=1" in command
+    assert "-XX:Tier4InvocationThreshold=50000" in command
     job.check()
 
 
