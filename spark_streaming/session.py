@@ -180,9 +180,10 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         "spark.master": "local[*]",
         _JARS: ",".join(map(str, found)),
         "spark.driver.memory": "1g",
-        # Latency does not matter, so use the collector with the least CPU and memory overhead.
-        "spark.driver.defaultJavaOptions": f"-XX:+UseParallelGC {_COMPILE_LATER} "
-        f"-Dlog4j2.configurationFile={log.as_uri()}",
+        "spark.driver.defaultJavaOptions": f"{_COMPILE_LATER} -Dlog4j2.configurationFile={log.as_uri()}",
+        # Latency does not matter, so use the collector with the least CPU and memory overhead. Java
+        # takes one collector only, so options of users replace it.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         # Adaptive execution starts a job for each stage. That does not pay off for a few thousand
         # rows.

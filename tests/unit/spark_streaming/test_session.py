@@ -44,9 +44,12 @@ def test_jars_of_users_are_added() -> None:
     assert found["spark.jars"] == f"s3://bucket/aws.jar,{without}"
 
 
-def test_options_of_users_for_java_are_kept_beside_the_defaults() -> None:
+@pytest.mark.parametrize("submitted", [True, False])
+def test_options_of_users_for_java_are_kept_beside_the_defaults(*, submitted: bool) -> None:
     """Spark puts its settings ``defaultJavaOptions`` before ``extraJavaOptions``."""
-    for submitted in (True, False):
-        found = configuration(SETTINGS, {"spark.driver.extraJavaOptions": "-Dtheir=1"}, submitted=submitted)
-        assert found["spark.driver.extraJavaOptions"] == "-Dtheir=1"
-        assert "-XX:" in found["spark.executor.defaultJavaOptions"]
+    options = "-Dtheir=1 -XX:+UseG1GC"
+    found = configuration(SETTINGS, {"spark.driver.extraJavaOptions": options}, submitted=submitted)
+    assert found["spark.driver.extraJavaOptions"] == options
+    assert "-XX:Tier4" in found["spark.executor.defaultJavaOptions"]
+    # Java does not start with two collectors.
+    assert "GC" not in found.get("spark.driver.defaultJavaOptions", "")
