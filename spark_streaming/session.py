@@ -54,12 +54,7 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
     require_java()
-    given = _submitted() if _is_submitted() else {}
-    given |= {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in settings.spark.items()
-    }
-    options = configuration(settings, given, submitted=_is_submitted())
+    options = configuration(settings, _submitted() if _is_submitted() else None)
     if options.get("spark.master", "").startswith("local"):
         # Otherwise Spark resolves the host's name and listens on an address that others can reach.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -75,14 +70,16 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         raise SessionError(f"Spark did not start: {error.getCondition()}; the lines above say why") from None
 
 
-def configuration(settings: RollupSettings, given: Mapping[str, str], *, submitted: bool) -> dict[str, str]:
+def configuration(settings: RollupSettings, submitted: Mapping[str, str] | None) -> dict[str, str]:
     """Return Spark's configuration.
+
+    What ``spark-submit`` sets overrides the defaults of this module, and the section ``spark``
+    overrides both. Lists of jars and of extensions are joined.
 
     Args:
         settings: The configuration of the job.
-        given: What users have set. It overrides this module's defaults. Lists of jars and of
-            extensions are joined.
-        submitted: ``spark-submit`` has started the driver's JVM, with the jars.
+        submitted: That of ``spark-submit``, which has started the driver's JVM with the jars. None
+            if the job starts it.
 
     Raises:
         SessionError: A jar is missing.
@@ -92,10 +89,15 @@ def configuration(settings: RollupSettings, given: Mapping[str, str], *, submitt
     if delta:
         options[_EXTENSIONS] += ",io.delta.sql.DeltaSparkSessionExtension"
         options["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    if not submitted:
-        options |= _local_defaults(settings, delta=delta)
-    both = {name: _joined(given[name], options[name]) for name in _LISTS if name in given and name in options}
-    return options | dict(given) | both
+    given = _local_defaults(settings, delta=delta) if submitted is None else submitted
+    own = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in settings.spark.items()
+    }
+    for layer in (given, own):
+        lists = {name: _joined(layer[name], options.get(name, "")) for name in _LISTS if name in layer}
+        options |= {**layer, **lists}
+    return options
 
 
 def _joined(*lists: str) -> str:

@@ -13,6 +13,10 @@ SETTINGS = RollupSettings.model_validate({"source": "spool_files", "spool_files"
 WITH_DELTA = SETTINGS.model_validate({"source": "spool_files", "lake": {"path": "lake", "format": "delta"}})
 
 
+def own(spark: dict[str, str]) -> RollupSettings:
+    return SETTINGS.model_copy(update={"spark": spark})
+
+
 @pytest.mark.parametrize(
     ("settings", "given", "loaded"),
     [
@@ -25,30 +29,37 @@ WITH_DELTA = SETTINGS.model_validate({"source": "spool_files", "lake": {"path": 
 def test_extensions_of_users_are_loaded_beside_the_decoder(
     settings: RollupSettings, given: str, loaded: str
 ) -> None:
-    found = configuration(settings, {"spark.sql.extensions": given}, submitted=True)
+    found = configuration(settings, {"spark.sql.extensions": given})
     assert found["spark.sql.extensions"] == loaded
 
 
 def test_settings_of_users_override_defaults() -> None:
     given = {"spark.sql.parquet.columnarReaderBatchSize": "4096", "spark.executor.memory": "2g"}
-    found = configuration(SETTINGS, given, submitted=True)
+    found = configuration(SETTINGS, given)
     assert given.items() <= found.items()
     assert found["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_jars_of_users_are_added() -> None:
     """Without the decoder's jar no push could be read."""
-    without = configuration(SETTINGS, {}, submitted=False)["spark.jars"]
+    without = configuration(SETTINGS, None)["spark.jars"]
     assert without.endswith(".jar")
-    found = configuration(SETTINGS, {"spark.jars": "s3://bucket/aws.jar"}, submitted=False)
+    found = configuration(own({"spark.jars": "s3://bucket/aws.jar"}), None)
     assert found["spark.jars"] == f"s3://bucket/aws.jar,{without}"
+
+
+def test_the_section_spark_adds_to_lists_of_spark_submit() -> None:
+    """The decoder's jar is in the list of spark-submit."""
+    found = configuration(own({"spark.jars": "aws.jar"}), {"spark.jars": "decoder.jar"})
+    assert found["spark.jars"] == "aws.jar,decoder.jar"
 
 
 @pytest.mark.parametrize("submitted", [True, False])
 def test_options_of_users_for_java_are_kept_beside_the_defaults(*, submitted: bool) -> None:
     """Spark puts its settings ``defaultJavaOptions`` before ``extraJavaOptions``."""
     options = "-Dtheir=1 -XX:+UseG1GC"
-    found = configuration(SETTINGS, {"spark.driver.extraJavaOptions": options}, submitted=submitted)
+    given = {"spark.driver.extraJavaOptions": options}
+    found = configuration(SETTINGS, given) if submitted else configuration(own(given), None)
     assert found["spark.driver.extraJavaOptions"] == options
     assert "-XX:Tier4" in found["spark.executor.defaultJavaOptions"]
     # Java does not start with two collectors.
