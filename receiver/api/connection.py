@@ -1,8 +1,12 @@
 """A REST connection: uvicorn's h11 protocol with a deadline for each step.
 
-uvicorn limits neither the time to the first request, nor the time to read a response. It also
-does not pass the client certificate to the application and answers bytes that are not HTTP in
-plain text. This subclass adds these four things and leaves HTTP and ASGI to uvicorn.
+uvicorn limits neither the time to send a request, nor the time to read a response. It also does
+not pass the client certificate to the application and answers bytes that are not HTTP in plain
+text. This subclass adds these four things and leaves HTTP and ASGI to uvicorn.
+
+A connection between requests stays open for :data:`IDLE_S`. Clients must give up an idle connection
+earlier than the server does. Otherwise a client may send a request while the server closes, and
+sees a reset instead of a response.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import http
 import sys
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import Final, cast
 
@@ -23,11 +28,16 @@ from receiver.api.limits import HEADERS_TOO_LONG
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
 
-__all__ = ["HttpConnection"]
+__all__ = ["IDLE_S", "HttpConnection"]
 
-#: From the start of the connection, or the end of the previous response, to the end of a request's
-#: headers.
+#: From the end of a response to the first byte of the next request. Longer than clients keep an
+#: idle connection: 90 s by default in Go, whose clients (Prometheus, kubelet) are the most patient.
+IDLE_S: Final = 120
+#: From the start of the connection, or the first byte of a further request, to the end of the
+#: request's headers.
 _REQUEST_S: Final = 5.0
+#: From the end of a response until the client has read it.
+_READ_S: Final = 5.0
 #: From the end of a request's headers to the end of its response.
 _ANSWER_S: Final = 30.0
 
@@ -44,6 +54,7 @@ class HttpConnection(H11Protocol):
         #: Monotonic seconds since when no request is processed; None while one is.
         self.idle_since: float | None = time.monotonic()
         self._deadline: asyncio.TimerHandle | None = None
+        self._request_begun = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Start the deadline of the first request and keep the client certificate."""
@@ -56,7 +67,13 @@ class HttpConnection(H11Protocol):
         if (tls := transport.get_extra_info("ssl_object")) is not None:
             # uvicorn copies this into the `state` of each request's scope.
             self.app_state = {"client_certificate": tls.getpeercert(binary_form=True)}
-        self._abort_after(_REQUEST_S)
+        self._begin_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Start the deadline of a request with its first byte."""
+        if not self._request_begun:
+            self._begin_request()
+        super().data_received(data)
 
     def handle_events(self) -> None:
         """Process received bytes and start the deadline of a response."""
@@ -66,13 +83,17 @@ class HttpConnection(H11Protocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self.idle_since is not None and cycle is not None and not cycle.response_complete:
             self.idle_since = None
-            self._abort_after(_ANSWER_S)
+            self._start_deadline(_ANSWER_S, self.transport.abort)
 
     def on_response_complete(self) -> None:
-        """Start the deadline of the next request, which may have been received already."""
+        """Start the deadline for reading the response, or that of a request received already."""
         self.idle_since = time.monotonic()
-        # It also bounds the time in which the peer must read the response.
-        self._abort_after(_REQUEST_S)
+        received, _ = self.conn.trailing_data
+        if received:
+            self._begin_request()
+        else:
+            self._request_begun = False
+            self._start_deadline(_READ_S, self._abort_unread)
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -105,7 +126,15 @@ class HttpConnection(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def _abort_after(self, seconds: float) -> None:
+    def _begin_request(self) -> None:
+        self._request_begun = True
+        self._start_deadline(_REQUEST_S, self.transport.abort)
+
+    def _abort_unread(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+    def _start_deadline(self, seconds: float, callback: Callable[[], None]) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+        self._deadline = self.loop.call_later(seconds, callback)

@@ -27,7 +27,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from receiver.api.connection import HttpConnection
+from receiver.api.connection import IDLE_S, HttpConnection
 from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
 from receiver.api.errors import ServerError
 from receiver.api.limits import MAX_HEADER_BYTES
@@ -91,6 +91,7 @@ class RestServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=IDLE_S,
             headers=_SECURITY_HEADERS if self._tls is None else [*_SECURITY_HEADERS, _HSTS],
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         )

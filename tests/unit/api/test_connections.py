@@ -216,8 +216,8 @@ def test_a_slow_request_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_REQUEST_S", 0.3)
-    monkeypatch.setattr(connection, "_ANSWER_S", 0.3)
+    for deadline in ("_REQUEST_S", "_READ_S", "_ANSWER_S"):
+        monkeypatch.setattr(connection, deadline, 0.3)
 
     async def scenario() -> None:
         async with local.serving() as running:
@@ -231,6 +231,37 @@ def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.
                 assert time.monotonic() - began < 30
                 await asyncio.sleep(0.05)
             writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_idle_connection_takes_the_next_request(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for deadline in ("_REQUEST_S", "_READ_S"):
+        monkeypatch.setattr(connection, deadline, 0.1)
+    request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+    async def scenario() -> None:
+        async with local.serving() as running:
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.address.port)
+            for _ in range(3):
+                writer.write(request)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
+                assert head.startswith(b"HTTP/1.1 200 ")
+                (length,) = [line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")]
+                await reader.readexactly(int(length.removeprefix(b"content-length: ")))
+                await asyncio.sleep(0.3)
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_idle_connection_ends(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "IDLE_S", 0.1)
+
+    async def scenario() -> None:
+        async with local.serving() as running:
+            request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            assert (await send(running.address.port, request)).startswith(b"HTTP/1.1 200 ")
 
     asyncio.run(scenario())
 

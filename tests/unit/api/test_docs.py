@@ -52,8 +52,9 @@ def test_the_bounds_are_the_real_ones() -> None:
     assert f"{server._MAX_CONNECTIONS} connections" in PAGE
     assert f"{server._HANDSHAKE_S:g} seconds for a TLS handshake" in " ".join(PAGE.split())
     assert (
-        f"{connection._REQUEST_S:g} for a request's headers, {connection._ANSWER_S:g} for its answer"
-        in " ".join(PAGE.split())
+        f"{connection._REQUEST_S:g} for a request's headers, {connection._ANSWER_S:g} for its answer, "
+        f"{connection._READ_S:g} to read the end of the answer, "
+        f"{connection.IDLE_S:g} between an answer and the next request" in " ".join(PAGE.split())
     )
     assert (
         f"{connection_rate._BURST} connections at once and {connection_rate._PER_S:g} a second"
