@@ -23,6 +23,8 @@ again. In between the old relays carry the traffic, and telemetry is throttled.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import select
 import socket
@@ -71,7 +73,8 @@ def check_unused(path: Path) -> None:
 class ControlSocket:
     """The Unix socket at which a new version asks for the listening sockets.
 
-    Only processes of the same user, or of root, may connect. The file has mode 0600.
+    Only processes of the same user, or of root, may connect. The file has mode 0600. It appears when
+    the socket listens, and replaces a leftover in one step, so nobody who sees it is refused.
 
     Raises:
         TakeOverError: The socket can't be created.
@@ -81,28 +84,35 @@ class ControlSocket:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        # The process id keeps two receivers that start at once apart.
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         try:
-            self._replace_leftover(path)
+            self._check_replaceable(path)
+            unfinished.unlink(missing_ok=True)
             before = os.umask(0o177)
             try:
-                self._socket.bind(str(path))
+                self._socket.bind(str(unfinished))
             finally:
                 os.umask(before)
             self._socket.listen(1)
-            self._inode = path.stat().st_ino
+            self._inode = unfinished.stat().st_ino
+            unfinished.replace(path)
         except OSError as error:
             self._socket.close()
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
             reason = error.strerror or str(error)
             raise TakeOverError(f"gateway.control: {path}: the socket can't be created: {reason}") from None
 
     @staticmethod
-    def _replace_leftover(path: Path) -> None:
-        """Remove the socket of a receiver that is gone or leaves, but no other file."""
+    def _check_replaceable(path: Path) -> None:
+        """Accept the socket of a receiver that is gone or leaves, but no other file."""
         try:
-            if stat.S_ISSOCK(path.stat().st_mode):
-                path.unlink()
+            mode = path.stat().st_mode
         except FileNotFoundError:
             return
+        if not stat.S_ISSOCK(mode):
+            raise FileExistsError(errno.EEXIST, "another file is there")
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -348,9 +349,27 @@ def test_the_control_socket_replaces_a_leftover_and_no_other_file(tmp_path: Path
     second.close()
     assert not path.exists()
     path.write_text("precious")
-    with pytest.raises(TakeOverError, match=r"gateway\.control: .*control: .*in use"):
+    with pytest.raises(TakeOverError, match=r"gateway\.control: .*control: .*another file is there"):
         ControlSocket(path)
     assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_control_socket_is_seen_only_while_it_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "control"
+    before_listening: list[int] = []
+
+    class Observed(socket.socket):
+        def listen(self, backlog: int = 0, /) -> None:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connecting:
+                before_listening.append(connecting.connect_ex(str(path)))
+            super().listen(backlog)
+
+    monkeypatch.setattr("receiver.supervisor.takeover.socket.socket", Observed)
+    with contextlib.closing(ControlSocket(path)), contextlib.closing(ControlSocket(path)):
+        assert before_listening == [errno.ENOENT, 0]
 
 
 @pytest.mark.parametrize(
