@@ -39,7 +39,8 @@ __all__ = ["Job", "JobError", "rebuild"]
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
 _MAINTENANCE_S: Final = 60.0
-_POLL_S: Final = 0.1
+#: How often to look at the query. Each look is a call into Spark's JVM, and ten a second would take
+#: as much CPU as the pushes of a thousand clients.
 _LOOK_S: Final = 1.0
 _MIN_PAUSE_S: Final = 1.0
 _MAX_PAUSE_S: Final = 60.0
@@ -239,16 +240,13 @@ class Job:
     def _watch(self, query: StreamingQuery) -> None:
         """Run maintenance until the query ends. Raise the query's error."""
         due = time.monotonic() + _MAINTENANCE_S
-        looked = time.monotonic()
         if not self._once:
             self._metrics.maintenance_expected()
         try:
-            while query.isActive and not self._stop.wait(_POLL_S):
+            while not self._stop.is_set() and not _has_ended_within(query, _LOOK_S):
                 self._report_progress(query)
-                if not self._once and time.monotonic() >= looked + _LOOK_S:
-                    looked = time.monotonic()
-                    if _has_read_all(query):
-                        self._metrics.source_is_read()
+                if not self._once and _has_read_all(query):
+                    self._metrics.source_is_read()
                 if not self._once and time.monotonic() >= due:
                     due = time.monotonic() + _MAINTENANCE_S
                     self._caught_up = _has_read_all(query)
@@ -350,11 +348,20 @@ class Job:
             del self._records_read[batch_id]
 
 
+def _has_ended_within(query: StreamingQuery, seconds: float) -> bool:
+    """Wait for the end of a query. Return whether it has ended, with an error or without."""
+    try:
+        return bool(query.awaitTermination(seconds))
+    except PySparkException:
+        # The caller asks for the error.
+        return True
+
+
 def _has_read_all(query: StreamingQuery) -> bool:
     """Return whether the source has nothing left to read."""
     status = query.status
-    waiting = status["isDataAvailable"] or status["isTriggerActive"]
-    return query.lastProgress is not None and not waiting
+    is_busy = status["isDataAvailable"] or status["isTriggerActive"]
+    return not is_busy and query.lastProgress is not None
 
 
 def _before(read_until_ns: int) -> Progress:

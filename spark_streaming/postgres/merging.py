@@ -47,11 +47,16 @@ class Merging:
         cursor: In a transaction that shares the lock of packing and holds that of plans, so that no
             window is planned meanwhile.
         partitions: As seen by the transaction.
+        worth: Whether a kind was worth merging, by its name. Empty at first, and kept between
+            transactions, because counting costs a third of what merging does.
     """
 
-    def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions) -> None:
+    def __init__(
+        self, cursor: psycopg.Cursor[Any], partitions: Partitions, worth: dict[str, bool]
+    ) -> None:
         self._cursor = cursor
         self._partitions = partitions
+        self._worth = worth
 
     def merge_next(self, now_ns: int) -> datetime | None:
         """Merge the oldest closed minute that was not merged.
@@ -79,13 +84,23 @@ class Merging:
         return minute
 
     def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
+        if not (minute - EPOCH) % NEIGHBOURS:
+            self._worth.clear()
         for totals in TOTALS:
-            if self._partitions.has(totals.table(MINUTES), minute):
-                rows, keys = self._count(totals, minute, one_of=_ONE_OF)
-                if keys < _ENOUGH_KEYS:
-                    rows, keys = self._count(totals, minute)
-                if rows >= _MIN_ROWS * keys > 0:
-                    yield totals
+            if self._partitions.has(totals.table(MINUTES), minute) and self._is_worth(totals, minute):
+                yield totals
+
+    def _is_worth(self, totals: Totals, minute: datetime) -> bool:
+        """Return whether a minute, or one of the last minutes, has enough rows for each key."""
+        if totals.name not in self._worth:
+            rows, keys = self._count(totals, minute, one_of=_ONE_OF)
+            if keys < _ENOUGH_KEYS:
+                rows, keys = self._count(totals, minute)
+            if keys < _ENOUGH_KEYS:
+                # Counted quickly, and it may say nothing of other minutes.
+                return rows >= _MIN_ROWS * keys > 0
+            self._worth[totals.name] = rows >= _MIN_ROWS * keys
+        return self._worth[totals.name]
 
     def _count(self, totals: Totals, minute: datetime, *, one_of: int = 1) -> tuple[int, int]:
         """Count the rows of a minute and their keys, or those of one key in so many."""

@@ -44,6 +44,7 @@ class Packer:
     """
 
     def __init__(self, url: str, *, retention: RetentionSettings) -> None:
+        self._worth_merging: dict[str, bool] = {}
         self._after = timedelta(hours=retention.pack_after_hours)
         self._databases = [
             Database(url, application=f"{APPLICATION} packing", connected=lambda: None)
@@ -88,7 +89,8 @@ class Packer:
         while not is_done and monotonic() <= deadline:
             with self._databases[0].transaction(PLAN_LOCK, shared=PACKING_LOCK) as connection:
                 cursor = connection.cursor()
-                is_done = Merging(cursor, Partitions(cursor)).merge_next(now_ns) is None
+                merging = Merging(cursor, Partitions(cursor), self._worth_merging)
+                is_done = merging.merge_next(now_ns) is None
 
     def _gather_statistics(self) -> None:
         with self._databases[0].transaction() as connection:

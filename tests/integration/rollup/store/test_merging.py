@@ -16,7 +16,7 @@ import pytest
 
 from spark_streaming.postgres import Store, StoreUnavailableError, TaskStore, merging
 from spark_streaming.postgres.merging import NEIGHBOURS
-from spark_streaming.postgres.tables import EPOCH, MINUTES, TOTALS
+from spark_streaming.postgres.tables import EPOCH, MINUTES, TOTALS, Totals
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.points import load_of, point, put_series_of, shown, stored, take_in
@@ -107,6 +107,33 @@ def test_rows_of_one_load_stay_as_they_are(store: Store, database: str) -> None:
     rows = read(database, query)
     merge(store)
     assert read(database, query) == rows
+
+
+def test_whether_a_kind_is_worth_merging_is_counted_once_in_ten_minutes(
+    store: Store, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "_ENOUGH_KEYS", 1)
+    counted: list[tuple[str, datetime]] = []
+    count = merging.Merging._count
+
+    def noted(self: merging.Merging, totals: Totals, minute: datetime, **options: int) -> tuple[int, int]:
+        found = count(self, totals, minute, **options)
+        if found != (0, 0):
+            counted.append((totals.name, minute))
+        return found
+
+    monkeypatch.setattr(merging.Merging, "_count", noted)
+    monkeypatch.setattr(merging, "_ONE_OF", 1)
+    minutes = ago(*range(25))
+    for number in range(LOADS):
+        take_in(store, number, *some_points(number, *minutes))
+    merge(store)
+
+    # At the first minute with rows, and at each tenth one.
+    tens = [minute for minute in minutes if not (minute - EPOCH) % NEIGHBOURS]
+    assert sorted(counted) == sorted((totals.name, at) for totals in TOTALS for at in {min(minutes), *tens})
+    left = stored(database, MINUTES, packed=False)
+    assert left == {name: len(minutes) * count for name, count in keys().items()}
 
 
 def test_the_rows_of_a_series_are_neighbours(store: Store, database: str, control: tuple[Store, str]) -> None:
