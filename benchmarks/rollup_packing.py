@@ -1,8 +1,9 @@
 """``python -m benchmarks.rollup_packing FILE BEGIN ARGUMENTS``: the command with measured packing.
 
-The job packs nothing before the file BEGIN exists. FILE gets a line for each transaction that packs
-a window: the CPU seconds of its connection in PostgreSQL, and its bytes of the write-ahead log.
-Plans and merged minutes are not among them, because they belong to the live pushes.
+The job merges minutes, but packs nothing before the file BEGIN exists. FILE gets a line for each
+transaction that packs a window: the CPU seconds of its connection in PostgreSQL, and its bytes of
+the write-ahead log. Plans and merged minutes are not among them, because they belong to the live
+pushes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from spark_streaming import cli
 from spark_streaming.postgres.database import PLAN_LOCK, Database
-from spark_streaming.postgres.store import Store
+from spark_streaming.postgres.packer import Packer
 from tests.testbed.cpu import cpu_seconds
 
 #: In the name of the connection.
@@ -29,8 +30,8 @@ def main() -> None:
     file, begin, *arguments = sys.argv[1:]
     database: Any = Database
     database.transaction = _measured(Database.transaction, Path(file))
-    store: Any = Store
-    store.pack = _delayed(Store.pack, Path(begin))
+    packer: Any = Packer
+    packer._plan = _delayed(Packer._plan, Path(begin))  # noqa: SLF001 -- merging goes on before
     cli.app(arguments)
 
 
@@ -57,11 +58,11 @@ def _measured(transaction: Any, file: Path) -> Any:
     return call
 
 
-def _delayed(pack: Any, begin: Path) -> Any:
-    @functools.wraps(pack)
-    def call(store: Any, now_ns: int, *, all_of_them: bool = False) -> Any:
+def _delayed(plan: Any, begin: Path) -> Any:
+    @functools.wraps(plan)
+    def call(packer: Any, now_ns: int) -> Any:
         # No hour is closed before 1970.
-        return pack(store, now_ns if begin.exists() else 0, all_of_them=all_of_them)
+        return plan(packer, now_ns if begin.exists() else 0)
 
     return call
 

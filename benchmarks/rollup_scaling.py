@@ -43,7 +43,7 @@ _MANY_TASKS: Final = 50
 _SMALL_PUSHES: Final = 10
 #: Small batches before the large ones, until the driver's JVM is warm, and after them. The first of
 #: these ends what the last large one has begun.
-_SMALL_BEFORE: Final = 8
+_SMALL_BEFORE: Final = 30
 _SMALL_AFTER: Final = 6
 _WITHIN_S: Final = 900.0
 _LOG_TAIL: Final = 3_000
@@ -58,8 +58,9 @@ class _Size:
     measured: int
 
 
-_FULL: Final = _Size(warm=2, measured=5)
-_QUICK: Final = _Size(warm=1, measured=3)
+#: Each of two executors compiles as much as the only one does, of half the points.
+_FULL: Final = _Size(warm=6, measured=5)
+_QUICK: Final = _Size(warm=4, measured=3)
 #: Files of a batch. As many fit into a batch of the default size.
 _FILES: Final = 40
 

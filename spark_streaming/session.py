@@ -148,6 +148,9 @@ _DEFAULTS: Final = {
     # The job reads the offsets of recent batches from their progress.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Spark looks at the files of a batch again. By default it does so for more than 32 files in a
+    # job with a task for each, which takes longer than to look at a thousand files of a folder.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     # The greatest limit means none. Below it Spark adds up the size of a batch after each row. A
     # record is an entry, which an accepted push bounds, so few records are a limit of their own.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",

@@ -73,8 +73,8 @@ def check_unused(path: Path) -> None:
 class ControlSocket:
     """The Unix socket at which a new version asks for the listening sockets.
 
-    Only processes of the same user, or of root, may connect. The file has mode 0600. It appears when
-    the socket listens, and replaces a leftover in one step, so nobody who sees it is refused.
+    Only processes of the same user, or of root, may connect. The file has mode 0600. It appears
+    when the socket listens, and replaces a leftover in one step, so nobody who sees it is refused.
 
     Raises:
         TakeOverError: The socket can't be created.

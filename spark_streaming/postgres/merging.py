@@ -51,9 +51,7 @@ class Merging:
             transactions, because counting costs a third of what merging does.
     """
 
-    def __init__(
-        self, cursor: psycopg.Cursor[Any], partitions: Partitions, worth: dict[str, bool]
-    ) -> None:
+    def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions, worth: dict[str, bool]) -> None:
         self._cursor = cursor
         self._partitions = partitions
         self._worth = worth

@@ -47,8 +47,8 @@ _OPTIONS: Final = {
     **dict.fromkeys((kind.table(MINUTES) for kind in TOTALS), _MERGED),
     **dict.fromkeys(PACKED, _APPENDED),
     "push": _APPENDED,
-    # The TOAST target keeps contributions inline if they fit into a page. Analyzing reads such pages,
-    # by default whenever the hour has grown by a tenth.
+    # The TOAST target keeps contributions inline if they fit into a page. Analyzing reads such
+    # pages, by default whenever the hour has grown by a tenth.
     "contribution": f"{_APPENDED}, toast_tuple_target = 8160, autovacuum_analyze_scale_factor = 0.5",
 }
 
