@@ -41,7 +41,7 @@ _SECOND_NS: Final = 1_000_000_000
 _MAINTENANCE_S: Final = 60.0
 #: How often to look at the query. Each look is a call into Spark's JVM, and ten a second would take
 #: as much CPU as the pushes of a thousand clients.
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 1
 _MIN_PAUSE_S: Final = 1.0
 _MAX_PAUSE_S: Final = 60.0
 _MAX_TRIES_ONCE: Final = 4
@@ -348,7 +348,7 @@ class Job:
             del self._records_read[batch_id]
 
 
-def _has_ended_within(query: StreamingQuery, seconds: float) -> bool:
+def _has_ended_within(query: StreamingQuery, seconds: int) -> bool:
     """Wait for the end of a query. Return whether it has ended, with an error or without."""
     try:
         return bool(query.awaitTermination(seconds))
