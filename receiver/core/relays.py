@@ -179,7 +179,7 @@ class Relays:
     async def refresh_statistics(self) -> None:
         """Ask all relays for their statistics, and wait for those that answer in time."""
         request = next(self._requests)
-        waiting = [link.ask(request) for link in self._links.values() if link.greeted]
+        waiting = [link.ask(request) for link in self._to_send() if link.greeted]
         if waiting:
             await asyncio.wait(waiting, timeout=_STATISTICS_WITHIN_S)
 
@@ -251,11 +251,15 @@ class Relays:
     def send_levels(self) -> None:
         """Tell all relays which peers come near a limit."""
         if levels := self.limits.take_levels(self.monotonic()):
-            for link in self._links.values():
+            for link in self._to_send():
                 link.send(Levels(tuple(levels)))
 
     def _others(self, link: _RelayLink) -> Iterator[_RelayLink]:
-        return (other for other in self._links.values() if other is not link)
+        return (other for other in self._to_send() if other is not link)
+
+    def _to_send(self) -> tuple[_RelayLink, ...]:
+        """The links that there are now. Sending ends the link of a relay that has died."""
+        return tuple(self._links.values())
 
 
 class _RelayLink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from receiver.link.messages import PROTOCOL_VERSION, Hello, RelayMessage, Report, encode
+from receiver.link.messages import PROTOCOL_VERSION, Hello, RelayMessage, Report, TokenOwner, encode
 from tests.unit.gateway.support import Gate, eventually, on_loop
 
 
@@ -46,6 +46,28 @@ def test_a_report_that_comes_again_over_another_link_counts_once() -> None:
         other.send(report("A", 2))
         await eventually(lambda: counted("A") == 2, "another relay's report")
         for link in (first, again, other):
+            link.end.close()
+
+    on_loop(main())
+
+
+def test_a_relay_that_has_just_died_disturbs_no_other_one() -> None:
+    async def main() -> None:
+        gate = Gate()
+        dead, alive = _Link(gate, "dead"), _Link(gate, "alive")
+        await eventually(lambda: gate.relays.connected == 3, "all relays")
+        dead.end.close()
+        # The core learns it by sending.
+        await gate.relays.refresh_statistics()
+        assert gate.relays.connected == 2
+
+        another, last = _Link(gate, "another"), _Link(gate, "last")
+        await eventually(lambda: gate.relays.connected == 4, "the relays after it")
+        another.end.close()
+        alive.send(TokenOwner("token", "User:owner"))
+        await eventually(lambda: gate.relays.token_owners == {"token": "User:owner"}, "the token's owner")
+        await eventually(lambda: gate.relays.connected == 3, "the end of the link")
+        for link in (alive, last):
             link.end.close()
 
     on_loop(main())
