@@ -73,13 +73,22 @@ class Merging:
             minute = max(minute, merged_until)
         if minute + _MINUTE > closed:
             return None
+        self.merge(minute, packing.until(MINUTES))
+        self._cursor.execute("UPDATE horizon SET minutes_merged_until = %s", [minute + _MINUTE])
+        return minute
+
+    def merge(self, minute: datetime, packed_until: datetime) -> None:
+        """Merge a closed minute, and ten minutes of series if it is their last one.
+
+        Args:
+            minute: No window of it is packed.
+            packed_until: Minutes before are packed.
+        """
         for totals in self._kinds_to_merge(minute):
             self._merge(totals, minute, minute)
         first = minute + _MINUTE - NEIGHBOURS
-        if not (minute + _MINUTE - EPOCH) % NEIGHBOURS and first >= packing.until(MINUTES):
+        if not (minute + _MINUTE - EPOCH) % NEIGHBOURS and first >= packed_until:
             self._merge(SERIES, first, minute)
-        self._cursor.execute("UPDATE horizon SET minutes_merged_until = %s", [minute + _MINUTE])
-        return minute
 
     def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
         if not (minute - EPOCH) % NEIGHBOURS:
