@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
@@ -38,6 +39,7 @@ from benchmarks.processes import BenchmarkError, postmaster_of
 from benchmarks.rollup_spool import Fleet
 from benchmarks.rollup_timed import processes_of
 from spark_streaming.embedded import EmbeddedPostgres
+from spark_streaming.postgres.database import Database
 from spark_streaming.postgres.merging import Merging
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning
@@ -400,9 +402,9 @@ def _roll_up_before(folder: Path, clients: int, minutes: int, hour: datetime, ur
 
 def _merge(url: str, hour: datetime, minutes: int) -> None:
     """Merge the last minutes of an hour, as the job would have done when they were closed."""
-    with psycopg.connect(url) as connection:
+    database = Database(url, application="benchmark", connected=lambda: None)
+    with closing(database), database.transaction() as connection:
         cursor = connection.cursor()
-        cursor.execute("SET search_path = telemetry")
         merging = Merging(cursor, Partitions(cursor), {})
         # The first file begins a little earlier.
         for ago in range(minutes + 1, 0, -1):

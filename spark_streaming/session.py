@@ -149,7 +149,7 @@ _DEFAULTS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.metricsEnabled": "false",
     # Spark looks at the files of a batch again. By default it does so for more than 32 files in a
-    # job with a task for each, which takes longer than to look at a thousand files of a folder.
+    # job with a task for each. For 40 files of a folder that took 100 ms instead of 8.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     # The greatest limit means none. Below it Spark adds up the size of a batch after each row. A
     # record is an entry, which an accepted push bounds, so few records are a limit of their own.

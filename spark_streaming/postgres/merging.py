@@ -48,7 +48,7 @@ class Merging:
             window is planned meanwhile.
         partitions: As seen by the transaction.
         worth: Whether a kind was worth merging, by its name. Empty at first, and kept between
-            transactions, because counting costs a third of what merging does.
+            transactions, because counting costs a quarter of what merging does.
     """
 
     def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions, worth: dict[str, bool]) -> None:
