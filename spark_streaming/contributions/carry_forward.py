@@ -81,7 +81,7 @@ class CarryResult:
 def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
     """Return the last minute to which an entry's counts are carried.
 
-    It must equal PostgreSQL's ``client_state.carry_to``. If it were less, minutes would never be
+    PostgreSQL computes it in ``client_state.to_carry``. If it were less here, minutes would never be
     complete.
     """
     if terminating:

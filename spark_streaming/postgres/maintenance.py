@@ -81,7 +81,7 @@ class Maintenance:
         """
         return clients.states(
             self._binary,
-            sql.SQL("NOT terminated AND covered_until < carry_to AND covered_until < %s"),
+            sql.SQL("to_carry AND covered_until < %s"),
             [closed],
         )
 
@@ -108,6 +108,10 @@ class Maintenance:
         load.contributions(reconciled.contributions)
         late = loads.add_late(self._cursor, [load.load_id], self._partitions)
         clients.put_silent(self._cursor, reconciled.clients)
+        self._cursor.execute(
+            "UPDATE horizon SET minutes_covered_until = "
+            "(SELECT to_timestamp((min(covered_until) + 1) * 60) FROM client_state WHERE to_carry)"
+        )
         changed = {**late, MINUTES.name: [at for found in minutes.values() for at in found]}
         self._packing.note_late(changed)
         for grain, coarser in pairwise(GRAINS):

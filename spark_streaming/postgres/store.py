@@ -237,7 +237,9 @@ class Store:
                 )
             since_minute = (since - EPOCH) // timedelta(minutes=1)
             cursor.execute(
-                "UPDATE horizon SET minutes_merged_until = least(minutes_merged_until, %s)", [since]
+                "UPDATE horizon SET minutes_merged_until = least(minutes_merged_until, %s), "
+                "minutes_covered_until = NULL",
+                [since],
             )
             partitions.drop("push", since=read_again_since(since_minute))
             cursor.execute("DELETE FROM contribution WHERE minute >= %s", [since_minute])

@@ -53,7 +53,7 @@ _LABELS: Final = (
 )  # fmt: skip
 _CLIENTS: Final = (
     f"SELECT client_key, client_instance_id, {', '.join(_LABELS)} FROM telemetry.client_state "
-    "WHERE NOT terminated AND covered_until < carry_to ORDER BY client_key"
+    "WHERE to_carry ORDER BY client_key"
 )
 
 

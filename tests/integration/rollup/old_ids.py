@@ -200,7 +200,17 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         f"DROP VIEW {', '.join(views)} CASCADE; DROP FUNCTION whole_until, hours_until, days_until".encode()
     )
-    connection.execute("ALTER TABLE horizon DROP hours_computed_until, DROP days_computed_until")
+    connection.execute(
+        "ALTER TABLE horizon DROP hours_computed_until, DROP days_computed_until, DROP minutes_covered_until"
+    )
+    connection.execute(
+        "ALTER TABLE client_state DROP to_carry, ADD carry_to bigint "
+        "GENERATED ALWAYS AS ((last_ns / 1000000 + 3 * push_interval_ms) / 60000) STORED"
+    )
+    connection.execute(
+        "CREATE INDEX client_state_to_carry ON client_state (covered_until) "
+        "WHERE NOT terminated AND covered_until < carry_to"
+    )
     _without_merged(connection)
     _without_packed(connection)
     _without_loads(connection)

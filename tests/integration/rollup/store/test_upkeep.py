@@ -242,7 +242,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
     assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(0,)]
 
 
-def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str) -> None:
+def test_every_client_is_carried_forward_to_its_limit(store: Store) -> None:
     """Including intervals that end with a minute, and clients without counts."""
     times_ns, intervals_ms = (0, 1, 1_000_000, 60 * 10**9 - 1), (100, 20_000, 20_001, 3_600_000)
     ends = dict(enumerate(itertools.product(times_ns, intervals_ms)))
@@ -256,15 +256,63 @@ def test_every_client_is_carried_forward_to_carry_to(store: Store, database: str
     ]  # fmt: skip
     taken = entries(*((key, first, "c") for key in ends))
     assert store_rows.take_in(store, "q", 0, states=states, entries=taken)
-    found = dict(read(database, "SELECT client_key, carry_to FROM telemetry.client_state"))
-    assert found == {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
+    limits = {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
     nothing = entries()
     with store.maintenance(NOW_NS) as maintenance:
         to_carry = maintenance.clients_to_carry(MINUTE)
-        assert to_carry.keys() == {key for key, carry_to in found.items() if carry_to > first}
+        assert to_carry.keys() == {key for key, limit in limits.items() if limit > first}
         reconciled = reconcile(nothing, {}, to_carry, closed=MINUTE)
         maintenance.carry(reconciled)
         assert maintenance.clients_to_carry(MINUTE) == {}
+
+
+def live(key: int, minute: int) -> ClientState:
+    return ClientState(
+        client_key=key, minute=minute, last_ns=minute * 60 * 10**9, push_interval_ms=60_000,
+        terminated=False, covered_until=minute, carried_from=minute + 1, counts=NO_COUNTS, cumulative=b"",
+    )  # fmt: skip
+
+
+def test_minutes_are_whole_until_the_client_that_is_furthest_behind(store: Store, database: str) -> None:
+    def push(number: int, *pushed: tuple[int, int]) -> None:
+        states = [live(key, minute) for key, minute in pushed]
+        taken = entries(*((key, minute, "c") for key, minute in pushed))
+        assert store_rows.take_in(store, "q", number, states=states, entries=taken)
+
+    def whole_until() -> int:
+        ((at,),) = read(database, "SELECT whole_until FROM telemetry.progress")
+        return int(at.timestamp()) // 60
+
+    first = MINUTE - 100
+    push(0, (1, first), (2, first + 7))
+    assert whole_until() == first + 1
+    with store.maintenance(NOW_NS) as maintenance:
+        behind = maintenance.clients_to_carry(first + 2)
+        assert behind.keys() == {1}
+        maintenance.carry(reconcile(entries(), {}, behind, closed=first + 2))
+    assert whole_until() == first + 3
+    push(1, (1, first + 5))
+    with store.maintenance(NOW_NS) as maintenance:
+        maintenance.carry(reconcile(entries(), {}, {}, closed=first + 2))
+    assert whole_until() == first + 6
+    store.forget_since(first + 6)
+    assert whole_until() == first + 6
+
+
+def test_a_push_changes_no_index_of_clients(store: Store, database: str) -> None:
+    """Of six indexes. Otherwise an update takes twice as long."""
+    minute = MINUTE - 100
+    assert store_rows.take_in(store, "q", 0, states=[live(1, minute)], entries=entries((1, minute, "c")))
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            "UPDATE telemetry.client_state SET minute = minute + 1, last_ns = last_ns + 60000000000, "
+            "covered_until = covered_until + 1, carried_from = carried_from + 1, counts = 'x', "
+            "last_seen = now(), broker_id = '7', push_interval_ms = 60000"
+        )
+        hot = connection.execute(
+            "SELECT pg_stat_get_xact_tuples_hot_updated('telemetry.client_state'::regclass)"
+        )
+        assert hot.fetchall() == [(1,)]
 
 
 def test_states_of_clients(store: Store, database: str) -> None:
