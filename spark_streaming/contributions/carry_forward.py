@@ -81,8 +81,8 @@ class CarryResult:
 def carry_limit(minute: int, time_ns: int, push_interval_ms: int, *, terminating: bool = False) -> int:
     """Return the last minute to which an entry's counts are carried.
 
-    PostgreSQL computes it in ``client_state.to_carry``. If it were less here, minutes would never be
-    complete.
+    PostgreSQL computes it in ``client_state.to_carry``. If it were less here, no minute would ever
+    be complete.
     """
     if terminating:
         return minute
