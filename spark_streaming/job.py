@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_streaming import sources
 from spark_streaming.batch import Batches, Progress
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
-from spark_streaming.findings import find
+from spark_streaming.findings import PacedFindings
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -101,6 +101,7 @@ class Job:
         self._caught_up = False
         self._failure: BaseException | None = None
         self._committed = 0
+        self._findings = PacedFindings(settings.findings)
         # Records read by batch, until Spark reports its offsets and durations; None if nobody needs
         # the number. Spark's own count has one for each pass.
         self._records_read: dict[int, int | None] = {}
@@ -281,10 +282,8 @@ class Job:
             maintenance.read_until(read_until_ns)
             maintenance.compute_hours_and_days(all_of_them=self._once)
             swept = maintenance.sweep()
-            found = find(
-                maintenance.connection,
-                self._settings.findings,
-                datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
+            found = self._findings.find(
+                maintenance.connection, datetime.fromtimestamp(now_ns / _SECOND_NS, UTC), at_once=self._once
             )
             maintenance.expire()
             backlog = maintenance.backlog()
@@ -295,9 +294,9 @@ class Job:
             "maintenance",
             carried_clients=len(reconciled.clients),
             rows=reconciled.rows.num_rows,
-            findings_opened=sum(found.opened.values()),
-            findings_resolved=sum(found.resolved.values()),
-            findings_left_out=sum(found.left_out.values()),
+            findings_opened=None if found is None else sum(found.opened.values()),
+            findings_resolved=None if found is None else sum(found.resolved.values()),
+            findings_left_out=None if found is None else sum(found.left_out.values()),
             loads_swept=swept,
             seconds=round(seconds, 3),
         )

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spark_streaming.findings import FindingCounts, FindingSettings, find
-from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes, peers
+from spark_streaming.findings import FindingCounts, FindingSettings, PacedFindings, find
+from tests.integration.rollup.findings.fleet import NOW, SETTINGS, Fleet, minutes, peers
 
 
 def test_a_finding_is_refreshed_and_resolved_after_its_condition_ended(fleet: Fleet) -> None:
@@ -212,3 +212,31 @@ def test_finding_twice_changes_nothing(fleet: Fleet, clients: list[dict[str, Any
     assert fleet.findings() == found
     assert sum(first.opened.values()) == len(found)
     assert all(count <= max_open for count in first.opened.values())
+
+
+def test_a_look_that_takes_long_is_repeated_less_often(fleet: Fleet) -> None:
+    """The clock moves on when it is read, so that a look takes as long as it should."""
+    time_s, look_s = 0.0, 0.0
+
+    def clock() -> float:
+        nonlocal time_s
+        before, time_s = time_s, time_s + look_s
+        return before
+
+    findings = PacedFindings(SETTINGS, clock=clock)
+    fleet.client("app", throttle_ms_max=500.0)
+
+    def looks(at_s: float, *, taking_s: float, at_once: bool = False) -> bool:
+        nonlocal time_s, look_s
+        time_s, look_s = at_s, taking_s
+        with fleet.connection.transaction():
+            found = findings.find(fleet.connection, NOW + minutes(at_s / 60), at_once=at_once)
+        return found is not None
+
+    assert looks(0, taking_s=0.25)
+    assert len(fleet.findings("throttled")) == 1
+    assert not looks(49, taking_s=0)
+    assert looks(50, taking_s=60)
+    assert not looks(349, taking_s=0)
+    assert looks(349, taking_s=0, at_once=True)
+    assert looks(349, taking_s=0)

@@ -1,0 +1,54 @@
+"""Looks for findings once a minute, and less often where that takes long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+
+from spark_streaming.findings.find import FindingCounts, find
+from spark_streaming.findings.settings import FindingSettings
+
+__all__ = ["PacedFindings"]
+
+#: Looks take at most half a percent of the time, unless the last one would be older than this.
+#: Beside 10,000 clients a look takes half a second of PostgreSQL's CPU.
+_FACTOR: Final = 200
+_MAX_PAUSE_S: Final = 300.0
+
+
+class PacedFindings:
+    """Calls :func:`find` when it is due.
+
+    Args:
+        settings: Kinds and thresholds.
+        clock: Seconds of a monotonic clock.
+    """
+
+    def __init__(self, settings: FindingSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._due_s = clock()
+
+    def find(
+        self, connection: psycopg.Connection[Any], now: datetime, *, at_once: bool
+    ) -> FindingCounts | None:
+        """Look for findings if that is due.
+
+        Args:
+            connection: As for :func:`find`. After a rollback, the next look finds the same.
+            now: As for :func:`find`.
+            at_once: Look although it is not due.
+
+        Returns:
+            The numbers of changed findings; None if it is not due.
+        """
+        began_s = self._clock()
+        if not at_once and began_s < self._due_s:
+            return None
+        found = find(connection, self._settings, now)
+        self._due_s = began_s + min(_FACTOR * (self._clock() - began_s), _MAX_PAUSE_S)
+        return found
