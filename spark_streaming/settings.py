@@ -92,7 +92,8 @@ class KafkaSettings(Settings):
     )
     topic: str | None = Field(default=None, description="Name of the topic.")
     max_offsets: int = Field(
-        default=20_000,
+        # About as many pushes as spool_files.max_bytes holds.
+        default=40_000,
         ge=1,
         description="Maximum number of records in one batch, over all partitions. Lower it if a "
         "Collector puts many clients into one record.",
