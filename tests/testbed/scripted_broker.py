@@ -251,12 +251,12 @@ class Peer:
         return bytes(data)
 
     def frames(self) -> Iterator[bytes]:
-        """Yield frames without their length, until the stream ends or a length is negative."""
+        """Yield whole frames without their length, until the stream ends or a length is negative."""
         while len(length := self.read(4)) == 4:
             size = int.from_bytes(length, "big", signed=True)
-            if size < 0:
+            if size < 0 or len(frame := self.read(size)) < size:
                 return
-            yield self.read(size)
+            yield frame
 
     def serve(self) -> None:
         """Answer as a broker does, until the client ends."""
