@@ -22,10 +22,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from spark_streaming.routing import SLOTS, Routes
+
 __all__ = ["Batch", "Limits", "Parts", "Predicted", "longest_share", "predict"]
 
 _MILLION: Final = 1_000_000
-_DRAWS: Final = 200
+_DRAWS: Final = 20
 _SEED: Final = 714
 #: Spark runs at least two tasks on a cluster.
 _MIN_TASKS: Final = 2
@@ -145,7 +147,8 @@ def predict(parts: Parts, batch: Batch, cores: int, limits: Limits) -> Predicted
 def longest_share(batch: Batch, tasks: int) -> float:
     """Return the expected share of the points of a batch in the task with the most.
 
-    Client ids are put into tasks at random, as a hash does, and so are the instances of heavy ones.
+    Client ids are put into slots at random, as a hash does, and so are the instances of heavy ones.
+    Slots are dealt to tasks by their points.
     """
     weights: npt.NDArray[np.float64] = np.array(batch.instances, np.float64) / sum(batch.instances)
     is_heavy = weights * tasks > batch.heavy
@@ -156,9 +159,12 @@ def longest_share(batch: Batch, tasks: int) -> float:
     ]
     routed = np.concatenate([weights[~is_heavy], *spread])
     chance = np.random.default_rng(_SEED)
-    longest = [
-        np.bincount(chance.integers(0, tasks, len(routed)), weights=routed).max() for _ in range(_DRAWS)
-    ]
+    longest = []
+    for _ in range(_DRAWS):
+        of_slots = np.bincount(chance.integers(0, SLOTS, len(routed)), weights=routed, minlength=SLOTS)
+        routes = Routes()
+        routes.weigh(dict(enumerate((of_slots * _MILLION).astype(int).tolist())))
+        longest.append(np.bincount(routes.deal(tasks), weights=of_slots).max())
     return float(np.mean(longest))
 
 

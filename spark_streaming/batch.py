@@ -322,17 +322,18 @@ class Batches:
                 continue
             finally:
                 found.unpersist()
-            points, tasks = results.total("points"), self._partitions()
+            points, tasks = results.total("points"), self._number_of_tasks()
+            self._routes.weigh(results.slots)
             for client_id, most in results.largest():
                 self._routes.learn(client_id, points=most, of=points, tasks=tasks)
             return results
 
     def _tasks(self, pushes: DataFrame, settings: TaskSettings, *, describe_all: bool) -> DataFrame:
         """Return the frame that runs the tasks when it is read."""
+        number = self._number_of_tasks()
         return (
             self._entries.of(pushes, self._routes, describe_all=describe_all)
-            .repartition(self._partitions(), "route")
-            .drop("route")
+            .repartitionById(number, self._routes.task(f.col("slot"), number))
             .mapInArrow(_Run(settings), _RESULTS)
         )
 
@@ -357,7 +358,7 @@ class Batches:
             _log.warning("series with too many reasons or errors added up as other", series=folded)
         return results
 
-    def _partitions(self) -> int:
+    def _number_of_tasks(self) -> int:
         """Return the number of tasks: one for each core of the executors."""
         return max(1, self._spark.sparkContext.defaultParallelism)
 
@@ -398,6 +399,7 @@ class _Results:
         hours: Hours of their minutes, since the epoch.
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
         repeated: Positions of the pushes that were counted before, if there is a lake.
+        slots: Points by slot.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -407,6 +409,11 @@ class _Results:
         times = [row["newest_received_at_ns"] for row in rows if row["newest_received_at_ns"] is not None]
         self.newest_received_at_ns: int | None = max(times, default=None)
         self.repeated = [position for row in rows for position in row["repeated"] or ()]
+        self.slots = {
+            slot: points
+            for row in rows
+            for slot, points in zip(row["slots"], row["slot_points"], strict=True)
+        }
 
     def total(self, name: str) -> int:
         """Add up a statistic."""

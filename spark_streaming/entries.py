@@ -53,15 +53,15 @@ class Entries:
         self._instance = f.coalesce(instance, f.col("position"))
 
     def of(self, pushes: DataFrame, routes: Routes, *, describe_all: bool) -> DataFrame:
-        """Return the entries of pushes, with the column ``route``.
+        """Return the entries of pushes, with the column ``slot``.
 
         Args:
             pushes: Columns as in :mod:`spark_streaming.sources`.
             routes: Of the query.
             describe_all: Send the dimensions of all series.
         """
-        route = routes.column(self._client_id, self._instance).alias("route")
-        return pushes.select(*self._decoded).select(*self._read[describe_all]).select(*self._selected, route)
+        slot = routes.slot(self._client_id, self._instance).alias("slot")
+        return pushes.select(*self._decoded).select(*self._read[describe_all]).select(*self._selected, slot)
 
 
 def _read(arguments: tuple[Column, ...], *, describe_all: bool) -> list[Column]:

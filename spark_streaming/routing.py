@@ -6,22 +6,33 @@ routed by client id, with two exceptions, both found out from batches that were 
 
 - instances whose pushes have several client ids, or none, are routed by instance;
 - so are the instances of a client id that has more of a batch than one task should get.
+
+A hash of this *route* gives the *slot* of an entry. Slots are dealt to the tasks of a batch by the
+points that they had in batches before, so that all tasks take about as long. The batch waits for
+the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-__all__ = ["HEAVY", "MAX_NAMES", "Routes"]
+__all__ = ["HEAVY", "MAX_NAMES", "SLOTS", "Routes"]
 
 #: Most names in the plan of a batch. With more, every entry is routed by instance from then on.
 MAX_NAMES: Final = 1000
 #: A client id is heavy if it has more than this many times the share of a task.
 HEAVY: Final = 0.5
+#: Many more than tasks. Else few slots can't be dealt evenly, and client ids share them by chance.
+SLOTS: Final = 1024
+#: Weight of the last batch in what is known of a slot. Batches differ in the clients they have.
+_LAST: Final = 0.5
+#: Share of the points that slots are expected to have without any before, all together.
+_UNKNOWN: Final = 0.01
 
 
 class Routes:
@@ -31,6 +42,7 @@ class Routes:
         self._instances: set[str] = set()
         self._client_ids: set[str] = set()
         self._all_by_instance = False
+        self._shares = [0.0] * SLOTS
 
     def by_instance(self, instances: Iterable[str]) -> None:
         """Route these instances by instance from now on."""
@@ -50,13 +62,53 @@ class Routes:
             self._client_ids.add(client_id)
             self._bound()
 
-    def column(self, client_id: Column, instance: Column) -> Column:
-        """Return the column that entries are distributed by.
+    def weigh(self, points: Mapping[int, int]) -> None:
+        """Learn what slots had of a batch.
+
+        Args:
+            points: The points by slot, without slots that had none.
+        """
+        if total := sum(points.values()):
+            self._shares = [
+                (1 - _LAST) * share + _LAST * points.get(slot, 0) / total
+                for slot, share in enumerate(self._shares)
+            ]
+
+    def slot(self, client_id: Column, instance: Column) -> Column:
+        """Return the column of an entry's slot, from 0 to ``SLOTS`` - 1.
 
         Args:
             client_id: That of the entry's push.
-            instance: The entry's client instance id; null if the push can't be read.
+            instance: The entry's client instance id, or another text if the push can't be read.
         """
+        return f.pmod(f.hash(self._route(client_id, instance)), f.lit(SLOTS))
+
+    def task(self, slot: Column, tasks: int) -> Column:
+        """Return the column of the task that gets a slot.
+
+        Args:
+            slot: As :meth:`slot` returns it.
+            tasks: Number of tasks.
+        """
+        # One literal, because an array of literals takes a call into Spark's JVM for each.
+        dealt = f.lit(",".join(map(str, self.deal(tasks))))
+        return f.split(dealt, ",")[slot].cast("int")
+
+    def deal(self, tasks: int) -> list[int]:
+        """Return the task of each slot: the largest slot first, each to the task with the least.
+
+        Args:
+            tasks: Number of tasks.
+        """
+        dealt = [0] * SLOTS
+        least = [(0.0, task) for task in range(tasks)]
+        for slot in sorted(range(SLOTS), key=lambda one: -self._shares[one]):
+            share, task = least[0]
+            dealt[slot] = task
+            heapq.heapreplace(least, (share + self._shares[slot] + _UNKNOWN / SLOTS, task))
+        return dealt
+
+    def _route(self, client_id: Column, instance: Column) -> Column:
         if self._all_by_instance:
             return instance
         separate = client_id.isNull()

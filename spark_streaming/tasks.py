@@ -58,8 +58,9 @@ _STATISTICS: Final = (
 #: One row of each task. ``error`` is the type of an error, ``text`` its message. ``load_id`` is
 #: null without anything to write. ``hours`` are those of the minutes, since the epoch. ``folded``
 #: is the number of series that are added up as another one. ``most`` is the client id with the most
-#: points. With a lake, a task also returns the positions of ``repeated`` pushes, and rows that have
-#: only ``row``: its ``ROLLUP_ROWS``.
+#: points. ``slots`` and ``slot_points`` are the slots of the task with their points. With a lake, a
+#: task also returns the positions of ``repeated`` pushes, and rows that have only ``row``: its
+#: ``ROLLUP_ROWS``.
 RESULT_ROWS: Final = pa.schema(
     [
         pa.field("error", pa.string()),
@@ -67,6 +68,8 @@ RESULT_ROWS: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in _STATISTICS),
         pa.field("most", pa.string()),
         pa.field("hours", pa.list_(pa.int64())),
+        pa.field("slots", pa.list_(pa.int64())),
+        pa.field("slot_points", pa.list_(pa.int64())),
         pa.field("repeated", pa.list_(pa.string())),
         *(pa.field(f"{stage}_s", pa.float64()) for stage in get_args(TaskStage)),
         pa.field("row", pa.struct(ROLLUP_ROWS)),
@@ -176,6 +179,7 @@ class _Task:
         self._hours: list[int] = []
         self._repeated: list[str] = []
         self._most: str | None = None
+        self._slots: dict[int, int] = {}
         self._described = SERIES_ROWS.empty_table()
         self._folded = 0
         self.rows = ROLLUP_ROWS.empty_table()
@@ -187,6 +191,8 @@ class _Task:
             self._described = _flat(decoded["series"], SERIES_ROWS)
             records = decoded["position"].filter(decoded["is_first"])
             decoded, fresh = self._without_repeats(decoded, horizons)
+        by_slot = decoded.group_by("slot").aggregate([("points", "sum")])
+        self._slots = dict(zip(*(by_slot[name].to_pylist() for name in ("slot", "points_sum")), strict=True))
         dead = decoded.filter(pc.is_valid(decoded["reason"]))
         newest = pc.max(decoded["received_at_ns"]).as_py()
         # Few columns, because the encoded points would be copied.
@@ -240,7 +246,13 @@ class _Task:
     def result(self) -> pa.RecordBatch:
         seconds = {f"{stage}_s": spent for stage, spent in self._seconds.items()}
         return _result(
-            **self._statistics, **seconds, hours=self._hours, repeated=self._repeated, most=self._most
+            **self._statistics,
+            **seconds,
+            hours=self._hours,
+            repeated=self._repeated,
+            most=self._most,
+            slots=[*self._slots],
+            slot_points=[*self._slots.values()],
         )
 
     def _without_repeats(self, decoded: pa.Table, horizons: Horizons) -> tuple[pa.Table, bool]:

@@ -251,7 +251,7 @@ class Peer:
         return bytes(data)
 
     def frames(self) -> Iterator[bytes]:
-        """Yield whole frames without their length, until the stream ends or a length is negative."""
+        """Yield whole frames without their length, until the end or a negative length."""
         while len(length := self.read(4)) == 4:
             size = int.from_bytes(length, "big", signed=True)
             if size < 0 or len(frame := self.read(size)) < size:

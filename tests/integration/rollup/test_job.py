@@ -72,3 +72,19 @@ def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder
         "SELECT count(*), min(bytes), max(bytes), count(DISTINCT bytes), sum(length(payload)) "
         "FROM dead_letter"
     ) == [(102, 70_000, 70_101, 102, 100 * 65_536)]
+
+
+def test_tasks_get_as_many_points_each_from_the_second_batch_on(
+    roll: Roll, query: Query, folder: Path
+) -> None:
+    """Of four client ids with eight instances, and twelve with one."""
+    clients = [
+        Client(instance=f"{number:02}-{instance}".ljust(22, "A"), client_id=f"app-{number}")
+        for number in range(16)
+        for instance in range(8 if number < 4 else 1)
+    ]
+    for minute, name in enumerate(("one", "two")):
+        spool(folder, name, [at(minute, client) for client in clients])
+    roll(spool_files={"path": str(folder), "max_files": 1})
+    loads = query("SELECT count(*) FROM push GROUP BY load_id ORDER BY load_id")
+    assert loads[2:] == [(22,), (22,)]
