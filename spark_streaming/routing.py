@@ -33,6 +33,9 @@ SLOTS: Final = 1024
 _LAST: Final = 0.5
 #: Share of the points that slots are expected to have without any before, all together.
 _UNKNOWN: Final = 0.01
+#: Slots are dealt again once a task has so many times the share that it should have. Until then
+#: tasks keep their slots, because a process remembers the series that it has looked up.
+_UNEVEN: Final = 1.02
 
 
 class Routes:
@@ -43,6 +46,7 @@ class Routes:
         self._client_ids: set[str] = set()
         self._all_by_instance = False
         self._shares = [0.0] * SLOTS
+        self._dealt: list[int] = []
 
     def by_instance(self, instances: Iterable[str]) -> None:
         """Route these instances by instance from now on."""
@@ -100,13 +104,22 @@ class Routes:
         Args:
             tasks: Number of tasks.
         """
-        dealt = [0] * SLOTS
-        least = [(0.0, task) for task in range(tasks)]
-        for slot in sorted(range(SLOTS), key=lambda one: -self._shares[one]):
-            share, task = least[0]
-            dealt[slot] = task
-            heapq.heapreplace(least, (share + self._shares[slot] + _UNKNOWN / SLOTS, task))
-        return dealt
+        if self._is_uneven(tasks):
+            self._dealt = [0] * SLOTS
+            least = [(0.0, task) for task in range(tasks)]
+            for slot in sorted(range(SLOTS), key=lambda one: -self._shares[one]):
+                share, task = least[0]
+                self._dealt[slot] = task
+                heapq.heapreplace(least, (share + self._shares[slot] + _UNKNOWN / SLOTS, task))
+        return self._dealt
+
+    def _is_uneven(self, tasks: int) -> bool:
+        if not self._dealt or max(self._dealt) != tasks - 1:
+            return True
+        of_tasks = [0.0] * tasks
+        for share, task in zip(self._shares, self._dealt, strict=True):
+            of_tasks[task] += share
+        return max(of_tasks) > _UNEVEN * max(sum(of_tasks) / tasks, *self._shares)
 
     def _route(self, client_id: Column, instance: Column) -> Column:
         if self._all_by_instance:

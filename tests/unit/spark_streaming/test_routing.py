@@ -74,6 +74,17 @@ def test_a_slot_goes_to_the_task_that_it_is_dealt_to(spark: SparkSession, routes
     assert selected(frame, routes.task(f.col("slot"), 3)) == dealt
 
 
+def test_tasks_keep_their_slots_until_they_are_uneven(routes: Routes) -> None:
+    even = dict.fromkeys(range(0, SLOTS, 8), 100)
+    routes.weigh(even)
+    dealt = routes.deal(4)
+    routes.weigh(even | {8: 101})
+    assert routes.deal(4) is dealt
+    routes.weigh(even | {8: 2_000})
+    assert routes.deal(4) != dealt
+    assert max(routes.deal(3)) == 2
+
+
 @given(
     batches=st.lists(
         st.dictionaries(st.integers(0, SLOTS - 1), st.integers(0, 10**9)), min_size=1, max_size=3
