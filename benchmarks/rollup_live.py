@@ -32,12 +32,12 @@ import httpx
 import psycopg
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from psycopg import sql
 
 from benchmarks.figures import Figure, Report, table
 from benchmarks.processes import BenchmarkError, postmaster_of
 from benchmarks.rollup_spool import Fleet
 from benchmarks.rollup_timed import processes_of
+from benchmarks.tuned_postgres import tune
 from spark_streaming.embedded import EmbeddedPostgres
 from spark_streaming.postgres.database import Database
 from spark_streaming.postgres.merging import Merging
@@ -75,13 +75,6 @@ _PACKED_WITHIN_S: Final = 3_600
 #: up.
 _PACK_AFTER_H: Final = RetentionSettings().pack_after_hours
 _LATER_H: Final = _PACK_AFTER_H + 2
-#: Of PostgreSQL. All but the log's are those of docs/sizing.md.
-_SETTINGS: Final = {
-    "log_autovacuum_min_duration": "0",
-    "shared_buffers": "1GB",
-    "max_wal_size": "8GB",
-    "checkpoint_timeout": "15min",
-}
 _VACUUM: Final = re.compile(
     r'automatic \w+ of table "[^"]*\.(\w+)".*?CPU: user: ([\d.]+) s, system: ([\d.]+) s', re.DOTALL
 )
@@ -221,7 +214,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, packed_min
     metrics = {"bind": f"{LOOPBACK}:{port}"}
     config.write_text(yaml.safe_dump({"trigger_seconds": _TRIGGER_S, "metrics": metrics}))
     with EmbeddedPostgres(folder / "postgres") as server:
-        _configure(server)
+        tune(server, {"log_autovacuum_min_duration": "0"})
         hour = _hour_to_pack()
         packed_points = _roll_up_before(folder / "before", clients, packed_minutes, hour, server.url)
         packing = _Packing(folder, hour)
@@ -334,16 +327,6 @@ def vacuum_seconds(log: str, hour: datetime) -> float:
         for name, user, system in _VACUUM.findall(log)
         if name.endswith(f"_p{hour:%Y%m%d%H}") or "_packed_p" in name
     )
-
-
-def _configure(server: EmbeddedPostgres) -> None:
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        for name, value in _SETTINGS.items():
-            connection.execute(
-                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
-            )
-    server.stop()
-    server.start()
 
 
 def _hour_to_pack() -> datetime:
