@@ -48,8 +48,10 @@ _SMALL_BEFORE: Final = 30
 _SMALL_AFTER: Final = 6
 _WITHIN_S: Final = 900.0
 _LOG_TAIL: Final = 3_000
+#: As many as the server has, and some more.
+_BUFFERS_MB: Final = 1_100
 #: A run writes less. Each begins with a checkpoint, which lets it use the segments again.
-_LOG_MB: Final = 3_000
+_LOG_MB: Final = 2_000
 _MILLION: Final = 1_000_000
 
 
@@ -76,7 +78,7 @@ def run(folder: Path, *, quick: bool) -> Report:
     files = _files(folder / "made", size)
     with EmbeddedPostgres(folder / "postgres") as server:
         tune(server)
-        _fill_log(server)
+        _warm_up(server)
 
         def measure(name: str, files: Sequence[File], **options: Any) -> Run:
             with _database(server) as url:
@@ -128,12 +130,18 @@ def _files(folder: Path, size: _Size) -> list[File]:
     ]
 
 
-def _fill_log(server: EmbeddedPostgres) -> None:
-    """Write the segments of the log that runs use again, as a server has that runs for long.
+def _warm_up(server: EmbeddedPostgres) -> None:
+    """Let PostgreSQL use all of its shared buffers, and write segments of the log for later use.
 
-    Otherwise the first run alone would write its segments twice, the first time with zeros.
+    Both take CPU the first time only. Without it the first run paid for them.
     """
-    with psycopg.connect(server.url) as connection:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE filler (line text STORAGE PLAIN)")
+        # Only INSERT uses all buffers: COPY and CREATE TABLE AS use a few again and again.
+        connection.execute(
+            "INSERT INTO filler SELECT repeat('x', 1900) FROM generate_series(1, %s)", [_BUFFERS_MB * 520]
+        )
+        connection.execute("DROP TABLE filler")
         connection.execute(
             "SELECT count(pg_logical_emit_message(false, 'benchmark', repeat('x', %s))) "
             "FROM generate_series(1, %s)",
