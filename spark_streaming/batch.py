@@ -324,6 +324,8 @@ class Batches:
                 found.unpersist()
             points, tasks = results.total("points"), self._number_of_tasks()
             self._routes.weigh(results.slots)
+            # Later batches would find them in several tasks.
+            self._routes.by_instance(results.several)
             for client_id, most in results.largest():
                 self._routes.learn(client_id, points=most, of=points, tasks=tasks)
             return results
@@ -399,6 +401,7 @@ class _Results:
         hours: Hours of their minutes, since the epoch.
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
         repeated: Positions of the pushes that were counted before, if there is a lake.
+        several: Client instances with several slots in one task.
         slots: Points by slot.
     """
 
@@ -409,6 +412,7 @@ class _Results:
         times = [row["newest_received_at_ns"] for row in rows if row["newest_received_at_ns"] is not None]
         self.newest_received_at_ns: int | None = max(times, default=None)
         self.repeated = [position for row in rows for position in row["repeated"] or ()]
+        self.several = [instance for row in rows for instance in row["several"]]
         self.slots = {
             slot: points
             for row in rows

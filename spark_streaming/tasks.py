@@ -38,6 +38,7 @@ from spark_streaming.postgres import (
     Sums,
     TaskStore,
 )
+from spark_streaming.routing import MAX_NAMES
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS, cast
 from spark_streaming.series_hashes import replace_hashes
 from spark_streaming.settings import RetentionSettings
@@ -58,9 +59,9 @@ _STATISTICS: Final = (
 #: One row of each task. ``error`` is the type of an error, ``text`` its message. ``load_id`` is
 #: null without anything to write. ``hours`` are those of the minutes, since the epoch. ``folded``
 #: is the number of series that are added up as another one. ``most`` is the client id with the most
-#: points. ``slots`` and ``slot_points`` are the slots of the task with their points. With a lake, a
-#: task also returns the positions of ``repeated`` pushes, and rows that have only ``row``: its
-#: ``ROLLUP_ROWS``.
+#: points. ``several`` are client instances with several slots. ``slots`` and ``slot_points`` are
+#: the slots of the task with their points. With a lake, a task also returns the positions of
+#: ``repeated`` pushes, and rows that have only ``row``: its ``ROLLUP_ROWS``.
 RESULT_ROWS: Final = pa.schema(
     [
         pa.field("error", pa.string()),
@@ -68,6 +69,7 @@ RESULT_ROWS: Final = pa.schema(
         *(pa.field(name, pa.int64()) for name in _STATISTICS),
         pa.field("most", pa.string()),
         pa.field("hours", pa.list_(pa.int64())),
+        pa.field("several", pa.list_(pa.string())),
         pa.field("slots", pa.list_(pa.int64())),
         pa.field("slot_points", pa.list_(pa.int64())),
         pa.field("repeated", pa.list_(pa.string())),
@@ -180,6 +182,7 @@ class _Task:
         self._repeated: list[str] = []
         self._most: str | None = None
         self._slots: dict[int, int] = {}
+        self._several: list[str] = []
         self._described = SERIES_ROWS.empty_table()
         self._folded = 0
         self.rows = ROLLUP_ROWS.empty_table()
@@ -193,6 +196,7 @@ class _Task:
             decoded, fresh = self._without_repeats(decoded, horizons)
         by_slot = decoded.group_by("slot").aggregate([("points", "sum")])
         self._slots = dict(zip(*(by_slot[name].to_pylist() for name in ("slot", "points_sum")), strict=True))
+        self._several = _with_several_slots(decoded)
         dead = decoded.filter(pc.is_valid(decoded["reason"]))
         newest = pc.max(decoded["received_at_ns"]).as_py()
         # Few columns, because the encoded points would be copied.
@@ -251,6 +255,7 @@ class _Task:
             hours=self._hours,
             repeated=self._repeated,
             most=self._most,
+            several=self._several,
             slots=[*self._slots],
             slot_points=[*self._slots.values()],
         )
@@ -407,6 +412,14 @@ def _most(entries: pa.Table) -> tuple[str | None, int]:
     points = entries.group_by("client_id").aggregate([("points", "sum")])
     at = int(np.argmax(points["points_sum"].to_numpy()))
     return points["client_id"][at].as_py(), points["points_sum"][at].as_py()
+
+
+def _with_several_slots(decoded: pa.Table) -> list[str]:
+    """Return client instances whose entries have several slots."""
+    slots = decoded.group_by("client_instance_id").aggregate([("slot", "min"), ("slot", "max")])
+    several = slots.filter(pc.not_equal(slots["slot_min"], slots["slot_max"]))["client_instance_id"]
+    found: list[str] = several.drop_null().to_pylist()
+    return found[:MAX_NAMES]
 
 
 def _flat(lists: pa.ChunkedArray, schema: pa.Schema | None = None) -> pa.Table | None:
