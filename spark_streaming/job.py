@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_streaming import sources
 from spark_streaming.batch import Batches, Progress
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
-from spark_streaming.findings import PacedFindings
+from spark_streaming.findings import FindingCounts, PacedFindings
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -294,9 +294,7 @@ class Job:
             "maintenance",
             carried_clients=len(reconciled.clients),
             rows=reconciled.rows.num_rows,
-            findings_opened=None if found is None else sum(found.opened.values()),
-            findings_resolved=None if found is None else sum(found.resolved.values()),
-            findings_left_out=None if found is None else sum(found.left_out.values()),
+            **({} if found is None else _totals(found)),
             loads_swept=swept,
             seconds=round(seconds, 3),
         )
@@ -348,6 +346,14 @@ class Job:
         # Spark keeps a few reports only. What it no longer has will not come.
         for batch_id in [one for one in self._records_read if recent and one < recent[0]["batchId"]]:
             del self._records_read[batch_id]
+
+
+def _totals(found: FindingCounts) -> dict[str, int]:
+    return {
+        "findings_opened": sum(found.opened.values()),
+        "findings_resolved": sum(found.resolved.values()),
+        "findings_left_out": sum(found.left_out.values()),
+    }
 
 
 def _has_ended_within(query: StreamingQuery, seconds: int) -> bool:

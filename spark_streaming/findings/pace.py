@@ -11,13 +11,12 @@ import psycopg
 
 from spark_streaming.findings.find import FindingCounts, find
 from spark_streaming.findings.settings import FindingSettings
+from spark_streaming.pace import pause_s
 
 __all__ = ["PacedFindings"]
 
-#: Looks take at most half a percent of the time, unless the last one would be older than this.
 #: Beside 10,000 clients a look takes half a second of PostgreSQL's CPU.
-_FACTOR: Final = 200
-_MAX_PAUSE_S: Final = 300.0
+_USUAL_PAUSE_S: Final = 300.0
 
 
 class PacedFindings:
@@ -50,5 +49,5 @@ class PacedFindings:
         if not at_once and began_s < self._due_s:
             return None
         found = find(connection, self._settings, now)
-        self._due_s = began_s + min(_FACTOR * (self._clock() - began_s), _MAX_PAUSE_S)
+        self._due_s = began_s + pause_s(self._clock() - began_s, usual_s=_USUAL_PAUSE_S)
         return found

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from spark_streaming.contributions import ClientState, Contribution, Reconciliation
+from spark_streaming.pace import pause_s
 from spark_streaming.postgres import clients, contributions, loads, series
 from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.database import SERIES_LOCK
@@ -26,13 +27,10 @@ from spark_streaming.settings import RetentionSettings
 
 __all__ = ["Maintenance"]
 
-#: A growing hour or day is computed again once a minute, or less often if that takes long. It takes
-#: half a percent of the time, unless the hour would be older than five minutes, or the day than
-#: fifteen. At most it takes a twentieth.
+#: A growing hour or day is computed again once a minute, or less often if that takes long
+#: (``pause_s``).
 _MIN_PAUSE_S: Final = 55.0
-_USUAL_FACTOR: Final = 200
 _USUAL_PAUSE_S: Final = {"1h": 300.0, "1d": 900.0}
-_LEAST_FACTOR: Final = 20
 #: A drop waits for the readers of a table, and other readers wait for it, so each wait is short.
 _DROP_TIMEOUT: Final = "100ms"
 _DROP_TRIES: Final = 10
@@ -294,5 +292,4 @@ def _until_column(grain: Grain) -> sql.Identifier:
 
 def _pause_s(grain: Grain, spent_s: float) -> float:
     """Return the seconds until a growing bucket is computed again, from those it took."""
-    usual = min(_USUAL_FACTOR * spent_s, _USUAL_PAUSE_S[grain.name])
-    return max(_MIN_PAUSE_S, _LEAST_FACTOR * spent_s, usual)
+    return max(_MIN_PAUSE_S, pause_s(spent_s, usual_s=_USUAL_PAUSE_S[grain.name]))

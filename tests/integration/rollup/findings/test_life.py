@@ -240,3 +240,8 @@ def test_a_look_that_takes_long_is_repeated_less_often(fleet: Fleet) -> None:
     assert not looks(349, taking_s=0)
     assert looks(349, taking_s=0, at_once=True)
     assert looks(349, taking_s=0)
+    assert looks(400, taking_s=10)
+    assert not looks(699, taking_s=0)
+    assert looks(700, taking_s=20)
+    assert not looks(1099, taking_s=0)
+    assert looks(1100, taking_s=0)
