@@ -242,7 +242,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
     assert read(database, "SELECT count(*) FROM telemetry.metric_1d") == [(0,)]
 
 
-def test_every_client_is_carried_forward_to_its_limit(store: Store) -> None:
+def test_every_client_is_carried_forward_to_its_limit(store: Store, database: str) -> None:
     """Including intervals that end with a minute, and clients without counts."""
     times_ns, intervals_ms = (0, 1, 1_000_000, 60 * 10**9 - 1), (100, 20_000, 20_001, 3_600_000)
     ends = dict(enumerate(itertools.product(times_ns, intervals_ms)))
@@ -257,6 +257,18 @@ def test_every_client_is_carried_forward_to_its_limit(store: Store) -> None:
     taken = entries(*((key, first, "c") for key in ends))
     assert store_rows.take_in(store, "q", 0, states=states, entries=taken)
     limits = {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
+    keys, until = list(limits), list(limits.values())
+    with psycopg.connect(database) as connection:
+        for before, expected in ((1, True), (0, False)):
+            # The limit is that of PostgreSQL.
+            found = connection.execute(
+                "UPDATE telemetry.client_state SET covered_until = until - %s "
+                "FROM unnest(%s::bigint[], %s::bigint[]) AS limits (key, until) WHERE client_key = key "
+                "RETURNING to_carry",
+                [before, keys, until],
+            )
+            assert found.fetchall() == [(expected,)] * len(limits)
+        connection.rollback()
     nothing = entries()
     with store.maintenance(NOW_NS) as maintenance:
         to_carry = maintenance.clients_to_carry(MINUTE)
