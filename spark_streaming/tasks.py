@@ -181,7 +181,8 @@ class _Task:
         self._hours: list[int] = []
         self._repeated: list[str] = []
         self._most: str | None = None
-        self._slots: dict[int, int] = {}
+        self._slots: list[int] = []
+        self._slot_points: list[int] = []
         self._several: list[str] = []
         self._described = SERIES_ROWS.empty_table()
         self._folded = 0
@@ -195,7 +196,7 @@ class _Task:
             records = decoded["position"].filter(decoded["is_first"])
             decoded, fresh = self._without_repeats(decoded, horizons)
         by_slot = decoded.group_by("slot").aggregate([("points", "sum")])
-        self._slots = dict(zip(*(by_slot[name].to_pylist() for name in ("slot", "points_sum")), strict=True))
+        self._slots, self._slot_points = by_slot["slot"].to_pylist(), by_slot["points_sum"].to_pylist()
         self._several = _with_several_slots(decoded)
         dead = decoded.filter(pc.is_valid(decoded["reason"]))
         newest = pc.max(decoded["received_at_ns"]).as_py()
@@ -256,8 +257,8 @@ class _Task:
             repeated=self._repeated,
             most=self._most,
             several=self._several,
-            slots=[*self._slots],
-            slot_points=[*self._slots.values()],
+            slots=self._slots,
+            slot_points=self._slot_points,
         )
 
     def _without_repeats(self, decoded: pa.Table, horizons: Horizons) -> tuple[pa.Table, bool]:
