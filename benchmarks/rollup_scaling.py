@@ -48,8 +48,8 @@ _SMALL_BEFORE: Final = 30
 _SMALL_AFTER: Final = 6
 _WITHIN_S: Final = 900.0
 _LOG_TAIL: Final = 3_000
-#: As many as the server has, and some more.
-_BUFFERS_MB: Final = 1_100
+#: Rows of a quarter of a page each: more than fit into the shared buffers.
+_FILLER_ROWS: Final = 570_000
 #: A run writes less. Each begins with a checkpoint, which lets it use the segments again.
 _LOG_MB: Final = 2_000
 _MILLION: Final = 1_000_000
@@ -139,7 +139,7 @@ def _warm_up(server: EmbeddedPostgres) -> None:
         connection.execute("CREATE TABLE filler (line text STORAGE PLAIN)")
         # Only INSERT uses all buffers: COPY and CREATE TABLE AS use a few again and again.
         connection.execute(
-            "INSERT INTO filler SELECT repeat('x', 1900) FROM generate_series(1, %s)", [_BUFFERS_MB * 520]
+            "INSERT INTO filler SELECT repeat('x', 1900) FROM generate_series(1, %s)", [_FILLER_ROWS]
         )
         connection.execute("DROP TABLE filler")
         connection.execute(

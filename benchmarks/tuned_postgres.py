@@ -12,7 +12,7 @@ from spark_streaming.embedded import EmbeddedPostgres
 
 __all__ = ["tune"]
 
-#: With the defaults, a checkpoint every few seconds lets PostgreSQL log whole pages.
+#: With the defaults, checkpoints are so frequent that much of the log is whole pages.
 _SETTINGS: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "15min"}
 
 
