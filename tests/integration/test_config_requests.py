@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
@@ -38,6 +39,7 @@ TOPIC = 2
 VERSIONS = {DESCRIBE: (1, 2, 3, 4), ALTER: (0, 1, 2), INCREMENTAL: (0, 1)}
 
 Changes = Mapping[str, Sequence[AlteredConfig]]
+T = TypeVar("T")
 
 
 class Caller:
@@ -124,6 +126,27 @@ def of(name: str) -> Resource:
     return Resource(CLIENT_METRICS, name)
 
 
+def until(holds: Callable[[T], bool], ask: Callable[[], T]) -> T:
+    """Ask until an answer holds, or for a minute; return the last answer.
+
+    A broker answers a change once its controller has it, and shows it a moment later.
+    """
+    deadline = time.monotonic() + 60
+    while not holds(answer := ask()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return answer
+
+
+def answers(callers: tuple[Caller, Caller], ask: Callable[[Caller], T]) -> tuple[T, T]:
+    """Ask the broker and the sidecar, until they answer the same."""
+    direct, through = callers
+    return until(lambda found: found[0] == found[1], lambda: (ask(direct), ask(through)))
+
+
+def describing(version: int, *asked: tuple[Resource, tuple[str, ...] | None]) -> Callable[[Caller], bytes]:
+    return lambda caller: caller.describe(version, *asked)
+
+
 @pytest.mark.parametrize("version", VERSIONS[DESCRIBE])
 def test_a_description_is_kafkas_byte_for_byte(callers: tuple[Caller, Caller], version: int) -> None:
     for name, configs in {
@@ -142,9 +165,9 @@ def test_a_description_is_kafkas_byte_for_byte(callers: tuple[Caller, Caller], v
         [(of("all"), ("metrics", "unknown"))],
         [(of(""), None)],
     ):
-        direct, through = (caller.describe(version, *asked) for caller in callers)
+        direct, through = answers(callers, describing(version, *asked))
         assert through == direct
-    assert callers[0].names() == callers[1].names() == {"all", "some", "match"}
+    assert answers(callers, Caller.names) == ({"all", "some", "match"},) * 2
 
 
 def _set(key: str, value: str | None, operation: int = Operation.SET) -> AlteredConfig:
@@ -184,11 +207,12 @@ def test_a_change_gets_kafkas_error_code(
             caller.alter(INCREMENTAL, version, changes, validate_only=validate_only) for caller in callers
         )
         assert [one[:2] for one in through] == [one[:2] for one in direct]
-        assert callers[0].names() == callers[1].names()
-        for name in callers[0].names():
+        names, others = answers(callers, Caller.names)
+        assert others == names
+        for name in names:
             # A value that is the default counts as set in Kafka.
             asked = (of(name), ("metrics",)) if "u" in changes else (of(name), None)
-            one, other = (caller.describe(4, asked) for caller in callers)
+            one, other = answers(callers, describing(4, asked))
             assert other == one
 
 
@@ -202,9 +226,9 @@ def test_all_configs_are_replaced_as_in_kafka(callers: tuple[Caller, Caller], ve
     for changes in both:
         direct, through = (caller.alter(ALTER, version, changes) for caller in callers)
         assert through == direct
-        one, other = (caller.describe(4, (of("s"), None)) for caller in callers)
+        one, other = answers(callers, describing(4, (of("s"), None)))
         assert other == one
-    assert callers[0].names() == callers[1].names() == set()
+    assert answers(callers, Caller.names) == (set(), set())
 
 
 def test_other_types_are_the_brokers_in_the_same_request(
@@ -214,15 +238,17 @@ def test_other_types_are_the_brokers_in_the_same_request(
     topic, missing, node = Resource(TOPIC, "configs"), Resource(TOPIC, "missing"), Resource(BROKER, "1")
     for caller in callers:
         caller.alter(INCREMENTAL, 1, {"s": [_set("metrics", "a.")]})
+    asked = [(topic, ("retention.ms",)), (of("s"), None), (missing, None), (node, ("node.id",))]
     for version in VERSIONS[DESCRIBE]:
-        asked = [(topic, ("retention.ms",)), (of("s"), None), (missing, None), (node, ("node.id",))]
-        direct, through = (caller.describe(version, *asked) for caller in callers)
-        results = config_resources.read_results(through, DESCRIBE, version)
-        assert [one.resource for one in results] == [one for one, _ in asked]
-        assert sorted(map(repr, results)) == sorted(
-            map(repr, config_resources.read_results(direct, DESCRIBE, version))
-        )
-        assert len(through) == len(direct)
+
+        def described(caller: Caller, version: int = version) -> tuple[set[Result], int]:
+            body = caller.describe(version, *asked)
+            return set(config_resources.read_results(body, DESCRIBE, version)), len(body)
+
+        direct, through = answers(callers, described)
+        assert through == direct
+        results = config_resources.read_results(callers[1].describe(version, *asked), DESCRIBE, version)
+        assert [one.resource for one in results] == [resource for resource, _ in asked]
     # A change of a topic goes to the broker, beside one of a subscription.
     changes = (
         AlteredResource(topic, (_set("retention.ms", "12345"),)),
@@ -232,7 +258,10 @@ def test_other_types_are_the_brokers_in_the_same_request(
     body = altered_configs.encode_request(AlterConfigsRequest(resources=changes), INCREMENTAL, 1)
     results = config_resources.read_results(callers[1].ask(INCREMENTAL, 1, body), INCREMENTAL, 1)
     assert [(one.resource, one.error_code) for one in results] == [(topic, 0), (of("s"), 0), (missing, 3)]
-    shown = callers[1].describe(4, (topic, ("retention.ms",)), (of("s"), ("metrics",)))
+    shown = until(
+        lambda body: b"12345" in body,
+        lambda: callers[1].describe(4, (topic, ("retention.ms",)), (of("s"), ("metrics",))),
+    )
     assert b"12345" in shown
     assert b"b." in shown
 
@@ -265,6 +294,9 @@ def test_a_brokers_own_telemetry_is_not_hidden_silently(plugin_broker: KafkaBrok
     plugin_broker.alter_client_metrics("own", ["a."], 1000)
     config = config_for(plugin_broker, client_port=free_port())
     try:
+        direct = Caller(plugin_broker.client_port)
+        assert until(lambda names: names == {"own"}, direct.names) == {"own"}
+        direct.close()
         with GatewaySidecar(config) as sidecar:
             (listener,) = sidecar.http.get("/v1/listeners").json()["items"]
             assert "the broker takes telemetry itself" in listener["shadow"]
