@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from spark_streaming import job
@@ -88,3 +92,17 @@ def test_tasks_get_as_many_points_each_from_the_second_batch_on(
     roll(spool_files={"path": str(folder), "max_files": 1})
     loads = query("SELECT count(*) FROM push GROUP BY load_id ORDER BY load_id")
     assert loads[2:] == [(22,), (22,)]
+
+
+def test_the_garbage_collection_after_each_task_does_not_look_at_imports(
+    roll: Roll, folder: Path, spark: SparkSession
+) -> None:
+    # Spark sends an inner function to its worker, which need not import the tests.
+    def tracked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"objects": [len(gc.get_objects())]})
+
+    spool(folder, "one", [at(0)])
+    roll()
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(tracked, "objects bigint").collect()
+    assert row.objects < 20_000
