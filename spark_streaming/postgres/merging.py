@@ -1,9 +1,9 @@
 """Merges the rows of closed minutes: those of several loads into one for each key.
 
 Each batch appends a row for each key of a minute. With a batch every ten seconds a minute has some
-six of them, which every query and packing would add up again. Ten minutes of series are merged once
-more, because the rows of a series are neighbours then, and a query finds them on few pages. Rows of
-pending loads stay as they are, and so do rows that come later.
+six of them, which every query and packing would add up again. Every ten minutes the rows of series
+are put in order, because the rows of a series are neighbours then, and a query finds them on few
+pages. Rows of pending loads stay as they are, and so do rows that come later.
 
 Merging runs beside batches, before packing. It only touches minutes that no window is packed of.
 """
@@ -78,17 +78,17 @@ class Merging:
         return minute
 
     def merge(self, minute: datetime, packed_until: datetime) -> None:
-        """Merge a closed minute, and ten minutes of series if it is their last one.
+        """Merge a closed minute, and put ten minutes of series in order if it is their last one.
 
         Args:
             minute: No window of it is packed.
             packed_until: Minutes before are packed.
         """
         for totals in self._kinds_to_merge(minute):
-            self._merge(totals, minute, minute)
+            self._merge(totals, minute)
         first = minute + _MINUTE - NEIGHBOURS
         if not (minute + _MINUTE - EPOCH) % NEIGHBOURS and first >= packed_until:
-            self._merge(SERIES, first, minute)
+            self._put_in_order(SERIES, first, minute)
 
     def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
         if not (minute - EPOCH) % NEIGHBOURS:
@@ -125,20 +125,37 @@ class Merging:
         ((rows, keys),) = self._cursor.execute(query)
         return rows, keys
 
-    def _merge(self, totals: Totals, first: datetime, last: datetime) -> None:
+    def _merge(self, totals: Totals, minute: datetime) -> None:
         key = names([*totals.key, "bucket"])
+        rows = sql.SQL("SELECT {key}, {values} FROM moved GROUP BY {key}")
+        self._replace(totals, minute, minute, rows.format(key=key, values=totals.combined()))
+
+    def _put_in_order(self, totals: Totals, first: datetime, last: datetime) -> None:
+        # Adding them up would take half as long again, and few keys have several rows.
+        columns = names([*totals.key, "bucket", *totals.values])
+        self._replace(totals, first, last, sql.SQL("SELECT {} FROM moved").format(columns))
+
+    def _replace(self, totals: Totals, first: datetime, last: datetime, rows: sql.Composable) -> None:
+        """Replace the rows of some minutes that count.
+
+        Args:
+            totals: The kind.
+            first: The first minute.
+            last: The last minute.
+            rows: A query of key, bucket and values. It reads the old rows from ``moved``.
+        """
         self._cursor.execute(
             sql.SQL(
                 "WITH moved AS (DELETE FROM {table} WHERE {minutes} RETURNING {columns}, load_id) "
-                "INSERT INTO {table} ({columns}, load_id) SELECT {key}, {values}, {load} FROM moved "
-                "GROUP BY {key} ORDER BY {key}"
+                "INSERT INTO {table} ({columns}, load_id) "
+                "SELECT found.*, {load} FROM ({rows}) AS found ORDER BY {key}"
             ).format(
                 table=sql.Identifier(totals.table(MINUTES)),
                 minutes=_within(first, last),
                 columns=names([*totals.key, "bucket", *totals.values]),
-                key=key,
-                values=totals.combined(),
                 load=sql.Literal(MERGED_LOAD),
+                rows=rows,
+                key=names([*totals.key, "bucket"]),
             )
         )
 

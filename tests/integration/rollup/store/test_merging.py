@@ -136,11 +136,15 @@ def test_whether_a_kind_is_worth_merging_is_counted_once_in_ten_minutes(
     assert left == {name: len(minutes) * count for name, count in keys().items()}
 
 
-def test_the_rows_of_a_series_are_neighbours(store: Store, database: str, control: tuple[Store, str]) -> None:
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_rows_of_a_series_are_neighbours(
+    store: Store, database: str, control: tuple[Store, str], every: int
+) -> None:
+    """Two loads have all minutes, or every second one, which leaves nothing to merge."""
     of_control, other = control
     for number in range(2):
         for each in (store, of_control):
-            take_in(each, number, *some_points(number, *ago(*range(40))))
+            take_in(each, number, *some_points(number, *ago(*range(number % every, 40, every))))
     merge(store)
     assert shown(database) == shown(other)
     windows: dict[datetime, list[tuple[int, datetime]]] = {}
