@@ -104,5 +104,6 @@ def test_the_garbage_collection_after_each_task_does_not_look_at_imports(
 
     spool(folder, "one", [at(0)])
     roll()
-    (row,) = spark.range(1, numPartitions=1).mapInArrow(tracked, "objects bigint").collect()
-    assert row.objects < 20_000
+    # Another worker may have had no push.
+    rows = spark.range(0, 8, numPartitions=8).mapInArrow(tracked, "objects bigint").collect()
+    assert min(row.objects for row in rows) < 1_000
