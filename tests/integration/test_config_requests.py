@@ -6,9 +6,9 @@ What the broker itself answers to the same bytes is compared with it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from tests.testbed import kafka_tools
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.older_broker import OlderBroker
 from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.scripted_broker import request_frame
 from tests.testbed.sidecar import config_for
 
@@ -126,21 +127,18 @@ def of(name: str) -> Resource:
     return Resource(CLIENT_METRICS, name)
 
 
-def until(holds: Callable[[T], bool], ask: Callable[[], T]) -> T:
-    """Ask until an answer holds, or for a minute; return the last answer.
-
-    A broker answers a change once its controller has it, and shows it a moment later.
-    """
-    deadline = time.monotonic() + 60
-    while not holds(answer := ask()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return answer
+def wait_for(shown: Callable[[], bool], what: str) -> None:
+    """Wait until a broker shows a change, which is a moment after it has answered it."""
+    wait_until(shown, timeout_s=60, what=what, every_s=0.01)
 
 
 def answers(callers: tuple[Caller, Caller], ask: Callable[[Caller], T]) -> tuple[T, T]:
-    """Ask the broker and the sidecar, until they answer the same."""
+    """Ask the broker and the sidecar, until they answer the same or the time is up."""
     direct, through = callers
-    return until(lambda found: found[0] == found[1], lambda: (ask(direct), ask(through)))
+    # Assertions of the answers show how they differ.
+    with contextlib.suppress(WaitTimeoutError):
+        wait_for(lambda: ask(direct) == ask(through), "the same answers")
+    return ask(direct), ask(through)
 
 
 def describing(version: int, *asked: tuple[Resource, tuple[str, ...] | None]) -> Callable[[Caller], bytes]:
@@ -258,10 +256,9 @@ def test_other_types_are_the_brokers_in_the_same_request(
     body = altered_configs.encode_request(AlterConfigsRequest(resources=changes), INCREMENTAL, 1)
     results = config_resources.read_results(callers[1].ask(INCREMENTAL, 1, body), INCREMENTAL, 1)
     assert [(one.resource, one.error_code) for one in results] == [(topic, 0), (of("s"), 0), (missing, 3)]
-    shown = until(
-        lambda body: b"12345" in body,
-        lambda: callers[1].describe(4, (topic, ("retention.ms",)), (of("s"), ("metrics",))),
-    )
+    describe = describing(4, (topic, ("retention.ms",)), (of("s"), ("metrics",)))
+    wait_for(lambda: b"12345" in describe(callers[1]), "the topic's change")
+    shown = describe(callers[1])
     assert b"12345" in shown
     assert b"b." in shown
 
@@ -295,7 +292,7 @@ def test_a_brokers_own_telemetry_is_not_hidden_silently(plugin_broker: KafkaBrok
     config = config_for(plugin_broker, client_port=free_port())
     try:
         direct = Caller(plugin_broker.client_port)
-        assert until(lambda names: names == {"own"}, direct.names) == {"own"}
+        wait_for(lambda: direct.names() == {"own"}, "the broker's resource")
         direct.close()
         with GatewaySidecar(config) as sidecar:
             (listener,) = sidecar.http.get("/v1/listeners").json()["items"]
