@@ -1,9 +1,10 @@
 """Benchmark of the roll-up on a standalone Spark with one and with two workers of one core.
 
-A worker and its executor are pinned to a core. PostgreSQL and the driver share these cores, so the
-clock alone does not tell how workers on machines of their own scale. The CPU of each process does.
-Each run is repeated with tasks that count the rows of minutes instead of sending them
-(``rollup_counting``). :mod:`benchmarks.scaling_report` evaluates the runs.
+A worker and its executor are pinned to a core, and the driver and PostgreSQL share the cores of the
+workers. So the clock compares one core with two, and a core has as much to do beside its worker in
+both cases. The CPU of each process tells how workers on machines of their own scale. Each run is
+repeated with tasks that count the rows of minutes instead of sending them (``rollup_counting``).
+:mod:`benchmarks.scaling_report` evaluates the runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ import psycopg
 import yaml
 
 from benchmarks.figures import Report
-from benchmarks.processes import BenchmarkError, postmaster_of
+from benchmarks.processes import BenchmarkError, Running, on_cores, postmaster_of
 from benchmarks.rollup_counting import FILE
 from benchmarks.rollup_spool import File, Fleet
 from benchmarks.rollup_timed import Measured
@@ -57,15 +58,17 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """The number of large batches: until the executors are warm, and then."""
+    """The number of large batches until the executors are warm, and then, and of runs of a kind."""
 
     warm: int
     measured: int
+    runs: int
 
 
-#: Each of two executors compiles as much as the only one does, of half the points.
-_FULL: Final = _Size(warm=6, measured=5)
-_QUICK: Final = _Size(warm=4, measured=3)
+#: Each of two executors compiles as much as the only one does, of half the points. Runs of a kind
+#: differ more than batches of a run.
+_FULL: Final = _Size(warm=6, measured=5, runs=2)
+_QUICK: Final = _Size(warm=4, measured=3, runs=1)
 #: Files of a batch. As many fit into a batch of the default size.
 _FILES: Final = 40
 
@@ -80,34 +83,48 @@ def run(folder: Path, *, quick: bool) -> Report:
         tune(server)
         _warm_up(server)
 
-        def measure(name: str, files: Sequence[File], **options: Any) -> Run:
-            with _database(server) as url:
-                return _run(folder / name, files, size, url, **options)
+        postgresql = Running(name="postgresql", pid=postmaster_of(folder / "postgres"))
 
-        runs = [
-            measure(f"{sink}-{workers}", files, workers=workers, counting=sink == "counting")
-            for sink in ("postgresql", "counting")
-            for workers in _WORKERS
-        ]
+        def measure(name: str, files: Sequence[File], *, workers: int, **options: Any) -> Run:
+            cores = set(sorted(os.sched_getaffinity(0))[:workers])
+            with on_cores(cores, [postgresql]), _database(server) as url:
+                return _run(folder / name, files, size, url, workers=workers, **options)
+
+        kinds = [(sink, workers) for sink in ("postgresql", "counting") for workers in _WORKERS]
+        found: dict[tuple[str, int], list[Run]] = {kind: [] for kind in kinds}
+        for number in range(size.runs):
+            # In turn, because the machine may be quicker for some minutes.
+            for sink, workers in kinds if number % 2 == 0 else reversed(kinds):
+                name = f"{sink}-{workers}-{number}"
+                counting = sink == "counting"
+                found[sink, workers].append(measure(name, files, workers=workers, counting=counting))
         small = files[-_SMALL_AFTER * _FILES :]
         many = measure(
             "many", files[: _SMALL_BEFORE * _FILES] + small, workers=_WORKERS[-1], counting=False,
             tasks=_MANY_TASKS,
         )  # fmt: skip
     scaling = Scaling(
-        runs=runs,
+        runs=[_together(runs) for runs in found.values()],
         many=many,
         many_tasks=_MANY_TASKS,
         files=_FILES,
         # As the fleet distributes them.
         instances=[len(range(number, _INSTANCES, _CLIENT_IDS)) for number in range(_CLIENT_IDS)],
-        cores=len(os.sched_getaffinity(0)),
     )
     return Report(
         title="The roll-up on one and on two workers of one core",
         text=scaling.text,
         raw=asdict(scaling),
         figures=scaling.figures,
+    )
+
+
+def _together(runs: Sequence[Run]) -> Run:
+    """Return the batches of all runs of a kind as those of one run."""
+    return replace(
+        runs[0],
+        large=[batch for run in runs for batch in run.large],
+        small=[batch for run in runs for batch in run.small],
     )
 
 

@@ -1,8 +1,8 @@
 """``python -m benchmarks.rollup_timed FILE MEASURED ARGUMENTS``: the command with timed batches.
 
 The command runs unchanged. FILE gets, as JSON, for each batch the wall and CPU seconds, the bytes
-of the write-ahead log and Spark's stages, and the peak memory. MEASURED is a :class:`Measured` as
-JSON.
+of the write-ahead log and Spark's stages, and the peak memory. ``measuring_s`` is what reading all
+this took since the end of the batch before. MEASURED is a :class:`Measured` as JSON.
 """
 
 from __future__ import annotations
@@ -56,22 +56,29 @@ def main() -> None:
 
 def _timed(roll_up: Any, document: dict[str, Any], measured: Measured) -> Any:
     stages = FinishedStages()
+    after_s = 0.0
 
     @functools.wraps(roll_up)
     def call(batches: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal after_s
+        entered = time.monotonic()
         stages.read(batches._spark)  # noqa: SLF001 -- those before the batch
         with psycopg.connect(measured.url, autocommit=True) as connection:
             began = _spent(connection, measured)
+            measuring_s = after_s + time.monotonic() - entered
             result = roll_up(batches, *arguments, **options)
             ended = _spent(connection, measured)
         found = [stage._asdict() for stage in stages.read(batches._spark)]  # noqa: SLF001
-        document["batches"].append({"began": began, "ended": ended, "stages": found})
+        document["batches"].append(
+            {"began": began, "ended": ended, "measuring_s": measuring_s, "stages": found}
+        )
         driver, jvm, tasks = processes_of(os.getpid())
         document["peak_bytes"] = {
             "driver": sum(map(peak_bytes, driver)),
             "jvm": sum(map(peak_bytes, jvm)),
             "tasks": sum(map(peak_bytes, tasks)),
         }
+        after_s = time.monotonic() - ended["wall"]
         return result
 
     return call
@@ -79,6 +86,7 @@ def _timed(roll_up: Any, document: dict[str, Any], measured: Measured) -> Any:
 
 def _spent(connection: psycopg.Connection[Any], measured: Measured) -> dict[str, Any]:
     """Return seconds of the clock, bytes of the write-ahead log, and CPU seconds by part."""
+    wall = time.monotonic()
     ((wal_bytes,),) = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8")
     driver, jvm, tasks = processes_of(os.getpid())
     processes = {
@@ -91,7 +99,7 @@ def _spent(connection: psycopg.Connection[Any], measured: Measured) -> dict[str,
         daemon, jvm, tasks = processes_of(pid)
         processes |= {f"executor {number}": [*daemon, *jvm], f"tasks {number}": tasks}
     cpu = {name: cpu_seconds_with_ended(pids) for name, pids in processes.items()}
-    return {"wall": time.monotonic(), "wal_bytes": wal_bytes, "cpu": cpu}
+    return {"wall": wall, "wal_bytes": wal_bytes, "cpu": cpu}
 
 
 def processes_of(pid: int) -> tuple[list[int], list[int], list[int]]:

@@ -116,7 +116,6 @@ class Scaling:
         many_tasks: Their tasks.
         files: Files of a batch.
         instances: Instances of each client id.
-        cores: Cores of the machine.
     """
 
     runs: Sequence[Run]
@@ -124,7 +123,6 @@ class Scaling:
     many_tasks: int
     files: int
     instances: Sequence[int]
-    cores: int
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Scaling:
@@ -185,7 +183,7 @@ class Scaling:
         return Batch(points=points, files=self.files, instances=self.instances, heavy=HEAVY)
 
     def _here(self, parts: Parts, workers: int) -> Predicted:
-        return predict(parts, self._batch(), workers, _limits(self.cores, all_cores=self.cores))
+        return predict(parts, self._batch(), workers, _limits(workers, all_cores=workers))
 
 
 def _run(raw: Mapping[str, Any]) -> Run:
@@ -234,7 +232,7 @@ def timed(document: Sequence[Mapping[str, Any]], points: Sequence[int]) -> list[
     """
     found = []
     for before, one, count in zip(document, document[1:], points[1:], strict=False):
-        seconds = one["ended"]["wall"] - before["ended"]["wall"]
+        seconds = one["ended"]["wall"] - before["ended"]["wall"] - one["measuring_s"]
         stages = one["stages"]
         cpu_s = sum(stage["cpu_s"] for stage in stages)
         found.append(

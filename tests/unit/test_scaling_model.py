@@ -149,7 +149,8 @@ def test_a_batch_lasts_from_the_end_of_the_one_before() -> None:
         {"seconds": 2.0, "task_seconds": [1.0, 1.5], "cpu_s": 3.0, "shuffle_bytes": 70},
         {"seconds": 1.5, "task_seconds": [1.0, 0.25], "cpu_s": 1.0, "shuffle_bytes": 0},
     ]
-    assert timed([ended(10, 1, 5), ended(14, 3.5, 25) | {"stages": stages}], [111, 222]) == [
+    one = ended(14.25, 3.5, 25) | {"measuring_s": 0.25, "stages": stages}
+    assert timed([ended(10, 1, 5), one], [111, 222]) == [
         Timed(
             points=222,
             seconds=4,
