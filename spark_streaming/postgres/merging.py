@@ -127,34 +127,46 @@ class Merging:
 
     def _merge(self, totals: Totals, minute: datetime) -> None:
         key = names([*totals.key, "bucket"])
-        rows = sql.SQL("SELECT {key}, {values} FROM moved GROUP BY {key}")
-        self._replace(totals, minute, minute, rows.format(key=key, values=totals.combined()))
+        self._replace(totals, minute, minute, sql.SQL("{}, {}").format(key, totals.combined()), group_by=key)
 
     def _put_in_order(self, totals: Totals, first: datetime, last: datetime) -> None:
         # Adding them up would take half as long again, and few keys have several rows.
-        columns = names([*totals.key, "bucket", *totals.values])
-        self._replace(totals, first, last, sql.SQL("SELECT {} FROM moved").format(columns))
+        self._replace(totals, first, last, names([*totals.key, "bucket", *totals.values]))
 
-    def _replace(self, totals: Totals, first: datetime, last: datetime, rows: sql.Composable) -> None:
+    def _replace(
+        self,
+        totals: Totals,
+        first: datetime,
+        last: datetime,
+        values: sql.Composable,
+        *,
+        group_by: sql.Composable | None = None,
+    ) -> None:
         """Replace the rows of some minutes that count.
 
         Args:
             totals: The kind.
             first: The first minute.
             last: The last minute.
-            rows: A query of key, bucket and values. It reads the old rows from ``moved``.
+            values: Key, bucket and values of a new row, computed from old rows.
+            group_by: What old rows of a new row have in common. None: each becomes a new one.
         """
+        # Both parts of the statement see the rows that there were before it. Reading them twice
+        # takes less than keeping what DELETE returns. Nobody else deletes them meanwhile, because
+        # of the locks.
         self._cursor.execute(
             sql.SQL(
-                "WITH moved AS (DELETE FROM {table} WHERE {minutes} RETURNING {columns}, load_id) "
+                "WITH deleted AS (DELETE FROM {table} WHERE {minutes}) "
                 "INSERT INTO {table} ({columns}, load_id) "
-                "SELECT found.*, {load} FROM ({rows}) AS found ORDER BY {key}"
+                "SELECT found.*, {load} FROM ("
+                "SELECT {values} FROM {table} WHERE {minutes}{grouped}) AS found ORDER BY {key}"
             ).format(
                 table=sql.Identifier(totals.table(MINUTES)),
                 minutes=_within(first, last),
                 columns=names([*totals.key, "bucket", *totals.values]),
                 load=sql.Literal(MERGED_LOAD),
-                rows=rows,
+                values=values,
+                grouped=sql.SQL("") if group_by is None else sql.SQL(" GROUP BY {}").format(group_by),
                 key=names([*totals.key, "bucket"]),
             )
         )
