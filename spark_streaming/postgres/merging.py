@@ -85,10 +85,11 @@ class Merging:
             packed_until: Minutes before are packed.
         """
         for totals in self._kinds_to_merge(minute):
-            self._merge(totals, minute)
+            self._replace(totals, minute, minute, add_up=True)
         first = minute + _MINUTE - NEIGHBOURS
         if not (minute + _MINUTE - EPOCH) % NEIGHBOURS and first >= packed_until:
-            self._put_in_order(SERIES, first, minute)
+            # Adding them up would take longer, and few keys have several rows.
+            self._replace(SERIES, first, minute, add_up=False)
 
     def _kinds_to_merge(self, minute: datetime) -> Iterator[Totals]:
         if not (minute - EPOCH) % NEIGHBOURS:
@@ -125,32 +126,16 @@ class Merging:
         ((rows, keys),) = self._cursor.execute(query)
         return rows, keys
 
-    def _merge(self, totals: Totals, minute: datetime) -> None:
-        key = names([*totals.key, "bucket"])
-        self._replace(totals, minute, minute, sql.SQL("{}, {}").format(key, totals.combined()), group_by=key)
-
-    def _put_in_order(self, totals: Totals, first: datetime, last: datetime) -> None:
-        # Adding them up would take half as long again, and few keys have several rows.
-        self._replace(totals, first, last, names([*totals.key, "bucket", *totals.values]))
-
-    def _replace(
-        self,
-        totals: Totals,
-        first: datetime,
-        last: datetime,
-        values: sql.Composable,
-        *,
-        group_by: sql.Composable | None = None,
-    ) -> None:
-        """Replace the rows of some minutes that count.
+    def _replace(self, totals: Totals, first: datetime, last: datetime, *, add_up: bool) -> None:
+        """Replace the rows of some minutes that count, in order of their key.
 
         Args:
             totals: The kind.
             first: The first minute.
             last: The last minute.
-            values: Key, bucket and values of a new row, computed from old rows.
-            group_by: What old rows of a new row have in common. None: each becomes a new one.
+            add_up: Whether the rows of a key become one. Otherwise each is only moved.
         """
+        key = names([*totals.key, "bucket"])
         # Both parts of the statement see the rows that there were before it. Reading them twice
         # takes less than keeping what DELETE returns. Nobody else deletes them meanwhile, because
         # of the locks.
@@ -159,15 +144,15 @@ class Merging:
                 "WITH deleted AS (DELETE FROM {table} WHERE {minutes}) "
                 "INSERT INTO {table} ({columns}, load_id) "
                 "SELECT found.*, {load} FROM ("
-                "SELECT {values} FROM {table} WHERE {minutes}{grouped}) AS found ORDER BY {key}"
+                "SELECT {key}, {values} FROM {table} WHERE {minutes}{grouped}) AS found ORDER BY {key}"
             ).format(
                 table=sql.Identifier(totals.table(MINUTES)),
                 minutes=_within(first, last),
                 columns=names([*totals.key, "bucket", *totals.values]),
                 load=sql.Literal(MERGED_LOAD),
-                values=values,
-                grouped=sql.SQL("") if group_by is None else sql.SQL(" GROUP BY {}").format(group_by),
-                key=names([*totals.key, "bucket"]),
+                key=key,
+                values=totals.combined() if add_up else names(totals.values),
+                grouped=sql.SQL(" GROUP BY {}").format(key) if add_up else sql.SQL(""),
             )
         )
 
