@@ -110,7 +110,7 @@ def on_cores(cores: AbstractSet[int], processes: Sequence[Running]) -> Iterator[
 
 def _pin(processes: Sequence[Running], cores: AbstractSet[int]) -> None:
     for pid in (pid for process in processes for pid in process.pids()):
-        with contextlib.suppress(FileNotFoundError):  # the process has just ended
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the process has just ended
             for task in Path(f"/proc/{pid}/task").iterdir():
                 with contextlib.suppress(ProcessLookupError):  # the thread has just ended
                     os.sched_setaffinity(int(task.name), cores)

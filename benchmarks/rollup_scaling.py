@@ -58,7 +58,13 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """The number of large batches until the executors are warm, and then, and of runs of a kind."""
+    """How long it takes.
+
+    Attributes:
+        warm: Large batches until the executors are warm.
+        measured: Large batches after these.
+        runs: Runs with the same sink and number of workers.
+    """
 
     warm: int
     measured: int
