@@ -110,7 +110,7 @@ def packed_rows(
                 with tasks.load(horizons, sums, {}, ("sizing", hour)) as load:
                     load.totals(sums)
                     load.clients([], entries)
-                batch.enter([load.load_id], [minute // 60])
+                batch.enter([load.load_id], [minute])
                 batch.record(
                     BatchStatistics(
                         pushes=0,

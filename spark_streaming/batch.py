@@ -210,7 +210,7 @@ class Batches:
                 return None
             done = self._process(batch, pushes, query_id, batch_id, isolated)
             self._stages.enter("commit")
-            batch.enter(done.load_ids, done.hours)
+            batch.enter(done.load_ids, done.first_minutes)
             damaged_files = sorted(batch.without_dead_letter(damaged))
             for file in damaged_files:
                 letter = [[self._source], [file], [damaged[file]], [0], [b""]]
@@ -398,7 +398,7 @@ class _Results:
 
     Attributes:
         load_ids: Loads of the attempts that won.
-        hours: Hours of their minutes, since the epoch.
+        first_minutes: The first minutes of each hour of each load, since the epoch.
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
         repeated: Positions of the pushes that were counted before, if there is a lake.
         several: Client instances with several slots in one task.
@@ -408,7 +408,7 @@ class _Results:
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._rows = rows
         self.load_ids = [row["load_id"] for row in rows if row["load_id"] is not None]
-        self.hours = {hour for row in rows for hour in row["hours"]}
+        self.first_minutes = {minute for row in rows for minute in row["first_minutes"]}
         times = [row["newest_received_at_ns"] for row in rows if row["newest_received_at_ns"] is not None]
         self.newest_received_at_ns: int | None = max(times, default=None)
         self.repeated = [position for row in rows for position in row["repeated"] or ()]

@@ -59,18 +59,18 @@ _STATISTICS: Final = (
     *("newest_received_at_ns", "folded", "most_points"),
 )
 #: One row of each task. ``error`` is the type of an error, ``text`` its message. ``load_id`` is
-#: null without anything to write. ``hours`` are those of the minutes, since the epoch. ``folded``
-#: is the number of series that are added up as another one. ``most`` is the client id with the most
-#: points. ``several`` are client instances with several slots. ``slots`` and ``slot_points`` are
-#: the slots of the task with their points. With a lake, a task also returns the positions of
-#: ``repeated`` pushes, and rows that have only ``row``: its ``ROLLUP_ROWS``.
+#: null without anything to write. ``first_minutes`` are the first ones of each hour, since the
+#: epoch. ``folded`` is the number of series that are added up as another one. ``most`` is the
+#: client id with the most points. ``several`` are client instances with several slots. ``slots``
+#: and ``slot_points`` are the slots of the task with their points. With a lake, a task also returns
+#: the positions of ``repeated`` pushes, and rows that have only ``row``: its ``ROLLUP_ROWS``.
 RESULT_ROWS: Final = pa.schema(
     [
         pa.field("error", pa.string()),
         pa.field("text", pa.string()),
         *(pa.field(name, pa.int64()) for name in _STATISTICS),
         pa.field("most", pa.string()),
-        pa.field("hours", pa.list_(pa.int64())),
+        pa.field("first_minutes", pa.list_(pa.int64())),
         pa.field("several", pa.list_(pa.string())),
         pa.field("slots", pa.list_(pa.int64())),
         pa.field("slot_points", pa.list_(pa.int64())),
@@ -193,7 +193,7 @@ class _Task:
         self._settings = settings
         self._seconds = dict.fromkeys(get_args(TaskStage), 0.0)
         self._statistics: dict[str, int | None] = dict.fromkeys(_STATISTICS)
-        self._hours: list[int] = []
+        self._first_minutes: list[int] = []
         self._repeated: list[str] = []
         self._most: str | None = None
         self._slots: list[int] = []
@@ -248,9 +248,7 @@ class _Task:
         }
         if not fresh:
             return
-        self._hours = sorted(
-            {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
-        )
+        self._first_minutes = sums.first_minutes()
         self._most, self._statistics["most_points"] = _most(entries)
         batch = (settings.query_id, settings.batch_id)
         with self._stage("write"), self._store.load(horizons, sums, days, batch) as load:
@@ -268,7 +266,7 @@ class _Task:
         return _result(
             **self._statistics,
             **seconds,
-            hours=self._hours,
+            first_minutes=self._first_minutes,
             repeated=self._repeated,
             most=self._most,
             several=self._several,

@@ -37,12 +37,12 @@ class Batch:
         """Return the client instances that several loads have. Such loads must not be entered."""
         return clients.split(self._cursor, load_ids)
 
-    def enter(self, load_ids: Sequence[int], hours: Iterable[int]) -> None:
+    def enter(self, load_ids: Sequence[int], minutes: Iterable[int]) -> None:
         """Let the loads of the attempts that won count.
 
         Args:
             load_ids: The loads.
-            hours: The hours of their minutes, since the epoch.
+            minutes: Their minutes since the epoch; at least the first one of each hour.
 
         Raises:
             StoreUnavailableError: A load is gone. Repeat the batch.
@@ -50,10 +50,10 @@ class Batch:
         partitions = Partitions(self._cursor)
         late = loads.enter(self._cursor, load_ids, partitions)
         hour, day = GRAINS[1:]
-        of_minutes = {EPOCH + timedelta(hours=number) for number in hours}
-        Packing(self._cursor, partitions).note_late({**late, MINUTES.name: of_minutes})
-        mark(self._cursor, hour, of_minutes)
-        mark(self._cursor, day, {day.beginning(at) for at in late[hour.name]})
+        changed = {EPOCH + timedelta(minutes=minute) for minute in minutes}
+        Packing(self._cursor, partitions).note_late({**late, MINUTES.name: changed})
+        mark(self._cursor, hour, changed)
+        mark(self._cursor, day, late[hour.name])
 
     def dead_letters(self, letters: pa.Table) -> None:
         """Insert ``DEAD_LETTER_ROWS``, beside those of loads."""

@@ -1,4 +1,4 @@
-"""Marks hours and days that must be computed again."""
+"""Notes which hours and days must be computed again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,24 @@ from spark_streaming.postgres.tables import Grain
 __all__ = ["mark"]
 
 
-def mark(cursor: psycopg.Cursor[Any], grain: Grain, buckets: Iterable[datetime]) -> None:
-    """Note that rows of these hours or days changed.
+def mark(cursor: psycopg.Cursor[Any], grain: Grain, changed: Iterable[datetime]) -> None:
+    """Note that finer rows changed.
 
     Args:
         cursor: In the transaction that changes them.
         grain: Hours or days.
-        buckets: Their beginnings.
+        changed: Beginnings of the finer buckets; at least the first one of each hour or day.
     """
+    first: dict[datetime, datetime] = {}
+    for at in changed:
+        bucket = grain.beginning(at)
+        first[bucket] = min(at, first.get(bucket, at))
     cursor.execute(
-        "INSERT INTO coarse (grain, bucket) SELECT %s, unnest(%s::timestamptz[]) "
-        "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true WHERE NOT coarse.dirty",
-        (grain.name, sorted(buckets)),
+        "INSERT INTO coarse (grain, bucket, changed_from) "
+        "SELECT %s, * FROM unnest(%s::timestamptz[], %s::timestamptz[]) "
+        "ON CONFLICT (grain, bucket) DO UPDATE "
+        "SET dirty = true, changed_from = least(coarse.changed_from, excluded.changed_from) "
+        "WHERE NOT coarse.dirty OR coarse.changed_from IS NULL "
+        "OR coarse.changed_from > excluded.changed_from",
+        (grain.name, list(first), list(first.values())),
     )

@@ -31,6 +31,8 @@ __all__ = ["Maintenance"]
 #: (``pause_s``).
 _MIN_PAUSE_S: Final = 55.0
 _USUAL_PAUSE_S: Final = {"1h": 300.0, "1d": 900.0}
+#: If no minute becomes whole for so long, there may be no further push, and hours get all minutes.
+_STUCK: Final = timedelta(minutes=5)
 #: A drop waits for the readers of a table, and other readers wait for it, so each wait is short.
 _DROP_TIMEOUT: Final = "100ms"
 _DROP_TRIES: Final = 10
@@ -113,7 +115,7 @@ class Maintenance:
         changed = {**late, MINUTES.name: [at for found in minutes.values() for at in found]}
         self._packing.note_late(changed)
         for grain, coarser in pairwise(GRAINS):
-            mark(self._cursor, coarser, {coarser.beginning(at) for at in changed[grain.name]})
+            mark(self._cursor, coarser, changed[grain.name])
 
     def read_until(self, time_ns: int | None) -> None:
         """Record that pushes received until this time were read. It never decreases."""
@@ -126,14 +128,19 @@ class Maintenance:
     def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
         """Compute changed hours from their minutes, then changed days from their hours.
 
+        A growing hour gets the minutes that have become whole since it was computed. If an earlier
+        minute has changed, all are added up again.
+
         Args:
-            all_of_them: Include those that are not due yet.
+            all_of_them: Include hours and days that are not due yet, and minutes that are not
+                whole.
 
         Returns:
             The number of computed hours and days.
         """
         # Hours are computed of minutes that are whole until then, and days of hours.
         ((until,),) = self._cursor.execute("SELECT whole_until FROM progress")
+        whole_until = None if all_of_them else until
         done = 0
         for finer, grain in pairwise(GRAINS):
             before = self._computed_until(grain)
@@ -147,8 +154,9 @@ class Maintenance:
             }
             if growing & due:
                 due |= growing
-            self._compute(grain, finer, sorted(due))
-            done += len(due)
+            if until == before and until < self._now - _STUCK:
+                whole_until = None
+            done += self._compute(grain, finer, sorted(due), whole_until)
             if growing <= due:
                 self._cursor.execute(
                     sql.SQL("UPDATE horizon SET {} = %s").format(_until_column(grain)), [until]
@@ -267,23 +275,64 @@ class Maintenance:
             ).fetchall()
         )
 
-    def _compute(self, grain: Grain, finer: Grain, buckets: Sequence[datetime]) -> None:
+    def _compute(
+        self, grain: Grain, finer: Grain, buckets: Sequence[datetime], whole_until: datetime | None = None
+    ) -> int:
+        """Compute hours or days.
+
+        Args:
+            grain: Hours or days.
+            finer: Minutes or hours.
+            buckets: The hours or days.
+            whole_until: Leave out later minutes.
+
+        Returns:
+            How many there was something to compute for.
+        """
+        done = 0
         for bucket in buckets:
             started = monotonic()
+            since, until = bucket, bucket + grain.length
+            if finer is MINUTES:
+                since, until = self._minutes_to_add(bucket, whole_until)
+            if since >= until:
+                continue
+            done += 1
             self._packing.open_window(grain, bucket)
             for totals in TOTALS:
                 if grain.name in totals.grains:
                     self._partitions.ensure(totals.table(grain), [bucket])
-                    rows = stored_rows(totals, finer, bucket)
-                    totals.compute(self._cursor, grain, bucket, rows)
+                    rows = stored_rows(totals, finer, bucket, since=since, until=until)
+                    totals.compute(self._cursor, grain, bucket, rows, add=since > bucket)
             self._cursor.execute(
-                "UPDATE coarse SET dirty = false, due_at = clock_timestamp() + %s "
-                "WHERE (grain, bucket) = (%s, %s)",
-                (timedelta(seconds=_pause_s(grain, monotonic() - started)), grain.name, bucket),
+                "UPDATE coarse SET dirty = %s, changed_from = NULL, computed_until = %s, "
+                "due_at = clock_timestamp() + %s WHERE (grain, bucket) = (%s, %s)",
+                (
+                    until < bucket + grain.length,
+                    until,
+                    timedelta(seconds=_pause_s(grain, monotonic() - started)),
+                    *(grain.name, bucket),
+                ),
             )
             coarser = GRAINS[GRAINS.index(grain) + 1 :][:1]
             for one in coarser:
-                mark(self._cursor, one, [one.beginning(bucket)])
+                mark(self._cursor, one, [bucket])
+        return done
+
+    def _minutes_to_add(self, hour: datetime, whole_until: datetime | None) -> tuple[datetime, datetime]:
+        """Return the first minute to add to an hour, and the end of the last one."""
+        end = hour + timedelta(hours=1)
+        # An hour that is still to come has none that is whole.
+        until = end if whole_until is None or whole_until < hour else MINUTES.beginning(whole_until)
+        ((changed_from, computed_until),) = self._cursor.execute(
+            "SELECT changed_from, computed_until FROM coarse WHERE grain = '1h' AND bucket = %s", [hour]
+        )
+        if computed_until is None:
+            return hour, min(end, until)
+        if changed_from is None or changed_from >= computed_until:
+            return computed_until, min(end, until)
+        # An earlier one has changed. So what the hour has is replaced.
+        return hour, max(computed_until, min(end, until))
 
 
 def _until_column(grain: Grain) -> sql.Identifier:

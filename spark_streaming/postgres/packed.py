@@ -22,7 +22,6 @@ from typing import Final
 
 from psycopg import sql
 
-from spark_streaming.postgres.spans import end
 from spark_streaming.postgres.tables import MINUTES, Grain, Totals, ValueType
 
 __all__ = ["PACKED_LOAD", "as_rows", "counting", "open_rows", "packed_columns", "stored_rows", "to_pack"]
@@ -111,8 +110,10 @@ def open_rows(totals: Totals, grain: Grain) -> sql.Composed:
     )
 
 
-def stored_rows(totals: Totals, grain: Grain, start: datetime) -> sql.Composed:
-    """Return the query of all rows of a window that count, with a column ``load_id``.
+def stored_rows(
+    totals: Totals, grain: Grain, start: datetime, *, since: datetime, until: datetime
+) -> sql.Composed:
+    """Return the query of the rows of a window that count, with a column ``load_id``.
 
     A key and bucket may have several open rows and a packed one, which add up. The one with the
     greatest load id is the newest.
@@ -121,11 +122,12 @@ def stored_rows(totals: Totals, grain: Grain, start: datetime) -> sql.Composed:
         totals: The kind.
         grain: Selects the tables.
         start: The beginning of the window.
+        since: The first bucket, in the window.
+        until: The end of the last bucket, in the window.
     """
     return sql.SQL(
-        "SELECT {columns}, {load_id} AS load_id FROM {open} "
-        "WHERE bucket >= {start} AND bucket < {end} AND {counting} "
-        "UNION ALL SELECT {columns}, {packed_load} FROM ({packed}) AS packed_rows"
+        "SELECT {columns}, {load_id} AS load_id FROM {open} WHERE {within} AND {counting} "
+        "UNION ALL SELECT {columns}, {packed_load} FROM ({packed}) AS packed_rows WHERE {within}"
     ).format(
         columns=_list(map(sql.Identifier, ["bucket", *totals.key, *totals.values])),
         load_id=sql.SQL("load_id" if grain is MINUTES else "0"),
@@ -133,8 +135,7 @@ def stored_rows(totals: Totals, grain: Grain, start: datetime) -> sql.Composed:
         counting=counting(grain),
         packed=as_rows(totals, grain, start=start),
         packed_load=sql.Literal(PACKED_LOAD),
-        start=sql.Literal(start),
-        end=sql.Literal(end(grain.window, start)),
+        within=sql.SQL("bucket >= {} AND bucket < {}").format(sql.Literal(since), sql.Literal(until)),
     )
 
 

@@ -231,6 +231,10 @@ class Store:
             for grain in GRAINS[1:]:
                 start = EPOCH + (since - EPOCH) // grain.length * grain.length
                 cursor.execute(
+                    "UPDATE coarse SET computed_until = NULL WHERE grain = %s AND bucket >= %s",
+                    (grain.name, start),
+                )
+                cursor.execute(
                     "INSERT INTO coarse (grain, bucket) VALUES (%s, %s) "
                     "ON CONFLICT (grain, bucket) DO UPDATE SET dirty = true, due_at = '-infinity'",
                     (grain.name, start),

@@ -28,6 +28,7 @@ from spark_streaming.rows import MAX_TOTAL
 __all__ = ["Sums"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
+_HOUR_MINUTES: Final = 60
 #: The greatest float below MAX_TOTAL, which is not a float itself.
 _MAX_FLOAT_TOTAL: Final = float(np.nextafter(float(MAX_TOTAL), 0))
 _STATISTICS: Final = [
@@ -89,6 +90,16 @@ class Sums:
             for totals, grain, table in self.tables
             if grain is MINUTES
         }
+
+    def first_minutes(self) -> list[int]:
+        """Return the first minute of each hour with minutes, since the epoch."""
+        found: dict[int, int] = {}
+        for buckets in self.minutes().values():
+            for bucket in buckets:
+                minute = _minute(bucket)
+                hour = minute // _HOUR_MINUTES
+                found[hour] = min(minute, found.get(hour, minute))
+        return sorted(found.values())
 
     def _add(
         self,

@@ -206,57 +206,78 @@ class Totals:
         ensure(self.table(grain), [bucket for (bucket,) in buckets])
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {table} AS old (bucket, {columns}) "
-                "SELECT bucket, {key}, {values} FROM {waiting} WHERE load_id = ANY(%s) "
-                "GROUP BY bucket, {key} "
-                "ON CONFLICT ({target}) DO UPDATE SET {changes}"
+                "{insert} SELECT bucket, {key}, {values} FROM {waiting} WHERE load_id = ANY(%s) "
+                "GROUP BY bucket, {key} {add}"
             ).format(
-                table=sql.Identifier(self.table(grain)),
-                columns=_names([*self.key, *self.values]),
+                insert=self._insert(grain),
                 key=_names(self.key),
                 values=self.combined(),
                 waiting=waiting,
-                target=_names([self.key[0], "bucket", *self.key[1:]]),
-                changes=_assignments(
-                    {
-                        name: _COUNTS_WITH_OLD if name in self.counts else _WITH_OLD[how]
-                        for name, how in self.values.items()
-                    }
-                ),
+                add=self._add_to_old(),
             ),
             [loads],
         )
         return [bucket for (bucket,) in buckets]
 
     def compute(
-        self, cursor: psycopg.Cursor[Any], grain: Grain, bucket: datetime, rows: sql.Composable
+        self,
+        cursor: psycopg.Cursor[Any],
+        grain: Grain,
+        bucket: datetime,
+        rows: sql.Composable,
+        *,
+        add: bool,
     ) -> None:
-        """Compute a bucket from finer rows, and replace the stored rows.
+        """Compute a bucket from finer rows.
 
         Args:
             cursor: In the maintenance transaction.
             grain: Selects the table.
             bucket: The beginning of the bucket. None of its rows is packed.
-            rows: A query of the bucket's finer rows.
+            rows: A query of the bucket's finer rows: all of them, or those to add.
+            add: Add to the stored rows, instead of replacing them.
         """
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {table} AS old (bucket, {columns}) "
-                "SELECT {bucket}, {key}, {values} FROM ({rows}) AS finer GROUP BY {key} "
-                "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
+                "{insert} SELECT {bucket}, {key}, {values} FROM ({rows}) AS finer GROUP BY {key} {change}"
             ).format(
-                table=sql.Identifier(self.table(grain)),
-                rows=rows,
-                columns=_names([*self.key, *self.values]),
-                key=_names(self.key),
-                target=_names([self.key[0], "bucket", *self.key[1:]]),
-                values=self.combined(),
-                changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
-                old=_names(self.values, "old"),
-                new=_names(self.values, "excluded"),
+                insert=self._insert(grain),
                 bucket=sql.Literal(bucket),
+                key=_names(self.key),
+                values=self.combined(),
+                rows=rows,
+                change=self._add_to_old() if add else self._replace_old(),
             )
         )
+
+    def _insert(self, grain: Grain) -> sql.Composed:
+        return sql.SQL("INSERT INTO {table} AS old (bucket, {columns})").format(
+            table=sql.Identifier(self.table(grain)), columns=_names([*self.key, *self.values])
+        )
+
+    def _add_to_old(self) -> sql.Composed:
+        return sql.SQL("ON CONFLICT ({target}) DO UPDATE SET {changes}").format(
+            target=self._target(),
+            changes=_assignments(
+                {
+                    name: _COUNTS_WITH_OLD if name in self.counts else _WITH_OLD[how]
+                    for name, how in self.values.items()
+                }
+            ),
+        )
+
+    def _replace_old(self) -> sql.Composed:
+        return sql.SQL(
+            "ON CONFLICT ({target}) DO UPDATE SET {changes} WHERE ({old}) IS DISTINCT FROM ({new})"
+        ).format(
+            target=self._target(),
+            changes=_assignments(dict.fromkeys(self.values, "excluded.{0}")),
+            old=_names(self.values, "old"),
+            new=_names(self.values, "excluded"),
+        )
+
+    def _target(self) -> sql.Composed:
+        return _names([self.key[0], "bucket", *self.key[1:]])
 
 
 def _names(names: Any, table: str | None = None) -> sql.Composed:

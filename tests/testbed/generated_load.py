@@ -164,15 +164,15 @@ class GeneratedLoad:
         points = rows = 0
         with store.batch(self._query, number) as batch:
             assert batch is not None
-            loads, hours = [], set()
+            loads, minutes = [], []
             for task in range(TASKS):
                 own = [client for client in pushing if self._task[client] == task]
                 load_id, sums, pushed = self._load(tasks, (self._query, number), own, now_ns)
                 loads.append(load_id)
                 points += pushed
                 rows += sum(table.num_rows for _, _, table in sums.tables)
-                hours |= {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
-            batch.enter(loads, sorted(hours))
+                minutes += sums.first_minutes()
+            batch.enter(loads, minutes)
             batch.read_until(now_ns)
             batch.record(
                 BatchStatistics(

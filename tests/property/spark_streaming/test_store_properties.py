@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -31,6 +32,14 @@ _points = st.tuples(
 )
 _fates = st.sampled_from(["commit", "raise", "kill", "repeat"])
 _batches = st.lists(st.tuples(st.lists(_points, max_size=6), _fates, st.booleans()), min_size=1, max_size=6)
+
+#: Minutes of two hours of yesterday, and how many of them are whole afterwards.
+_minutes = st.integers(0, 119)
+_growths = st.lists(
+    st.tuples(st.lists(st.tuples(st.integers(0, 2), _minutes, st.integers(-5, 5)), max_size=6), _minutes),
+    min_size=1,
+    max_size=8,
+)
 
 Point = tuple[int, int, int, int | None, bool]
 
@@ -135,3 +144,64 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             assert found == {
                 key: [len(values), sum(values), min(values), max(values)] for key, values in expected.items()
             }
+
+
+@settings(max_examples=15, deadline=None, database=None)
+@given(growths=_growths)
+def test_a_growing_hour_has_each_minute_once(
+    store: Store, url: str, growths: list[tuple[list[tuple[int, int, int]], int]]
+) -> None:
+    example = next(_examples)
+    metric, base = f"metric {example}", example * 10
+    first = (_NOW_MINUTE // 1440 - 1) * 1440
+    truth: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    with psycopg.connect(url, options="-c search_path=telemetry", autocommit=True) as connection:
+        connection.execute("DELETE FROM coarse; UPDATE horizon SET hours_computed_until = NULL")
+        put_series(url, *((base + one, base + one, f"{metric} {one}", False) for one in range(3)))
+        for number, (points, whole) in enumerate(growths):
+            table = rows(
+                *(
+                    (first + at, base + one, base + one, False, None, 1, value, value, value, 0)
+                    for one, at, value in points
+                )
+            )
+            assert store_rows.take_in(store, metric, number, totals=table, retention=_RETENTION)
+            for one, at, value in points:
+                truth[base + one][at].append(value)
+            connection.execute("UPDATE coarse SET due_at = '-infinity'")
+            connection.execute(
+                "UPDATE ledger SET newest_received_at = to_timestamp(%s)", [(first + whole + 0.5) * 60]
+            )
+            with store.maintenance(NOW_NS) as maintenance:
+                maintenance.compute_hours_and_days()
+            for begin, changed, until in hours_of(connection, first):
+                assert until is None or begin <= until <= begin + 60
+                if until is None or changed is not None:
+                    # To be computed.
+                    continue
+                assert until >= min(whole, begin + 60)
+                expected = {}
+                for one, minutes in truth.items():
+                    values = [value for at in range(begin, until) for value in minutes.get(at, ())]
+                    if values:
+                        expected[one] = [len(values), sum(values), min(values), max(values)]
+                found = connection.execute(
+                    "SELECT series_id, points, sum, min, max FROM rollup_1h "
+                    "WHERE bucket = to_timestamp(%s) AND series_id BETWEEN %s AND %s",
+                    [(first + begin) * 60.0, base, base + 9],
+                )
+                assert {one: values for one, *values in found} == expected
+
+
+def hours_of(
+    connection: psycopg.Connection[tuple[Any, ...]], first: int
+) -> list[tuple[int, int | None, int | None]]:
+    """The beginning, the first changed minute, and the end of what is computed, of two hours."""
+    return connection.execute(
+        "SELECT (extract(epoch FROM bucket) / 60)::int - %(first)s, "
+        "(extract(epoch FROM changed_from) / 60)::int - %(first)s, "
+        "(extract(epoch FROM computed_until) / 60)::int - %(first)s "
+        "FROM coarse WHERE grain = '1h' AND bucket >= to_timestamp(%(first)s * 60) "
+        "AND bucket < to_timestamp((%(first)s + 120) * 60)",
+        {"first": first},
+    ).fetchall()

@@ -178,8 +178,7 @@ def take_in(
             return False
         load_id, sums = write_load(tasks, (query_id, number), **load)
         then()
-        minutes = [at for found in sums.minutes().values() for at in found]
-        batch.enter([load_id], {int(at.timestamp()) // 3600 for at in minutes})
+        batch.enter([load_id], sums.first_minutes())
         batch.record(recorded or statistics(left_out=sums.left_out))
     return True
 

@@ -85,7 +85,7 @@ def test_a_batch_writes_every_kind_of_row_once(store: Store, tasks: TaskStore, d
     assert tasks.contributions({(5, MINUTE), (5, 1)}) == {(5, MINUTE): contribution}
     with store.maintenance(NOW_NS) as maintenance:
         assert maintenance.clients_to_carry(MINUTE + 1) == {5: state}
-        assert maintenance.compute_hours_and_days() == 2
+        assert maintenance.compute_hours_and_days(all_of_them=True) == 2
         maintenance.expire()
         assert maintenance.sweep() == 0
     assert read(database, "SELECT points, sum FROM telemetry.metric_1d") == [(2, 2.0)]

@@ -120,7 +120,7 @@ def test_late_points_go_to_hours_and_days_and_impossible_ones_are_left_out(
     points = [(MINUTE, 1.0), (week, 2.0), (week, 3.0), (year, 4.0), (0, 5.0), (MINUTE + 5 * DAY_MINUTES, 6.0)]
     batch_of(store, 0, *points)
     with store.maintenance(NOW_NS) as maintenance:
-        maintenance.compute_hours_and_days()
+        maintenance.compute_hours_and_days(all_of_them=True)
         maintenance.expire()
     assert read(database, "SELECT sum FROM telemetry.metric_1m") == [(1.0,)]
     assert read(database, "SELECT sum FROM telemetry.metric_1h ORDER BY bucket") == [(5.0,), (1.0,)]

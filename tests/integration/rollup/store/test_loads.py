@@ -80,7 +80,7 @@ def known(tasks: TaskStore, key: int) -> tuple[Any, ...]:
 def commit(store: Store, number: int, *load_ids: int, query: str = "q") -> None:
     with store.batch(query, number) as batch:
         assert batch is not None
-        batch.enter(load_ids, [MINUTE // 60])
+        batch.enter(load_ids, [MINUTE])
         batch.record(statistics(pushes=1))
 
 

@@ -172,8 +172,7 @@ def test_a_load_is_pending_while_its_minute_is_merged(
         assert shown(database)["metric_1m"] == shown(other)["metric_1m"]
         loads = read(database, "SELECT DISTINCT load_id FROM telemetry.rollup_1m ORDER BY 1")
         assert loads == [(0,), (load_id,)]
-        hours = {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
-        batch.enter([load_id], hours)
+        batch.enter([load_id], sums.first_minutes())
         batch.record(store_rows.statistics())
     take_in(of_control, 2, *late)
     assert shown(database) == shown(other)

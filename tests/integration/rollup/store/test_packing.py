@@ -487,8 +487,7 @@ def test_a_load_is_pending_while_its_hour_is_packed(
         assert waiting == [(load_id,)]
         maintain(of_control, nothing)
         assert shown(database)["metric_1m"] == shown(other)["metric_1m"]
-        hours = {int(at.timestamp()) // 3600 for found in sums.minutes().values() for at in found}
-        batch.enter([load_id], hours)
+        batch.enter([load_id], sums.first_minutes())
         batch.record(store_rows.statistics())
     assert read(database, "SELECT count(DISTINCT start) FROM telemetry.repack") == [(8,)]
     take_in(of_control, 1, *second)

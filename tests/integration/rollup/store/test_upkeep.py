@@ -145,12 +145,39 @@ def test_means_cover_the_minutes_until_they_were_computed(store: Store, database
     assert read(database, "SELECT sum FROM telemetry.metric_1d") == [(6.0,)]
     with psycopg.connect(database) as connection:
         connection.execute("UPDATE telemetry.coarse SET due_at = now()")
-    assert compute_what_is_due(store) == 1
-    # Nothing changed since, so what is computed is complete.
+    # No minute has become whole since, and the last one was long ago, so it waits for no other.
+    assert compute_what_is_due(store) == 2
     whole_until(database, YESTERDAY + 120)
     assert compute_what_is_due(store) == 0
     assert len(set(read(database, until)[0])) == 1
     assert read(database, hours) == [(6.0,), (3.0,)]
+
+
+def test_a_growing_hour_gets_its_new_minutes_only(store: Store, database: str) -> None:
+    points = "SELECT points, sum, min, max FROM telemetry.metric_1h"
+    due = "UPDATE telemetry.coarse SET due_at = now()"
+    forge = "UPDATE telemetry.rollup_1m SET max = 9 WHERE bucket = to_timestamp(%s)"
+    take_in(store, 0, *(point(YESTERDAY + minute, 1.0) for minute in range(12)))
+    whole_until(database, YESTERDAY + 10)
+    assert compute_what_is_due(store) == 2
+    assert read(database, points) == [(10, 10.0, 1.0, 1.0)]
+    take_in(store, 1, *(point(YESTERDAY + minute, 2.0) for minute in range(12, 22)))
+    whole_until(database, YESTERDAY + 20)
+    with psycopg.connect(database) as connection:
+        connection.execute(due)
+        # Not read again.
+        connection.execute(forge, [YESTERDAY * 60.0])
+    compute_what_is_due(store)
+    assert read(database, points) == [(20, 28.0, 1.0, 2.0)]
+    # A late point: all of them are.
+    take_in(store, 2, point(YESTERDAY + 5, 4.0), point(YESTERDAY + 25, 4.0))
+    whole_until(database, YESTERDAY + 25)
+    with psycopg.connect(database) as connection:
+        connection.execute(due)
+    compute_what_is_due(store)
+    assert read(database, points) == [(23, 36.0, 1.0, 9.0)]
+    assert maintain(store) == 2
+    assert read(database, points) == [(24, 40.0, 1.0, 9.0)]
 
 
 def test_an_hour_that_takes_longer_is_computed_less_often() -> None:
