@@ -99,7 +99,8 @@ class ConfigCalls:
         elif len(self._changes) >= MAX_WAITING:
             self._refuse(identity, call, reply, _BUSY, throttled=False)
         else:
-            task = asyncio.get_running_loop().create_task(self._alter(identity, call, reply))
+            request = _alter_request(call)
+            task = asyncio.get_running_loop().create_task(self._alter(identity, call, request, reply))
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
         self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())
@@ -139,9 +140,11 @@ class ConfigCalls:
         body = k32_describe_configs.encode_response(results, version, request)
         self._answer(identity, call, reply, body, _first_error([one.result for one in results]))
 
-    async def _alter(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+    async def _alter(
+        self, identity: ClientIdentity, call: ConfigCall, request: AlterConfigsRequest, reply: Reply
+    ) -> None:
         try:
-            body, error_code = await self._altered(identity, call)
+            body, error_code = await self._altered(identity, call, request)
         except Exception as error:  # a bug must end this request only
             _log.error("internal error, a change of subscriptions is not answered", exc_info=error)
             error_code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -155,12 +158,10 @@ class ConfigCalls:
         else:
             self._answer(identity, call, reply, body, error_code)
 
-    async def _altered(self, identity: ClientIdentity, call: ConfigCall) -> tuple[bytes, int]:
+    async def _altered(
+        self, identity: ClientIdentity, call: ConfigCall, request: AlterConfigsRequest
+    ) -> tuple[bytes, int]:
         """Make the changes of a request, one by one, and return the response's body."""
-        version = call.header.api_version
-        is_incremental = call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
-        message = k44_incremental_alter_configs if is_incremental else k33_alter_configs
-        request = message.decode_request(call.body, version)
         times = Counter(one.resource for one in request.resources)
         results = []
         for one in request.resources:
@@ -170,7 +171,8 @@ class ConfigCalls:
                 results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
                 results.append(await self._change(identity, call, request, one))
-        return message.encode_response(results, version), _first_error(results)
+        message = k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
+        return message.encode_response(results, call.header.api_version), _first_error(results)
 
     async def _change(
         self,
@@ -180,9 +182,8 @@ class ConfigCalls:
         change: AlteredResource,
     ) -> Result:
         name = change.resource.name
-        is_incremental = call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
         edit = partial(
-            altered if is_incremental else replaced,
+            altered if _is_incremental(call) else replaced,
             name,
             changes=change.configs,
             changed_by=identity.principal,
@@ -208,6 +209,16 @@ class ConfigCalls:
         if not request.validate_only:
             _audit(identity, call, name, result, documents)
         return result
+
+
+def _is_incremental(call: ConfigCall) -> bool:
+    return call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+
+
+def _alter_request(call: ConfigCall) -> AlterConfigsRequest:
+    message = k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
+    request: AlterConfigsRequest = message.decode_request(call.body, call.header.api_version)
+    return request
 
 
 def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorCode:

@@ -32,6 +32,7 @@ from receiver.wire import (
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource, Operation
 from receiver.wire.config_resources import CLIENT_METRICS, Resource, Result
+from receiver.wire.errors import WireError
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest
 from receiver.wire.primitives import Reader
@@ -237,6 +238,25 @@ def test_changes_of_many_connections_wait_up_to_a_bound(sqlite: SqliteSubscripti
         codes = [one.error_code for one in results]
         assert codes.count(89) == 8
         assert len(core.names()) == codes.count(0) == config_calls.MAX_WAITING
+
+    run(sqlite, test)
+
+
+@pytest.mark.parametrize(
+    ("key", "body"),
+    [
+        (DESCRIBE, b"\0\0\0\x01\x10\x7f\xff"),
+        (ALTER, b"\0\0\0\x01\x10\x7f\xff"),
+        (INCREMENTAL, b"\x02\x10\x7f\0\0"),
+    ],
+)
+def test_a_malformed_request_is_refused_at_once(
+    sqlite: SqliteSubscriptionStore, key: int, body: bytes
+) -> None:
+    async def test(core: Core) -> None:
+        with pytest.raises(WireError, match="ResourceName"):
+            await core.call(key, 1, body)
+        assert len(asyncio.all_tasks()) == 1
 
     run(sqlite, test)
 
