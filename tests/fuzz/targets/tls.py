@@ -138,6 +138,7 @@ def _stream(script: bytes, records: RecordWriter) -> _Stream:
         match instruction:
             case _Do.SMALL:
                 out = application(argument)
+                without_data += not argument
             case _Do.LARGE:
                 out = application(min((argument + 1) * 64, MAX_CONTENT_BYTES))
             case _Do.TINY_ONES:
@@ -158,6 +159,7 @@ def _stream(script: bytes, records: RecordWriter) -> _Stream:
                 without_data += count
             case _Do.PADDED:
                 out = application(argument, padding=argument * 16)
+                without_data += not argument
             case _Do.CUT:
                 flush()
             case _Do.PIECES:
@@ -187,7 +189,8 @@ def _stream(script: bytes, records: RecordWriter) -> _Stream:
             case _Do.LONG_HEADER:
                 out, stream.whole = b"\x17\x03\x03" + bytes((0x41 + argument % 190, 1)), False
             case _Do.OTHER_TYPE:
-                out, stream.whole = records.record(argument, b"\0" * (argument % 9)), False
+                kind = HANDSHAKE if argument == APPLICATION_DATA else argument
+                out, stream.whole = records.record(kind, b"\0" * (argument % 9)), False
             case _Do.REPEATED_RECORD:
                 out, stream.whole = last, stream.whole and not last
         last = out or last
