@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -86,7 +86,15 @@ def _run(data: bytes) -> None:
         _check(decode_relay_message, message)
         _check(decode_core_message, message)
     with capture_logs():
-        run_event_loop((_to_core if not data or data[0] % 2 == 0 else _to_relay)(messages))
+        run_event_loop(_watched((_to_core if not data or data[0] % 2 == 0 else _to_relay)(messages)))
+
+
+async def _watched(main: Coroutine[None, None, None]) -> None:
+    unseen: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    await main
+    await asyncio.sleep(0)
+    require(not unseen, f"an error that nobody sees: {unseen}")
 
 
 async def _to_core(messages: list[bytes]) -> None:
