@@ -84,6 +84,7 @@ def _spark_pod(application: Mapping[str, Any], role: str) -> dict[str, Any]:
         "image": application["image"],
         "securityContext": told["securityContext"],
         "volumeMounts": told["volumeMounts"],
+        "ports": told.get("ports", []),
     }
     spec = {
         "restartPolicy": "Never",
