@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.testbed.cpu import memory_bytes, with_descendants
 from tests.testbed.ports import LOOPBACK, free_port
-from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.process import ChildProcess, WaitTimeoutError, wait_until
 from tests.testbed.scripted_broker import API_VERSIONS, ScriptedBroker, produce_frame, request_frame
 from tests.testbed.sidecar import Sidecar
 
@@ -98,9 +98,13 @@ class GatewaySidecar(Sidecar):
 
     def wait_for_log(self, text: str) -> None:
         """Wait until it has logged it."""
-        wait_until(
-            lambda: text in self.log_text(), timeout_s=TIMEOUT_S, what=f"{text!r} in the sidecar's log"
-        )
+        try:
+            wait_until(
+                lambda: text in self.log_text(), timeout_s=TIMEOUT_S, what=f"{text!r} in the sidecar's log"
+            )
+        except WaitTimeoutError as error:
+            error.add_note(f"the sidecar's log:\n{self.log_tail()}")
+            raise
 
     def wait_for_no_connections(self) -> None:
         """Wait until the registry has no connection of CLIENT."""
@@ -345,5 +349,8 @@ def taking_over(sidecar: GatewaySidecar) -> Iterator[ChildProcess]:
     )
     try:
         yield new
+    except Exception as error:
+        error.add_note(f"the new sidecar's log:\n{new.log_tail()}")
+        raise
     finally:
         new.terminate()

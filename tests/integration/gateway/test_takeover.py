@@ -21,6 +21,9 @@ from tests.integration.gateway.test_processes import THROTTLING_QUOTA_EXCEEDED, 
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 
+#: Without a pause between requests, a version that starts would get few turns on a busy machine.
+_PAUSE_S = 0.005
+
 
 @pytest.fixture
 def broker() -> Iterator[ScriptedBroker]:
@@ -52,6 +55,7 @@ class Load(threading.Thread):
                 assert raw.exchange(produce_frame(2, b"load")).endswith(b"load")
                 assert error_of(raw.exchange(get_subscriptions())) in {0, THROTTLING_QUOTA_EXCEEDED}
                 self.requests += 1
+                self.stopping.wait(_PAUSE_S)
                 if self._reconnect:
                     return
 
