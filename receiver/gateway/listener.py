@@ -59,6 +59,10 @@ _LIMITS: Final = {
     CloseReason.REQUEST_TIMEOUT: "limits.request_timeout_ms",
 }
 _DRAIN_CHECK_S: Final = 0.05
+#: Seconds in which a connection that is drained closes between two requests. Some have always one
+#: in flight, and take no other one after it. Longer than a consumer's fetch.max.wait.ms, which is
+#: 500 ms by default.
+_RETIRED_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 5.0
 
 #: Seconds for which a client of a node that is away is held before the next try, where the port
@@ -213,14 +217,23 @@ class Listener:
         for task in tuple(self._connecting):
             task.cancel()
         for relay in self._relays:
+            relay.retire()
+        now = loop.time()
+        await self._close_drained(until=min(now + _RETIRED_S, (now + deadline) / 2))
+        for relay in self._relays:
             relay.drain()
-        while self._relays and (now := loop.time()) < deadline:
+        await self._close_drained(until=deadline)
+        for relay in tuple(self._relays):
+            relay.close(CloseReason.DRAINED)
+
+    async def _close_drained(self, until: float) -> None:
+        """Close the connections without due responses, until a time of the loop."""
+        loop = asyncio.get_running_loop()
+        while self._relays and (now := loop.time()) < until:
             for relay in tuple(self._relays):
                 if relay.is_drained(now):
                     relay.close(CloseReason.DRAINED)
-            await asyncio.sleep(_DRAIN_CHECK_S)
-        for relay in tuple(self._relays):
-            relay.close(CloseReason.DRAINED)
+            await asyncio.sleep(min(_DRAIN_CHECK_S, until - now))
 
     # -- the port ----------------------------------------------------------------------------------
 

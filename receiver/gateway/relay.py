@@ -143,6 +143,7 @@ class Relay:
         "_muted",
         "_on_close",
         "_refused",
+        "_retired",
         "_services",
         "_session",
         "_share",
@@ -180,6 +181,7 @@ class Relay:
         self._refused: BrokenStreamError | None = None
         self._closed = False
         self._identity_changed = False
+        self._retired = False
         self._draining = False
         self._last_moved = 0.0
         self.number = number
@@ -215,6 +217,17 @@ class Relay:
         self._refused = None
         self._session.close()
         del self._session, self._up, self._down
+
+    def retire(self) -> None:
+        """Close as soon as no response is due. Until then, take requests.
+
+        A request that the client sends before it sees the end is lost. A Java client does not
+        repeat a push, and asks for its subscription again five minutes later. A consumer nearly
+        always has a Fetch in flight, so its connection closes right after the response.
+        """
+        self._retired = True
+        self._last_moved = self._loop.time()
+        self._up.supervised = self._down.supervised = True
 
     def drain(self) -> None:
         """Take no further request, but carry the responses that are still due."""
@@ -342,12 +355,14 @@ class Relay:
             if self._down.flushed:
                 self.close(CloseReason(session.closing))
             return
-        if self._draining:
-            self._last_moved = self._loop.time()
-        else:
+        if not self._draining:
             self._up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
         self._pause_as_needed()
         self._count_memory()
+        if self._retired or self._draining:
+            self._last_moved = self._loop.time()
+        if self._retired and self.is_drained(self._last_moved):
+            self.close(CloseReason.DRAINED)
 
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""
@@ -371,7 +386,7 @@ class Relay:
         self._up.paused = waits or self._muted is not None or congested
         self._up.update()
         # Responses that pass unchanged end it too.
-        down.supervised = congested or self._draining
+        down.supervised = congested or self._retired or self._draining
         # The answer to a call comes before everything that the broker says after it.
         down.limit = session.response_bytes_in_a_turn if session.may_call else None
         if down.paused != session.calling:

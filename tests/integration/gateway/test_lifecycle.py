@@ -109,11 +109,10 @@ def test_sigterm_lets_requests_end_that_it_cuts_in_two(broker: ScriptedBroker) -
         wait_until(lambda: sidecar.value("draining") == 1, timeout_s=TIMEOUT_S, what="the drain")
         time.sleep(1.2)  # longer than a connection may be quiet between two requests
         for raw, request in zip(clients, requests, strict=True):
-            raw.send(request[20:] + produce_frame(9, b"taken by nobody"))
+            raw.send(request[20:])
             assert struct.unpack_from(">i", raw.frame())[0] == parse(request[4:]).correlation_id
-            assert raw.fate() in {"end", "reset"}  # a reset, as the request that nobody took was there
+            assert raw.fate() == "end"
         assert sidecar.wait() == 0
-    assert 9 not in {seen.correlation_id for peer in broker.peers for seen in peer.answers.seen}
 
 
 def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -> None:

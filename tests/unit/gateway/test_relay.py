@@ -302,6 +302,46 @@ def test_a_client_with_too_many_answers_due_is_not_read_from_until_they_come() -
 # -- drain -----------------------------------------------------------------------------------------
 
 
+def test_a_retired_connection_takes_requests_and_closes_between_two() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            fetch = produce_frame(1, b"one in flight")
+            await send(wire.client, fetch)
+            assert await receive(wire.broker, len(fetch)) == fetch
+            wire.relay.retire()
+            await send(wire.client, get_subscriptions())
+            answer = Answers().to(await receive_frame(wire.broker))
+            assert answer is not None
+            await send(wire.broker, framed(b"\0\0\0\1answer"))
+            assert await receive_frame(wire.client) == b"\0\0\0\1answer"
+            assert wire.closed is None
+            await send(wire.broker, framed(answer))
+            assert read_subscriptions(await receive_frame(wire.client)).error_code == 0
+            assert await wire.reason() == CloseReason.DRAINED
+
+    on_loop(main())
+
+
+def test_a_retired_connection_does_not_close_within_a_request() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            request = produce_frame(1, bytes(1000))
+            wire.relay.retire()
+            await send(wire.client, request[:3])
+            await eventually(lambda: wire.relay.traffic[0] == 3, "the first part")
+            assert wire.closed is None
+            await send(wire.client, request[3:])
+            assert await receive(wire.broker, len(request)) == request
+            await send(wire.broker, framed(b"\0\0\0\1answer")[:9])
+            assert await receive(wire.client, 9) == framed(b"\0\0\0\1answer")[:9]
+            assert wire.closed is None
+            await send(wire.broker, framed(b"\0\0\0\1answer")[9:])
+            assert await receive(wire.client, 5) == b"nswer"
+            assert await wire.reason() == CloseReason.DRAINED
+
+    on_loop(main())
+
+
 def test_a_request_that_the_drain_cuts_in_two_is_completed_and_answered() -> None:
     async def main() -> None:
         request = produce_frame(1, bytes(1000))
