@@ -221,9 +221,9 @@ class Relay:
     def retire(self) -> None:
         """Close as soon as no response is due. Until then, take requests.
 
-        A request that the client sends before it sees the end is lost. A Java client does not
-        repeat a push, and asks for its subscription again five minutes later. A consumer nearly
-        always has a Fetch in flight, so its connection closes right after the response.
+        A request that the client sends before it sees the end has no answer. So no time should be
+        spent without reading: a consumer has a Fetch in flight nearly all the time, and may push
+        meanwhile.
         """
         self._retired = True
         self._last_moved = self._loop.time()
