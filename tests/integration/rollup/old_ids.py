@@ -203,6 +203,7 @@ def downgrade_to_0003(connection: psycopg.Connection[Any]) -> None:
     connection.execute(
         "ALTER TABLE horizon DROP hours_computed_until, DROP days_computed_until, DROP minutes_covered_until"
     )
+    connection.execute("ALTER TABLE coarse DROP changed_from, DROP computed_until")
     connection.execute(
         "ALTER TABLE client_state DROP to_carry, ADD carry_to bigint "
         "GENERATED ALWAYS AS ((last_ns / 1000000 + 3 * push_interval_ms) / 60000) STORED"
