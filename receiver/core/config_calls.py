@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
+from types import ModuleType
 from typing import Final
 
 import structlog
@@ -99,7 +100,7 @@ class ConfigCalls:
         elif len(self._changes) >= MAX_WAITING:
             self._refuse(identity, call, reply, _BUSY, throttled=False)
         else:
-            request = _alter_request(call)
+            request: AlterConfigsRequest = _message(call).decode_request(call.body, call.header.api_version)
             task = asyncio.get_running_loop().create_task(self._alter(identity, call, request, reply))
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
@@ -171,8 +172,7 @@ class ConfigCalls:
                 results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
                 results.append(await self._change(identity, call, request, one))
-        message = k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
-        return message.encode_response(results, call.header.api_version), _first_error(results)
+        return _message(call).encode_response(results, call.header.api_version), _first_error(results)
 
     async def _change(
         self,
@@ -215,10 +215,8 @@ def _is_incremental(call: ConfigCall) -> bool:
     return call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
 
 
-def _alter_request(call: ConfigCall) -> AlterConfigsRequest:
-    message = k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
-    request: AlterConfigsRequest = message.decode_request(call.body, call.header.api_version)
-    return request
+def _message(call: ConfigCall) -> ModuleType:
+    return k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
 
 
 def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorCode:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from receiver.event_loop import run as run_event_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
@@ -53,7 +52,7 @@ from receiver.wire.api_keys import (
 )
 from receiver.wire.uuid import Uuid
 from tests.fuzz.target import Target, require
-from tests.unit.gateway.support import Gate
+from tests.unit.gateway.support import Gate, on_loop
 from tests.unit.telemetry.parts import connection
 
 _LENGTH = struct.Struct(">H")
@@ -86,15 +85,7 @@ def _run(data: bytes) -> None:
         _check(decode_relay_message, message)
         _check(decode_core_message, message)
     with capture_logs():
-        run_event_loop(_watched((_to_core if not data or data[0] % 2 == 0 else _to_relay)(messages)))
-
-
-async def _watched(main: Coroutine[None, None, None]) -> None:
-    unseen: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
-    await main
-    await asyncio.sleep(0)
-    require(not unseen, f"an error that nobody sees: {unseen}")
+        on_loop((_to_core if not data or data[0] % 2 == 0 else _to_relay)(messages))
 
 
 async def _to_core(messages: list[bytes]) -> None:
