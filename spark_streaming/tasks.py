@@ -79,7 +79,6 @@ RESULT_ROWS: Final = pa.schema(
         pa.field("row", pa.struct(ROLLUP_ROWS)),
     ]
 )
-_HOUR_MINUTES: Final = 60
 
 
 class UndescribedError(Exception):

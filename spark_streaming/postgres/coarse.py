@@ -21,10 +21,7 @@ def mark(cursor: psycopg.Cursor[Any], grain: Grain, changed: Iterable[datetime])
         grain: Hours or days.
         changed: Beginnings of the finer buckets; at least the first one of each hour or day.
     """
-    first: dict[datetime, datetime] = {}
-    for at in changed:
-        bucket = grain.beginning(at)
-        first[bucket] = min(at, first.get(bucket, at))
+    first = {grain.beginning(at): at for at in sorted(changed, reverse=True)}
     cursor.execute(
         "INSERT INTO coarse (grain, bucket, changed_from) "
         "SELECT %s, * FROM unnest(%s::timestamptz[], %s::timestamptz[]) "

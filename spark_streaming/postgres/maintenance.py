@@ -302,7 +302,7 @@ class Maintenance:
             for totals in TOTALS:
                 if grain.name in totals.grains:
                     self._partitions.ensure(totals.table(grain), [bucket])
-                    rows = stored_rows(totals, finer, bucket, since=since, until=until)
+                    rows = stored_rows(totals, finer, since, until)
                     totals.compute(self._cursor, grain, bucket, rows, add=since > bucket)
             self._cursor.execute(
                 "UPDATE coarse SET dirty = %s, changed_from = NULL, computed_until = %s, "
@@ -321,18 +321,19 @@ class Maintenance:
 
     def _minutes_to_add(self, hour: datetime, whole_until: datetime | None) -> tuple[datetime, datetime]:
         """Return the first minute to add to an hour, and the end of the last one."""
-        end = hour + timedelta(hours=1)
+        until = hour + timedelta(hours=1)
         # An hour that is still to come has none that is whole.
-        until = end if whole_until is None or whole_until < hour else MINUTES.beginning(whole_until)
+        if whole_until is not None and whole_until >= hour:
+            until = min(until, MINUTES.beginning(whole_until))
         ((changed_from, computed_until),) = self._cursor.execute(
             "SELECT changed_from, computed_until FROM coarse WHERE grain = '1h' AND bucket = %s", [hour]
         )
         if computed_until is None:
-            return hour, min(end, until)
+            return hour, until
         if changed_from is None or changed_from >= computed_until:
-            return computed_until, min(end, until)
+            return computed_until, until
         # An earlier one has changed. So what the hour has is replaced.
-        return hour, max(computed_until, min(end, until))
+        return hour, max(computed_until, until)
 
 
 def _until_column(grain: Grain) -> sql.Identifier:

@@ -22,6 +22,7 @@ from typing import Final
 
 from psycopg import sql
 
+from spark_streaming.postgres.spans import beginning
 from spark_streaming.postgres.tables import MINUTES, Grain, Totals, ValueType
 
 __all__ = ["PACKED_LOAD", "as_rows", "counting", "open_rows", "packed_columns", "stored_rows", "to_pack"]
@@ -110,10 +111,8 @@ def open_rows(totals: Totals, grain: Grain) -> sql.Composed:
     )
 
 
-def stored_rows(
-    totals: Totals, grain: Grain, start: datetime, *, since: datetime, until: datetime
-) -> sql.Composed:
-    """Return the query of the rows of a window that count, with a column ``load_id``.
+def stored_rows(totals: Totals, grain: Grain, since: datetime, until: datetime) -> sql.Composed:
+    """Return the query of the rows that count, of buckets of one window, with a column ``load_id``.
 
     A key and bucket may have several open rows and a packed one, which add up. The one with the
     greatest load id is the newest.
@@ -121,9 +120,8 @@ def stored_rows(
     Args:
         totals: The kind.
         grain: Selects the tables.
-        start: The beginning of the window.
-        since: The first bucket, in the window.
-        until: The end of the last bucket, in the window.
+        since: The first bucket.
+        until: The end of the last bucket, which is in the same window.
     """
     return sql.SQL(
         "SELECT {columns}, {load_id} AS load_id FROM {open} WHERE {within} AND {counting} "
@@ -133,7 +131,7 @@ def stored_rows(
         load_id=sql.SQL("load_id" if grain is MINUTES else "0"),
         open=sql.Identifier(totals.table(grain)),
         counting=counting(grain),
-        packed=as_rows(totals, grain, start=start),
+        packed=as_rows(totals, grain, start=beginning(grain.window, since)),
         packed_load=sql.Literal(PACKED_LOAD),
         within=sql.SQL("bucket >= {} AND bucket < {}").format(sql.Literal(since), sql.Literal(until)),
     )

@@ -93,13 +93,9 @@ class Sums:
 
     def first_minutes(self) -> list[int]:
         """Return the first minute of each hour with minutes, since the epoch."""
-        found: dict[int, int] = {}
-        for buckets in self.minutes().values():
-            for bucket in buckets:
-                minute = _minute(bucket)
-                hour = minute // _HOUR_MINUTES
-                found[hour] = min(minute, found.get(hour, minute))
-        return sorted(found.values())
+        minutes = {_minute(bucket) for buckets in self.minutes().values() for bucket in buckets}
+        first = {minute // _HOUR_MINUTES: minute for minute in sorted(minutes, reverse=True)}
+        return sorted(first.values())
 
     def _add(
         self,
