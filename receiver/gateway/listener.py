@@ -59,9 +59,9 @@ _LIMITS: Final = {
     CloseReason.REQUEST_TIMEOUT: "limits.request_timeout_ms",
 }
 _DRAIN_CHECK_S: Final = 0.05
-#: Seconds in which a connection that is drained closes between two requests. Some have always one
-#: in flight, and take no other one after it. Longer than a consumer's fetch.max.wait.ms, which is
-#: 500 ms by default.
+#: Seconds for which a connection still takes requests in a drain, and may close between two. A
+#: producer may always have one in flight, so it takes none after that. Longer than a consumer's
+#: fetch.max.wait.ms, which is 500 ms by default.
 _RETIRED_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 5.0
 
