@@ -73,6 +73,15 @@ RECEIVER_RULES: Final = (
         description="The log has the stack trace. Report it with the log.",
     ),
     PrometheusRule(
+        name="KafkaTelemetryClosesForMemory",
+        expression=_grew('kafka_telemetry_connections_closed_total{reason="held_bytes"}', 15, "listener"),
+        lasts="0m",
+        severity="warning",
+        summary="Receiver {{ .Labels.instance }} closed connections because too many bytes wait",
+        description="More consumers read slowly at once than limits.max_held_bytes has room for, or a peer "
+        "attacks. The log names the addresses. Raise the limit and the container's memory together.",
+    ),
+    PrometheusRule(
         name="KafkaTelemetryProtocolErrors",
         expression="sum by (job, instance, listener, reason) "
         "(rate(kafka_telemetry_protocol_errors_total[15m])) > 0",

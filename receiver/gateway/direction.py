@@ -52,6 +52,7 @@ class Direction:
 
     __slots__ = (
         "_backlog",
+        "_full_bytes",
         "_loop",
         "_passing",
         "_reading",
@@ -89,6 +90,7 @@ class Direction:
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
         self._backlog: bytes | memoryview = b""
+        self._full_bytes = 0
         self._reading = False
         self._room = BUFFER_BYTES
         self.bytes_read = 0
@@ -109,8 +111,8 @@ class Direction:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that wait for the sink."""
-        return len(self._backlog)
+        """Bytes that wait for the sink, with the kernel's buffers that are full meanwhile."""
+        return len(self._backlog) + self._full_bytes if self._backlog else 0
 
     def update(self) -> None:
         """Start or stop reading, as the flags and the backlog demand."""
@@ -186,6 +188,10 @@ class Direction:
         # again.
         self._room = max(self._room // 2, _MIN_READ_BYTES)
         self._backlog = bytes(out[sent:])
+        # The source sends on while it is not read.
+        self._full_bytes = _buffer_size(self._sink, socket.SO_SNDBUF) + _buffer_size(
+            self._source, socket.SO_RCVBUF
+        )
         self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
         self.update()
         self._relay.backed_up()
@@ -232,3 +238,11 @@ class Direction:
         self._reading = False
         self.limit = None  # it refers to the session, which the relay closes
         self.ended = True
+
+
+def _buffer_size(side: socket.socket, option: int) -> int:
+    """Return the bytes that a buffer of the kernel may take. Linux doubles what it is asked for."""
+    try:
+        return side.getsockopt(socket.SOL_SOCKET, option)
+    except OSError:  # the socket is gone already; the next read or write notices that
+        return 0

@@ -65,6 +65,9 @@ _DRAIN_CHECK_S: Final = 0.05
 _RETIRED_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 5.0
 
+#: The socket buffers of new connections while memory is scarce. More slow readers have room then.
+_SCARCE_BUFFER_BYTES: Final = 65_536
+
 #: Seconds for which a client of a node that is away is held before the next try, where the port
 #: can't be closed.
 _AWAY_HOLD_S: Final = 1.0
@@ -392,11 +395,14 @@ class Listener:
     def _join(
         self, client: socket.socket, broker: socket.socket, number: int, identity: ClientIdentity
     ) -> None:
+        buffer_bytes = self.settings.socket_buffer_bytes
+        if self._services.memory.is_scarce(identity.source_address):
+            buffer_bytes = min(buffer_bytes or _SCARCE_BUFFER_BYTES, _SCARCE_BUFFER_BYTES)
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                if (buffer_bytes := self.settings.socket_buffer_bytes) is not None:
+                if buffer_bytes is not None:
                     side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
                     side.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         except OSError as error:  # one of them is gone already
@@ -408,8 +414,6 @@ class Listener:
         session = self._make_session(identity, self._upstream)
         loop = running_loop()
         share = loop.share_of(site_of(identity.source_address))
-        # If a sink takes nothing, its send buffer and the source's receive buffer fill.
-        buffer_bytes = 2 * (self.settings.socket_buffer_bytes or 0)
         relay = Relay(
             loop,
             number,
@@ -419,7 +423,6 @@ class Listener:
             session,
             self._services,
             share,
-            buffer_bytes,
             self._closed,
         )
         self._relays.add(relay)

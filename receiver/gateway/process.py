@@ -79,7 +79,7 @@ class _Relay:
         self._clock = SystemClock()
         self._random_number = random_numbers()
         self._limits = Limits(settings.limits, relays=setup.relays)
-        self._memory = RequestMemory(settings.limits, setup.relays)
+        self._memory = RequestMemory(settings.limits, setup.held_bytes, setup.relays)
         self._metrics = RelayMetrics()
         self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._delegation_tokens = DelegationTokens()

@@ -118,7 +118,6 @@ class Relay:
         broker: The broker's socket, non-blocking; the relay owns it.
         services: What all relays share.
         share: The share of each event loop turn that the client's site may use.
-        buffer_bytes: Kernel buffers, in both sockets, that fill if a sink takes nothing.
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:
@@ -129,7 +128,6 @@ class Relay:
 
     __slots__ = (
         "_broker",
-        "_buffer_bytes",
         "_client",
         "_closed",
         "_down",
@@ -163,7 +161,6 @@ class Relay:
         session: Session,
         services: RelayServices,
         share: Share,
-        buffer_bytes: int,
         on_close: Callable[[Relay, CloseReason, Exception | None], None],
     ) -> None:
         self._loop = loop
@@ -172,7 +169,6 @@ class Relay:
         self._session = session
         self._services = services
         self._share = share
-        self._buffer_bytes = buffer_bytes
         self._on_close = on_close
         self._half_closed: TimerHandle | None = None
         self._muted: TimerHandle | None = None
@@ -372,8 +368,6 @@ class Relay:
     def _count_memory(self) -> None:
         requests, up, down = self._session.requests, self._up, self._down
         held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
-        if not (up.flushed and down.flushed):
-            held_bytes += self._buffer_bytes
         self._services.memory.update(self, held_bytes, requests.frames if requests.held else None)
 
     def _pause_as_needed(self) -> None:

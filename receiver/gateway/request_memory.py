@@ -8,6 +8,10 @@ event loop would pay for it.
 At the bound, the source that holds most loses the connection that has held memory for the longest.
 The requests of well-behaved clients are complete within moments, so a flood evicts its own
 connections. No source may hold more than its share of the total.
+
+Bounds are those of all relay processes together, which see each other's totals. While one is
+exceeded, the relays that hold more than an equal part of it close connections. So an attack on one
+relay closes no connection of another.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from receiver.event_loop import running_loop
 from receiver.plugin.sources import site_of
-from receiver.settings.limits import LimitsSettings
+from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
+from receiver.supervisor.shared_counts import ProcessCounts
 
 if TYPE_CHECKING:
     from receiver.gateway.relay import Relay
@@ -29,8 +34,11 @@ __all__ = ["RequestMemory"]
 #: The event loop may call a timer this early, in seconds: the resolution of its clock.
 _TIMER_RESOLUTION_S: Final = 1e-3
 
-#: One source may hold the total bound divided by this number.
-_SOURCE_SHARE_DIVISOR: Final = 4
+#: The key of what all sources hold. No address is empty.
+_ALL: Final = ""
+
+#: Seconds between two looks at what the other relays hold, while this one holds more than its part.
+_LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,10 @@ class _Incomplete:
 class _Source:
     """The memory of one source, and its connections that hold it, oldest first."""
 
-    __slots__ = ("held_bytes", "relays")
+    __slots__ = ("held_bytes", "name", "relays")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.held_bytes = 0
         self.relays: OrderedDict[Relay, None] = OrderedDict()
 
@@ -56,26 +65,37 @@ class RequestMemory:
 
     Args:
         settings: The limits of the whole receiver.
-        relays: The number of relay processes. Each may hold an equal part of the total.
+        shared: What each relay process holds, in all and by source.
+        relays: The number of relay processes.
 
     Attributes:
-        total: Bytes that all connections hold.
+        total: Bytes that all connections of this process hold.
     """
 
-    def __init__(self, settings: LimitsSettings, relays: int = 1) -> None:
+    def __init__(self, settings: LimitsSettings, shared: ProcessCounts, relays: int = 1) -> None:
+        self._shared = shared
         self._bytes: dict[Relay, int] = {}
         self._sources: dict[str, _Source] = {}
         # Ordered by start, and so by deadline.
         self._incomplete: dict[Relay, _Incomplete] = {}
         self._timer: TimerHandle | None = None
+        self._look: TimerHandle | None = None
         self.total = 0
         self.replace_settings(settings, relays)
 
     def replace_settings(self, settings: LimitsSettings, relays: int = 1) -> None:
         """Use other bounds from now on; a request that has begun keeps its deadline."""
-        self._max_bytes = settings.max_held_bytes // relays
-        self._max_source_bytes = self._max_bytes // _SOURCE_SHARE_DIVISOR
+        self._relays = relays
+        self._max_bytes = settings.max_held_bytes
+        self._max_source_bytes = self._max_bytes // SOURCE_SHARE_DIVISOR
         self._timeout_s = settings.request_timeout_ms / 1000
+
+    def is_scarce(self, source_address: str) -> bool:
+        """Return whether more than half of the bound, or of a source's share, is in use."""
+        return (
+            self._shared.total(_ALL) > self._max_bytes // 2
+            or self._shared.total(site_of(source_address)) > self._max_source_bytes // 2
+        )
 
     def update(self, relay: Relay, held_bytes: int, incomplete: int | None) -> None:
         """Record the memory of a connection; close connections while a bound is exceeded.
@@ -89,35 +109,63 @@ class RequestMemory:
         if not held_bytes:
             self.release(relay)
             return
-        source = self._sources.setdefault(site_of(relay.identity.source_address), _Source())
-        more = held_bytes - self._bytes.get(relay, 0)
-        self.total += more
-        source.held_bytes += more
+        name = site_of(relay.identity.source_address)
+        source = self._sources.get(name)
+        if source is None:
+            source = self._sources[name] = _Source(name)
+        self._add(source, held_bytes - self._bytes.get(relay, 0))
         self._bytes[relay] = held_bytes
         source.relays.setdefault(relay)
         if incomplete is None:
             self._complete(relay)
         else:
             self._begin(relay, incomplete, source)
-        while source.held_bytes > self._max_source_bytes and relay in self._bytes:
-            next(iter(source.relays)).close_for_held_bytes()
-        while self.total > self._max_bytes and relay in self._bytes:
-            largest = max(self._sources.values(), key=lambda one: one.held_bytes)
-            next(iter(largest.relays)).close_for_held_bytes()
+        self._close_surplus(source)
 
     def release(self, relay: Relay) -> None:
         """Stop counting a connection that is closed or holds nothing."""
         held_bytes = self._bytes.pop(relay, None)
         if held_bytes is None:
             return
-        name = site_of(relay.identity.source_address)
-        source = self._sources[name]
-        self.total -= held_bytes
-        source.held_bytes -= held_bytes
+        source = self._sources[site_of(relay.identity.source_address)]
+        self._add(source, -held_bytes)
         del source.relays[relay]
         self._complete(relay)
         if not source.held_bytes:
-            del self._sources[name]
+            del self._sources[source.name]
+
+    def _add(self, source: _Source, more: int) -> None:
+        self.total += more
+        source.held_bytes += more
+        self._shared.add(_ALL, more)
+        self._shared.add(source.name, more)
+
+    def _close_surplus(self, *sources: _Source) -> None:
+        """Close connections over a source's share, or over the bound."""
+        has_much = False
+        for source in sources:
+            while self._has_much(source.held_bytes, self._max_source_bytes):
+                has_much = True
+                if self._shared.total(source.name) <= self._max_source_bytes:
+                    break
+                next(iter(source.relays)).close_for_held_bytes()
+        while self._has_much(self.total, self._max_bytes):
+            has_much = True
+            if self._shared.total(_ALL) <= self._max_bytes:
+                break
+            largest = max(self._sources.values(), key=lambda one: one.held_bytes)
+            next(iter(largest.relays)).close_for_held_bytes()
+        if has_much and self._relays > 1 and self._look is None:
+            # What the other relays hold may grow while nothing happens here.
+            self._look = running_loop().call_later(_LOOK_S, self._look_again)
+
+    def _has_much(self, held_bytes: int, bound: int) -> bool:
+        """Return whether this relay holds more than an equal part of a bound."""
+        return held_bytes * self._relays > bound
+
+    def _look_again(self) -> None:
+        self._look = None
+        self._close_surplus(*self._sources.values())
 
     def _begin(self, relay: Relay, number: int, source: _Source) -> None:
         known = self._incomplete.get(relay)

@@ -40,8 +40,8 @@ class TlsDirection(Direction):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that wait for the sink or for OpenSSL."""
-        return len(self._backlog) + self._tls.held_bytes
+        """Bytes that wait for the sink, or for OpenSSL."""
+        return super().held_bytes + self._tls.held_bytes
 
     def readable(self) -> bool:
         """Move at most one buffer; return whether there may be more."""

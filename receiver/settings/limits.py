@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["LimitsSettings", "PeerLimitsSettings", "PrincipalLimitsSettings"]
+__all__ = ["SOURCE_SHARE_DIVISOR", "LimitsSettings", "PeerLimitsSettings", "PrincipalLimitsSettings"]
+
+#: One source address may use ``max_held_bytes`` divided by this number.
+SOURCE_SHARE_DIVISOR: Final = 4
 
 _MAX_COUNT = 1_000_000_000
 _MAX_BYTES = 1_000_000_000_000
@@ -91,12 +94,14 @@ class LimitsSettings(Settings):
         "recently seen is forgotten first.",
     )
     max_held_bytes: int = Field(
-        default=201_326_592,
+        default=402_653_184,
         ge=1_048_576,
         description="Bytes of memory for what waits on all connections together: incomplete telemetry "
         "requests, requests that wait for the broker, and bytes that a slow reader has not taken, including "
-        "the system's buffers. One source address (IPv6: /48 network) may use a quarter. At either bound "
-        "a connection is closed: of the source that uses most, the one that has waited longest.",
+        "the system's buffers: up to 1.75 MiB for each with the default `socket_buffer_bytes`. One source "
+        "address (IPv6: /48 network) may use a quarter. Once half of either is in use, new connections get "
+        "buffers of 64 KiB. At either bound a connection is closed: of the source that uses most, the one "
+        "that has waited longest. All relays share the bounds.",
     )
     request_timeout_ms: int = Field(
         default=30_000,

@@ -313,9 +313,10 @@ class ListenerSettings(Settings):
         ge=4_096,
         le=67_108_864,
         description="Bytes that the system may buffer in each direction of both sockets of a connection, as "
-        "Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Less costs CPU for "
-        "responses of a megabyte. Raise it together with the broker's if the round trip to clients is long. "
-        "Null: the system decides, which can be megabytes for each slow reader.",
+        "Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Linux takes up to "
+        "twice as much. Less costs CPU for responses of a megabyte. Raise it together with the broker's if "
+        "the round trip to clients is long. Null: the system decides, which can be megabytes for each slow "
+        "reader.",
     )
     max_frame_bytes: int = Field(
         default=104_857_600,

@@ -15,7 +15,7 @@ from receiver.settings.base import Settings
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
-from receiver.settings.limits import LimitsSettings
+from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.metric_processing import (
     NormalizationSettings,
@@ -198,6 +198,9 @@ class Kip1313Settings(Settings):
     )
 
 
+#: What the receiver itself keeps for a slow reader, at most.
+_BACKLOG_BYTES: Final = 262_144
+
 #: Listening ports of clients. One message passes all their sockets to a relay.
 _MAX_PORTS: Final = 250
 
@@ -274,6 +277,20 @@ class ReceiverSettings(Settings):
                 f"the listeners and their nodes need {ports} ports, and at most {_MAX_PORTS} are possible: "
                 "lower listeners[].rewrite.nodes"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_a_slow_reader(self) -> Self:
+        for index, listener in enumerate(self.listeners):
+            # Linux doubles what it is asked for. The broker's socket has a buffer too.
+            slow_reader = 4 * (listener.socket_buffer_bytes or 0) + _BACKLOG_BYTES
+            least = SOURCE_SHARE_DIVISOR * slow_reader
+            if self.limits.max_held_bytes < least:
+                raise ValueError(
+                    f"limits.max_held_bytes is {self.limits.max_held_bytes}, and one source address may use "
+                    f"a quarter of it, but one slow reader takes {slow_reader}: set it to at least {least}, "
+                    f"or lower listeners[{index}].socket_buffer_bytes ({listener.socket_buffer_bytes})"
+                )
         return self
 
     @field_validator("rest")

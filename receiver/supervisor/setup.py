@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.channel import ControlChannel
+from receiver.supervisor.shared_counts import ProcessCounts
 
 __all__ = ["CoreSetup", "RelaySetup", "RunCore", "RunRelay"]
 
@@ -21,6 +22,7 @@ class RelaySetup:
         settings: The configuration.
         slot: The number of the relay, from 1.
         relays: The number of relays.
+        held_bytes: The memory that its connections hold, by source. The other relays see it.
         relay_id: Unique among all relay processes of this machine.
         sockets: The listening sockets, by the listener's name.
         link: The link to the core.
@@ -29,6 +31,7 @@ class RelaySetup:
     settings: ReceiverSettings
     slot: int
     relays: int
+    held_bytes: ProcessCounts
     relay_id: str
     sockets: Mapping[str, socket.socket]
     link: socket.socket

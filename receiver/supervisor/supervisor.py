@@ -30,6 +30,7 @@ from receiver.supervisor.child import Child, fork
 from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
+from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
 from receiver.supervisor.takeover import (
     PROTOCOL_VERSION,
@@ -101,6 +102,8 @@ class Supervisor:
         self._relay_backoffs: dict[int, Backoff] = {}
         self._relay_ids: dict[Child, str] = {}
         self._relay_count = itertools.count(1)
+        self._all_held_bytes = SharedCounts()
+        self._held_bytes: dict[Child, ProcessCounts] = {}
         # What relays said of the nodes of rewriting listeners, by listener and node id.
         self._nodes: dict[tuple[str, int], dict[str, Any]] = {}
         self._started = False
@@ -326,16 +329,22 @@ class Supervisor:
                 settings=self._settings,
                 slot=slot,
                 relays=self._relay_total(),
+                held_bytes=self._all_held_bytes.claim(),
                 relay_id=relay_id,
                 sockets=self._sockets.of_listeners,
                 link=relay_end,
             )
-            relay = fork(
-                f"relay-{slot}",
-                lambda channel: self._run_relay(channel, setup),
-                keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
-            )
+            try:
+                relay = fork(
+                    f"relay-{slot}",
+                    lambda channel: self._run_relay(channel, setup),
+                    keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
+                )
+            except OSError:
+                self._all_held_bytes.release(setup.held_bytes)
+                raise
             relay.slot = slot
+            self._held_bytes[relay] = setup.held_bytes
             self._relays[slot] = relay
             self._relay_ids[relay] = relay_id
             self._watch(relay)
@@ -438,6 +447,7 @@ class Supervisor:
 
     def _relay_ended(self, relay: Child, how: str, ran_s: float) -> None:
         del self._relay_ids[relay]
+        self._all_held_bytes.release(self._held_bytes.pop(relay))
         self._retired.discard(relay)
         if self._relays.get(relay.slot) is relay:
             del self._relays[relay.slot]

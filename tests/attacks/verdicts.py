@@ -31,7 +31,7 @@ ACCEPTED_BYTES_PER_MINUTE: Final = LimitsSettings().source_address.accepted_byte
 BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 
 #: The chart's memory limit, resources.limits.memory.
-MEMORY_BYTES: Final = 512 << 20
+MEMORY_BYTES: Final = 768 << 20
 
 
 def judge(

@@ -53,6 +53,7 @@ WELL: Final[Shown] = {
     REFUSED % "limit": always(3),
     CLOSED % "client_closed": grows,
     CLOSED % "internal_error": always(1),
+    CLOSED % "held_bytes": always(1),
     MALFORMED: always(1),
     PUSHES % ("java", "NONE"): grows,
     PUSHES % ("java", "INVALID_RECORD"): always(2),
@@ -85,6 +86,7 @@ QUIET: Final[dict[str, Shown]] = {
     | {
         STARTED: but_at(MINUTES[EVENT : EVENT + 1], changes(NOW_S - 30 * DAY_S, at_s(EVENT))),
         CLOSED % "internal_error": changes(1, None),
+        CLOSED % "held_bytes": changes(1, None),
         PUSHES % ("java", "INVALID_RECORD"): changes(2, None),
         PUSHES % ("java", "TELEMETRY_TOO_LARGE"): changes(2, None),
         ANSWERED_BEFORE_STORED: but_at(MINUTES[EVENT : EVENT + 1], changes(4, 0)),
@@ -142,6 +144,14 @@ ONCE: Final[dict[str, tuple[str, Shown]]] = {
     "another internal error": (
         "KafkaTelemetryInternalError",
         WELL | {CLOSED % "internal_error": changes(1, 2)},
+    ),
+    "the first slow reader that is closed": (
+        "KafkaTelemetryClosesForMemory",
+        WELL | {CLOSED % "held_bytes": changes(None, 1)},
+    ),
+    "another slow reader that is closed": (
+        "KafkaTelemetryClosesForMemory",
+        WELL | {CLOSED % "held_bytes": changes(1, 2)},
     ),
     "the first invalid push": (
         "KafkaTelemetryInvalidPushes",

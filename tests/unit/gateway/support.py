@@ -37,6 +37,7 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
+from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
@@ -51,7 +52,6 @@ _gates: list[Gate] = []
 MAX_FRAME_BYTES = 16 << 20
 
 #: What the system is taken to buffer for a relay whose reader is slow.
-BUFFER_BYTES = 100_000
 
 
 def on_loop(main: Coroutine[None, None, _Result]) -> _Result:
@@ -123,12 +123,14 @@ class Gate:
         limits: LimitsSettings | None = None,
         clock: Clock | None = None,
         replace_address: ReplaceAddress | None = None,
+        held: ProcessCounts | None = None,
+        relays: int = 1,
     ) -> None:
         self.clock = clock or Clock()
         self._replace_address = replace_address
         self.broker = proven_broker()
         self.limits = Limits(limits or LimitsSettings(), relays=1)
-        self.memory = RequestMemory(limits or LimitsSettings())
+        self.memory = RequestMemory(limits or LimitsSettings(), held or SharedCounts().claim(), relays)
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
         self.storing: list[Callable[[], None]] | None = None  # where set, answers wait for these to be called
@@ -295,7 +297,6 @@ class Relayed:
             self.session,
             self.gate.services,
             Share(),
-            BUFFER_BYTES,
             self._on_close,
         )
         self.gate.core.opened(number, identity, self.relay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Any
@@ -13,10 +14,11 @@ from structlog.testing import capture_logs
 
 from receiver.gateway.relay import CloseReason
 from receiver.settings.limits import LimitsSettings
+from receiver.supervisor.shared_counts import SharedCounts
 from receiver.wire.uuid import Uuid
+from tests.testbed.ports import LOOPBACK
 from tests.testbed.scripted_broker import ScriptedBroker, framed, produce_frame
 from tests.unit.gateway.support import (
-    BUFFER_BYTES,
     Gate,
     Relayed,
     at_end,
@@ -38,6 +40,8 @@ LEAST_BYTES, LEAST_MS = MIB, 100
 FOUR_BYTES = 1_240_000
 
 INSTANCE = Uuid(b"\x01" * 16)
+
+LONG_ANSWER = framed(b"\0\0\0\1" + bytes(5_000_000))
 
 #: A push of which the receiver keeps 300,000 bytes until it is whole.
 LONG_PUSH = push(INSTANCE, 1, bytes(300_001))
@@ -280,26 +284,99 @@ def test_it_is_counted_and_logged_once_in_a_while(
     on_loop(main())
 
 
-def test_what_a_slow_reader_does_not_take_counts() -> None:
+@contextlib.asynccontextmanager
+async def slow_readers(*gates: Gate) -> AsyncIterator[list[Relayed]]:
+    """A client on each gate that does not read a long answer, one after the other."""
+    async with contextlib.AsyncExitStack() as stack:
+        wires: list[Relayed] = []
+        for one in gates:
+            wire = await stack.enter_async_context(relayed(one, small_buffers=True))
+            sender = asyncio.create_task(send(wire.broker, LONG_ANSWER))
+            stack.callback(sender.cancel)
+            await eventually(partial(backed_up, wire), "a backlog")
+            wires.append(wire)
+        yield wires
+
+
+def test_what_a_slow_reader_does_not_take_counts_with_the_systems_buffers() -> None:
     async def main() -> None:
-        gate_ = gate(max_held_bytes=LEAST_BYTES)
-        async with contextlib.AsyncExitStack() as stack:
-            slow = [await stack.enter_async_context(relayed(gate_, small_buffers=True)) for _ in range(3)]
-            answer = framed(b"\0\0\0\1" + bytes(5_000_000))
-            senders = []
-            for wire in slow:
-                senders.append(asyncio.create_task(send(wire.broker, answer)))
-                await eventually(partial(backed_up, wire), "a backlog")
-            assert await slow[0].reason() is CloseReason.HELD_BYTES
-            assert still_open(slow[2:])
-            assert BUFFER_BYTES < gate_.memory.total <= LEAST_BYTES // 4
-            reader = asyncio.create_task(receive(slow[2].client, len(answer)))
-            await senders[2]
-            assert await reader == answer
-            for task in senders[:2]:
-                task.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
-            slow[1].relay.close(CloseReason.DRAINED)
+        gate_ = gate(max_held_bytes=4 * MIB)
+        async with slow_readers(gate_, gate_) as (one, other):
+            full = sum(
+                side.getsockopt(socket.SOL_SOCKET, option)
+                for wire in (one, other)
+                for side, option in zip(wire.inner, (socket.SO_SNDBUF, socket.SO_RCVBUF), strict=True)
+            )
+            kept = sum(len(wire.relay._down._backlog) for wire in (one, other))
+            assert gate_.memory.total == full + kept
+            assert await receive(other.client, len(LONG_ANSWER)) == LONG_ANSWER
+            one.relay.close(CloseReason.DRAINED)
             await eventually(lambda: gate_.memory.total == 0, "nothing is kept")
+
+    on_loop(main())
+
+
+def test_the_slow_reader_that_waits_longest_goes() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=4 * MIB)
+        async with slow_readers(*[gate_] * 5) as wires:
+            assert await wires[0].reason() is CloseReason.HELD_BYTES
+            assert wires[-1].closed is None
+            assert 0 < gate_.memory.total <= MIB
+
+    on_loop(main())
+
+
+def test_many_relays_leave_room_for_each_slow_reader() -> None:
+    async def main() -> None:
+        async with slow_readers(Gate(relays=256), Gate(relays=256)) as wires:
+            await asyncio.sleep(0.3)
+            assert still_open(wires)
+
+    on_loop(main())
+
+
+def test_a_source_that_fills_the_memory_on_one_relay_loses_its_own_for_another() -> None:
+    async def main() -> None:
+        everywhere = SharedCounts()
+        one, other = (
+            Gate(limits=LimitsSettings(max_held_bytes=4 * MIB), held=everywhere.claim(), relays=2)
+            for _ in range(2)
+        )
+        async with slow_readers(one, one, one) as hostile:
+            before = sum(wire.closed is None for wire in hostile)
+            async with slow_readers(other) as innocent:
+                await hostile[0].reason()
+                await eventually(lambda: one.memory.total + other.memory.total <= MIB, "the source's share")
+                assert still_open(innocent)
+                assert sum(wire.closed is None for wire in hostile) < before
+
+    on_loop(main())
+
+
+def test_new_connections_have_small_buffers_while_memory_is_scarce() -> None:
+    async def main() -> None:
+        gate_ = gate(max_held_bytes=4 * MIB)
+
+        async def buffer_bytes(broker: ScriptedBroker) -> set[int]:
+            async with opened(gate_.listener(broker.port)) as listener, connected(listener):
+                await eventually(lambda: bool(listener._relays), "the relay")
+                (relay,) = listener._relays
+                return {
+                    side.getsockopt(socket.SOL_SOCKET, option)
+                    for side in (relay._client, relay._broker)
+                    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+                }
+
+        with ScriptedBroker() as broker:
+            usual = await buffer_bytes(broker)
+            async with relayed_from(gate_, "127.0.0.2") as (wire,):
+                gate_.memory.update(wire.relay, MIB - 1, None)
+                assert await buffer_bytes(broker) == usual, "another source"
+            async with relayed_from(gate_, LOOPBACK) as (wire,):
+                gate_.memory.update(wire.relay, MIB - 1, None)
+                (small,) = await buffer_bytes(broker)
+                assert small <= 2 * 65_536 < min(usual)
+            assert await buffer_bytes(broker) == usual
 
     on_loop(main())

@@ -362,6 +362,22 @@ def test_a_wrong_listener_is_named(tmp_path: Path, listeners: str, line: str) ->
     assert failure(tmp_path, f"broker: {{id: 1}}\nlisteners: {listeners}") == f"receiver.yaml: {line}"
 
 
+def test_one_slow_reader_must_have_room(tmp_path: Path) -> None:
+    text = """\
+broker: {id: 1}
+listeners: [{name: A, bind: "a:1", upstream: "b:1", socket_buffer_bytes: BUFFER}]
+limits: {max_held_bytes: 4000000}
+"""
+    assert failure(tmp_path, text.replace("BUFFER", "196608")) == (
+        "receiver.yaml: limits.max_held_bytes is 4000000, and one source address may use a quarter of it, "
+        "but one slow reader takes 1048576: set it to at least 4194304, or lower "
+        "listeners[0].socket_buffer_bytes (196608)"
+    )
+    file = tmp_path / "receiver.yaml"
+    file.write_text(text.replace("BUFFER", "131072"))
+    assert load(file, {}).limits.max_held_bytes == 4_000_000
+
+
 def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> None:
     listeners = '[{name: A, bind: "a:0", upstream: "b:1"}, {name: B, bind: "a:0", upstream: "b:2"}]'
     text = f"broker: {{id: 1}}\nlisteners: {listeners}"
