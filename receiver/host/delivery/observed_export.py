@@ -93,7 +93,7 @@ class ObservedExport:
 
     Args:
         cpu: Charged with the CPU time of exports, except retryable failures, which clients do not
-            cause.
+            cause, and the first one, in which plugins import and connect.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class ObservedExport:
         self._log = log
         self._redaction = redaction
         self._clock = clock
+        self._is_warm = False
 
     def __call__(self, pushes: Sequence[Push]) -> Outcome:
         """Export at least one push; never raises."""
@@ -123,7 +124,9 @@ class ObservedExport:
         finally:
             self._tally.export_ended(self._clock() - began)
         if not isinstance(outcome, Retry):
-            self._cpu.add(pushes, self._cpu_s() - cpu_began)
+            if self._is_warm:
+                self._cpu.add(pushes, self._cpu_s() - cpu_began)
+            self._is_warm = True
         if isinstance(outcome, Accepted) and (failures := self._tally.succeeded()):
             self._log.info("plugin works again", failures=failures)
         return outcome

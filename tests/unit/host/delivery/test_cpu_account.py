@@ -32,12 +32,14 @@ def test_time_is_shared_by_bytes_and_taken_once() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_an_export_is_charged_by_cpu_time_unless_the_destination_is_away(refuses: bool) -> None:
+    away = [False, refuses, refuses]
+
     def export(_: Sequence[Push]) -> ExportResult | None:
         began = time.thread_time()
         while time.thread_time() - began < 0.02:
             pass
         time.sleep(0.2)
-        if refuses:
+        if away.pop(0):
             raise RetryableError("away")
         return None
 
@@ -45,6 +47,8 @@ def test_an_export_is_charged_by_cpu_time_unless_the_destination_is_away(refuses
     plugin = Single(export)
     log = FailureLog("p", clock=time.monotonic)
     observed = ObservedExport(plugin, tally=Tally(), log=log, redaction=Redaction(plugin.config), cpu=account)
+    observed([push(1)])
+    assert account.take() == {}, "no client causes what a plugin does once"
     observed([push(7)])
     taken = account.take()
     if refuses:
