@@ -60,8 +60,7 @@ _LIMITS: Final = {
 }
 _DRAIN_CHECK_S: Final = 0.05
 #: Seconds for which a connection still takes requests in a drain, and may close between two. A
-#: producer may always have one in flight, so it takes none after that. Longer than a consumer's
-#: fetch.max.wait.ms, which is 500 ms by default.
+#: producer may always have one in flight, so it takes none after that.
 _RETIRED_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 5.0
 

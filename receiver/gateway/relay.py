@@ -54,6 +54,10 @@ _HALF_CLOSED_S: Final = 60.0
 #: Seconds that a broker has to answer the requests in front of malformed bytes.
 _REFUSED_S: Final = 5.0
 
+#: Seconds of silence after which a retired connection may close between two requests. A client
+#: often sends its next request, perhaps a push, right after a response.
+_SETTLED_S: Final = 0.05
+
 #: Seconds of silence after which a draining connection no longer waits for a response that may be
 #: due. Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
 _QUIET_S: Final = 3.0
@@ -215,11 +219,11 @@ class Relay:
         del self._session, self._up, self._down
 
     def retire(self) -> None:
-        """Close as soon as no response is due. Until then, take requests.
+        """Close between two requests, or while only a Fetch waits. Until then, take requests.
 
-        A request that the client sends before it sees the end has no answer. So no time should be
-        spent without reading: a consumer has a Fetch in flight nearly all the time, and may push
-        meanwhile.
+        A request that the client sends before it sees the end has no answer, and a push is not
+        repeated. So the connection closes when the client has been silent for a while. A consumer
+        has a Fetch in flight nearly all the time, and repeats it.
         """
         self._retired = True
         self._last_moved = self._loop.time()
@@ -240,18 +244,25 @@ class Relay:
         return self._up.bytes_read, self._down.bytes_read
 
     def is_drained(self, now: float) -> bool:
-        """Return whether no response is due any more.
+        """Return whether the connection may close.
 
-        A request in flight may be a Produce with acks=0, which gets no response. So a connection
-        with requests in flight counts as drained after :data:`_QUIET_S` seconds of silence.
+        While it still takes requests, it must be silent, with none in flight but a Fetch.
+
+        Later, no response must be due. A request in flight may be a Produce with acks=0, which gets
+        no response. So a connection with requests in flight counts as drained after
+        :data:`_QUIET_S` seconds of silence.
 
         Args:
             now: The loop's time.
         """
-        session = self._session
-        if session.awaiting or session.due or session.responses.due or not self._down.flushed:
+        session, silent_s = self._session, now - self._last_moved
+        if session.due or session.responses.due or not self._down.flushed:
             return False
-        return not session.in_flight or now - self._last_moved >= _QUIET_S
+        if not self._draining:
+            return silent_s >= _SETTLED_S and (
+                session.only_polls or not (session.awaiting or session.in_flight)
+            )
+        return not session.awaiting and (not session.in_flight or silent_s >= _QUIET_S)
 
     # -- called by the directions, also after they have caused the relay to close ------------------
 
@@ -357,8 +368,6 @@ class Relay:
         self._count_memory()
         if self._retired or self._draining:
             self._last_moved = self._loop.time()
-        if self._retired and self.is_drained(self._last_moved):
-            self.close(CloseReason.DRAINED)
 
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""

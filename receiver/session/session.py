@@ -423,6 +423,11 @@ class Session:
         return self._unanswered != 0
 
     @property
+    def only_polls(self) -> bool:
+        """Whether the broker owes one response, to a Fetch, which may be waiting for records."""
+        return self._unanswered == 1 and self.requests.last_key == api_keys.FETCH and not self.calling
+
+    @property
     def awaiting(self) -> bool:
         """Whether an answer is pending: the broker's that the session reads, or the core's."""
         return bool(self._pending) or self.calling

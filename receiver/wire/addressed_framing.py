@@ -134,6 +134,7 @@ class AddressedRequests(RequestRewriter):
         last = end - _HEAD_AND_ID.size
         passes, tracked, longest = self._passes_unread, self._tracked, self._max_frame_bytes
         frames = self.frames
+        word = self.last_key << 16
         while position <= last:
             length, word, correlation_id = _unpack_head_and_id(chunk, position)
             if length > longest or length < 8:
@@ -148,6 +149,7 @@ class AddressedRequests(RequestRewriter):
             position += length + 4
             frames += 1
         self.frames = frames
+        self.last_key = word >> 16
         if position >= end:
             self._skip = position - end
             return end

@@ -86,6 +86,9 @@ class RequestRewriter(FrameRewriter):
             Other requests of watched keys are watched whatever their length.
         max_frame_bytes: See the base class.
         max_watched_bytes: See the base class.
+
+    Attributes:
+        last_key: API key of the latest request.
     """
 
     __slots__ = (
@@ -95,6 +98,7 @@ class RequestRewriter(FrameRewriter):
         "_replace_head",
         "_stops_at",
         "_watched",
+        "last_key",
     )
 
     _HEAD_BYTES = _REQUEST_HEAD.size
@@ -118,6 +122,7 @@ class RequestRewriter(FrameRewriter):
         self._replace_head = replace_head
         self._header_version = header_version
         self._header_bytes = _LEAST_REQUEST  # lower bound of the current header's size
+        self.last_key = -1
 
     @property
     def reads_all_headers(self) -> bool:
@@ -146,6 +151,7 @@ class RequestRewriter(FrameRewriter):
                 position += length + 4
                 frames += 1
             self.frames = frames
+            self.last_key = api_key
         if position >= end:
             self._skip = position - end
             return end
@@ -154,6 +160,7 @@ class RequestRewriter(FrameRewriter):
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         length, api_key = _REQUEST_HEAD.unpack_from(head, offset)
+        self.last_key = api_key
         return api_key in self._watched and length <= self._longest_watched.get(api_key, length)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:

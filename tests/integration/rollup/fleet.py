@@ -4,8 +4,7 @@ Producers send numbers of records that are chosen here. A client's last push tel
 of two ways: it is the terminating push, or it came after the client had been idle for two intervals
 (an idle Java producer sends no terminating push). What a Java client has collected for a push that
 then fails, it never sends again, so sidecars end by a drain while clients push, and by SIGKILL when
-nobody does. A Java consumer often pushes right after a response to a Fetch, and that is when a
-drain closes its connection. So Java consumers use the sidecar that is not drained.
+nobody does.
 """
 
 from __future__ import annotations
@@ -116,13 +115,13 @@ class _Stage:
         return config
 
     def client(self, kind: type[Client], mode: Mode, client_id: str, count: int | None = None) -> Client:
-        """A client that may use either sidecar, or a Java consumer, which uses the last one."""
-        sidecars = list(zip(self.sidecars, ("CLIENT", "OTHER"), strict=True))
-        if kind is JavaClient and mode is Mode.CONSUMER:
-            sidecars = sidecars[-1:]
+        """A client that may use either sidecar."""
         return kind(
             mode,
-            bootstrap=",".join(sidecar.bootstrap(name) for sidecar, name in sidecars),
+            bootstrap=",".join(
+                sidecar.bootstrap(name)
+                for sidecar, name in zip(self.sidecars, ("CLIENT", "OTHER"), strict=True)
+            ),
             topic=_TOPIC,
             client_id=client_id,
             group=f"{_TOPIC}-{kind.language}",
