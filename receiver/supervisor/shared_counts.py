@@ -19,6 +19,8 @@ _COUNTS: Final = 1024
 
 _WORD_BYTES: Final = 8
 
+_NONE: Final = memoryview(bytes(_COUNTS * _WORD_BYTES)).cast("q")
+
 
 class SharedCounts:
     """The counts of all processes. A page of memory is used once it is written."""
@@ -82,6 +84,3 @@ class ProcessCounts:
     def clear(self) -> None:
         """Set all counts of this process to zero."""
         self._words[self._first : self._first + _COUNTS] = _NONE
-
-
-_NONE: Final = memoryview(bytes(_COUNTS * _WORD_BYTES)).cast("q")
