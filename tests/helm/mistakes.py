@@ -241,6 +241,10 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
         _privacy(rules=[{"action": "drop", "metric": "*"}]),
     ],
     "_with_type": [{"plugins": [{"delivery": "memory"}]}, {"plugins": [{"type": ""}]}],
+    "ReceiverSettings._room_for_a_slow_reader": [
+        {"limits": {"max_held_bytes": 7_340_031}},
+        _listener(socket_buffer_bytes=67_108_864),
+    ],
     "TelemetrySettings._room_for_one_push": [
         {"telemetry": {"max_bytes": 4_194_304}},
         {"telemetry": {"max_inflated_bytes": 1_000_000}},

@@ -65,6 +65,7 @@ SUMMARIES: Final = {
     "KafkaTelemetryDown": "Receiver sidecar:8080 does not answer",
     "KafkaTelemetryConnectionsRefused": "Receiver sidecar:8080 refuses connections (limit)",
     "KafkaTelemetryInternalError": "Receiver sidecar:8080 closed connections after an internal error",
+    "KafkaTelemetryClosesForMemory": "Receiver sidecar:8080 closed connections because too many bytes wait",
     "KafkaTelemetryProtocolErrors": "Listener CLIENT of sidecar:8080 receives other protocols than Kafka",
     "KafkaTelemetryInvalidPushes": "librdkafka pushes what is no OTLP",
     "KafkaTelemetryPushesTooLarge": "librdkafka pushes more than telemetry.max_bytes",

@@ -243,7 +243,13 @@
 {{/* What listeners must fulfil together: (dict "root" $ "field" "config.listeners" "listeners" [...]). */}}
 {{- define "kafka-client-telemetry.checks.listeners" -}}
 {{- $ports := len .listeners -}}
+{{- $held := (.root.Values.config.limits | default dict).max_held_bytes | default 402653184 | int64 -}}
 {{- range .listeners -}}
+{{- $buffer := hasKey . "socket_buffer_bytes" | ternary .socket_buffer_bytes 393216 | default 0 | int64 -}}
+{{- $least := add (mul 16 $buffer) 1048576 -}}
+{{- if lt $held $least -}}
+{{- fail (printf "config.limits.max_held_bytes: %d: a quarter has no room for one slow reader of listener %s; give %d at least, or a lower socket_buffer_bytes" $held .name $least) -}}
+{{- end -}}
 {{- with .rewrite -}}
 {{- if .first_port }}{{ $ports = add $ports (.nodes | default 32) }}{{ end -}}
 {{- end -}}
