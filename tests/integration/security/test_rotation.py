@@ -25,10 +25,11 @@ def shown(sidecar: GatewaySidecar, alice: CertificateFiles) -> int:
 
 
 def wait_until_served(sidecar: GatewaySidecar, alice: CertificateFiles, *, served: bool) -> None:
+    # Each relay looks at the files when a client connects to it.
     wait_until(
-        lambda: is_served(sidecar.port(LISTENER), alice.ca, alice) is served,
+        lambda: all(is_served(sidecar.port(LISTENER), alice.ca, alice) is served for _ in range(20)),
         timeout_s=TIMEOUT_S,
-        what=f"alice to be {'served' if served else 'refused'}",
+        what=f"alice to be {'served' if served else 'refused'} by all relays",
     )
 
 
