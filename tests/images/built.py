@@ -263,12 +263,31 @@ def rolled(tmp_path: Path, database: str) -> Iterator[Container]:
         "checkpoint": f"{STATE}/checkpoint",
     }
     (tmp_path / "config" / "rollup.yaml").write_text(yaml.safe_dump(settings))
-    # The socket is in the server's own folder, which the image's user may go through meanwhile.
-    folder = Path(options["host"])
-    mode = folder.stat().st_mode
-    folder.chmod(mode | 0o011)
-    yield started
-    folder.chmod(mode)
+    with _open_to_other_users(Path(options["host"]), database):
+        yield started
+
+
+@contextmanager
+def _open_to_other_users(folder: Path, database: str) -> Iterator[None]:
+    """Let the image's user, which has no name here, connect to the server in a folder meanwhile."""
+    rules, server_socket = folder / "pg_hba.conf", next(folder.glob(".s.PGSQL.*[0-9]"))
+    before, mode, server_mode = rules.read_text(), folder.stat().st_mode, server_socket.stat().st_mode
+    try:
+        folder.chmod(mode | 0o011)
+        server_socket.chmod(0o777)
+        rules.write_text(f"local all postgres trust\n{before}")
+        _reload(database)
+        yield
+    finally:
+        rules.write_text(before)
+        _reload(database)
+        server_socket.chmod(server_mode)
+        folder.chmod(mode)
+
+
+def _reload(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("SELECT pg_reload_conf()")
 
 
 def _connections(database: str) -> float:
