@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -24,8 +28,24 @@ def _highest() -> int:
     return first - 1 if first > _LOWEST + _ATTEMPTS else 65535
 
 
+@cache
+def _reservations() -> int:
+    """The file in which a process locks the byte of each port that it was given, until its end."""
+    file = Path(tempfile.gettempdir()) / f"kafka-client-telemetry-ports-{os.getuid()}"
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _reserve(port: int) -> bool:
+    """Keep other processes from being given a port before anybody listens on it."""
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on; never the same twice in this process.
+    """A port on 127.0.0.1 that nobody listens on; never the same twice in all running processes.
 
     Raises:
         OSError: No free port was found.
@@ -34,7 +54,7 @@ def free_port() -> int:
     chooser = random.SystemRandom()
     for _ in range(_ATTEMPTS):
         port = chooser.randint(_LOWEST, highest)
-        if port in _given:
+        if port in _given or not _reserve(port):
             continue
         with closing(socket.socket()) as probe:
             try:
