@@ -33,19 +33,16 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
     def __init__(self, config: SpoolFilesConfig) -> None:
         super().__init__(config)
         try:
-            from plugins.spool_files.without_pandas import keep_pandas_out
             from plugins.spool_files.writer import FolderWriter
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"{error.name} is missing: pip install 'kafka-client-telemetry[spool-files]'"
             ) from None
-        self._keep_pandas_out = keep_pandas_out
         self._new_writer = FolderWriter
         self._writer: FolderWriter | None = None
 
     def start(self) -> None:
         """Open the folder, and claim journals that an earlier run did not publish."""
-        self._keep_pandas_out()
         writer = self._new_writer(self.config)
         try:
             writer.open()

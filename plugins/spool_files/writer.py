@@ -27,6 +27,7 @@ from plugins.spool_files.layout import HEAVY, JOURNALS, Stem, host_name
 from plugins.spool_files.manifest import Manifest, Removed
 from plugins.spool_files.publish import publish
 from plugins.spool_files.retention import ExpiryClock, folder_bytes, remove_expired, remove_surplus
+from plugins.spool_files.without_pandas import keep_pandas_out
 from receiver.plugin import Push, PushIdentity, RetryableError
 from receiver.plugin.shares import RecentShares
 from receiver.plugin.sources import site_of
@@ -91,6 +92,7 @@ class FolderWriter:
         Raises:
             OSError: The folder cannot be written to.
         """
+        keep_pandas_out()
         # Fails now, not at the first push, if the folder is not writable or has no locks.
         self._new_journal().delete()
         self._claim_journals()

@@ -142,20 +142,20 @@ class RequestMemory:
 
     def _close_surplus(self, *sources: _Source) -> None:
         """Close connections over a source's share, or over the bound."""
-        has_much = False
         for source in sources:
-            while self._has_much(source.held_bytes, self._max_source_bytes):
-                has_much = True
-                if self._shared.total(source.name) <= self._max_source_bytes:
-                    break
+            while (
+                self._has_much(source.held_bytes, self._max_source_bytes)
+                and self._shared.total(source.name) > self._max_source_bytes
+            ):
                 next(iter(source.relays)).close_for_held_bytes()
-        while self._has_much(self.total, self._max_bytes):
-            has_much = True
-            if self._shared.total(_ALL) <= self._max_bytes:
-                break
+        while self._has_much(self.total, self._max_bytes) and self._shared.total(_ALL) > self._max_bytes:
             largest = max(self._sources.values(), key=lambda one: one.held_bytes)
             next(iter(largest.relays)).close_for_held_bytes()
-        if has_much and self._relays > 1 and self._look is None:
+        if self._relays == 1 or self._look is not None:
+            return
+        if self._has_much(self.total, self._max_bytes) or any(
+            self._has_much(source.held_bytes, self._max_source_bytes) for source in sources
+        ):
             # What the other relays hold may grow while nothing happens here.
             self._look = running_loop().call_later(_LOOK_S, self._look_again)
 

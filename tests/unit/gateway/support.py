@@ -326,6 +326,17 @@ class Relayed:
         self.relay.close(CloseReason.DRAINED)
 
 
+async def system_buffers(listener: Listener) -> set[int]:
+    """The sizes of the system's buffers of a listener's only connection, once it is there."""
+    await eventually(lambda: bool(listener._relays), "the relay")
+    (relay,) = listener._relays
+    return {
+        side.getsockopt(socket.SOL_SOCKET, option)
+        for side in (relay._client, relay._broker)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+    }
+
+
 @contextlib.asynccontextmanager
 async def relayed(
     gate: Gate | None = None,

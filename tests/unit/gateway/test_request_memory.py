@@ -30,6 +30,7 @@ from tests.unit.gateway.support import (
     receive_frame,
     relayed,
     send,
+    system_buffers,
 )
 from tests.unit.session.support import get_subscriptions, push
 
@@ -360,13 +361,7 @@ def test_new_connections_have_small_buffers_while_memory_is_scarce() -> None:
 
         async def buffer_bytes(broker: ScriptedBroker) -> set[int]:
             async with opened(gate_.listener(broker.port)) as listener, connected(listener):
-                await eventually(lambda: bool(listener._relays), "the relay")
-                (relay,) = listener._relays
-                return {
-                    side.getsockopt(socket.SOL_SOCKET, option)
-                    for side in (relay._client, relay._broker)
-                    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)
-                }
+                return await system_buffers(listener)
 
         with ScriptedBroker() as broker:
             usual = await buffer_bytes(broker)
