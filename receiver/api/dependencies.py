@@ -15,8 +15,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from receiver.api.events import EventLog
+from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
-from receiver.session.listener_state import ListenerState
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance

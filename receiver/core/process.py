@@ -23,6 +23,7 @@ import structlog
 
 from receiver import dumps
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
+from receiver.brokers.listener_state import ListenerState
 from receiver.clock import SystemClock
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.expiry import Expiry
@@ -39,7 +40,6 @@ from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
-from receiver.session.listener_state import ListenerState
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
 from receiver.settings.model import ReceiverSettings

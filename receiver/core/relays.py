@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.core.call_answer import CallAnswer
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.registry import ConnectionRegistry
@@ -50,7 +51,6 @@ from receiver.link.stream import LinkStream
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
 from receiver.request_log import RequestLog, connection_fields
-from receiver.session.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits, Scope
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name

@@ -14,6 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.shadow import shadow_problem
+from receiver.brokers.upstream import Upstream
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
 from receiver.doctor.limits import PROBE_S
 from receiver.doctor.rest_api import Access
@@ -23,10 +27,6 @@ from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
 from receiver.session.api_versions import TELEMETRY_KEYS
-from receiver.session.bypass import bypass_problem
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
-from receiver.session.shadow import shadow_problem
-from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings, UpstreamTlsSettings

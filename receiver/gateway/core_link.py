@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.clock import Clock
 from receiver.event_loop import running_loop
 from receiver.link.messages import (
@@ -43,9 +45,7 @@ from receiver.link.messages import (
 from receiver.link.stream import LinkStream
 from receiver.metrics import RelayMetrics
 from receiver.session.config_requests import config_error
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import ConfigCall, TelemetryCall
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
 from receiver.session.messages import telemetry_error
 from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import ClientIdentity
@@ -431,6 +431,6 @@ class CoreLink:
                 self._tokens.keep(token_id, owner)
             case BrokerKnown(listener, known):
                 if (broker := self._brokers().get(listener)) is not None:
-                    broker.told(known)
+                    broker.adopt(known)
             case _:
                 raise LinkError(f"unexpected message {type(received).__name__}")

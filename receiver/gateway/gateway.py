@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable
 
+from receiver.brokers.listener_broker import ListenerBroker
 from receiver.gateway.listener import Listener
-from receiver.session.listener_broker import ListenerBroker
 
 __all__ = ["Gateway"]
 

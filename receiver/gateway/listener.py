@@ -23,6 +23,8 @@ from typing import Final
 
 import structlog
 
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.event_loop import running_loop
 from receiver.gateway.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.core_link import CoreLink
@@ -36,10 +38,8 @@ from receiver.log import RateLimitedLog
 from receiver.metrics import RelayMetrics
 from receiver.plugin.sources import site_of
 from receiver.request_log import connection_fields
-from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import LoginOutcome
 from receiver.session.session import Session
-from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.supervisor.sockets import BACKLOG
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from receiver.session.upstream import Upstream
+from receiver.brokers.upstream import Upstream
 from receiver.wire import api_keys, k18_api_versions, k32_describe_configs
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_api_versions import ApiVersionsRequest

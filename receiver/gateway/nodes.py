@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from receiver.gateway.node_table import NodeTable
+from receiver.brokers.node_table import NodeTable
 from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
@@ -134,7 +134,7 @@ class Nodes:
         for broker in cluster.brokers:
             if broker.node_id >= 0:
                 self._table.name(broker)
-        for node_id in self._table.saw({broker.node_id for broker in cluster.brokers}):
+        for node_id in self._table.record_nodes({broker.node_id for broker in cluster.brokers}):
             _log.info("a node has left the cluster", listener=self._name, node=node_id)
             if (listener := self._listeners.pop(node_id, None)) is not None:
                 listener.close_port()

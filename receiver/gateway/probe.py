@@ -12,12 +12,12 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.gateway.broker_login import BrokerLoginError, log_in
 from receiver.gateway.node_id import CLIENT_ID, ask_api_versions, ask_describe_configs
 from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
 from receiver.gateway.waiting import readable, writable
-from receiver.session.listener_broker import ListenerBroker
-from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import api_keys, k03_metadata, k18_api_versions, k74_list_config_resources
 from receiver.wire.error_codes import ErrorCode, error_name
@@ -93,7 +93,9 @@ async def probe(
                 if login is not None or not needs_login:
                     cluster = await _ask_identity(broker, upstream, known)
                     unread_resources = await _ask_resources(broker, upstream)
-                known.has(takes_telemetry=upstream.takes_telemetry, unread_resources=unread_resources)
+                known.record_telemetry(
+                    takes_telemetry=upstream.takes_telemetry, unread_resources=unread_resources
+                )
                 return cluster
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
@@ -134,12 +136,12 @@ async def _ask_identity(broker: socket.socket, upstream: Upstream, known: Listen
     version = upstream.metadata_version()
     answer = await ask(api_keys.METADATA, version, k03_metadata.encode_no_topics_request(version))
     cluster = k03_metadata.decode_cluster(Reader(answer), version)
-    known.saw(cluster)
+    known.record_cluster(cluster)
     candidates = known.candidates()
     node_id = await ask_describe_configs(ask, upstream, candidates)
     if node_id is None:
         node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
-    known.asked(node_id)
+    known.record_node_id(node_id)
     return cluster
 
 

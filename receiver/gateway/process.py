@@ -17,6 +17,9 @@ from typing import Final
 import structlog
 
 from receiver import dumps
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.clock import SystemClock
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
@@ -36,10 +39,7 @@ from receiver.log import configure as configure_log
 from receiver.metrics import RelayMetrics
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
-from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.listener_broker import ListenerBroker
 from receiver.session.session import Session
-from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.model import ReceiverSettings

@@ -14,14 +14,14 @@ from typing import Final
 
 import structlog
 
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.shadow import shadow_problem
+from receiver.brokers.upstream import Upstream
 from receiver.gateway.broker_login import BrokerLoginError
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.log import RateLimitedLog
-from receiver.session.bypass import bypass_problem
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
-from receiver.session.shadow import shadow_problem
-from receiver.session.upstream import Upstream
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster
 
@@ -126,7 +126,7 @@ class UpstreamWatch:
             except ProbeError as error:
                 self.problem = str(error)
                 self.away = not error.connected
-                self._broker.went()
+                self._broker.mark_away()
                 self._on_change()
                 self._warnings.warning("the broker does not answer", problem=self.problem)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])

@@ -15,8 +15,8 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.session.effects import ConfigCall, TelemetryCall
-from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import PUSH_TELEMETRY
 from receiver.wire.headers import RequestHeader

@@ -14,11 +14,11 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.shadow import shadow_problem
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
-from receiver.session.bypass import bypass_problem
-from receiver.session.listener_state import ListenerState
-from receiver.session.shadow import shadow_problem
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances

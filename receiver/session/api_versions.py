@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.session.effects import ApiVersionsAnswered
-from receiver.session.listener_broker import ListenerBroker
 from receiver.session.messages import (
     api_versions_request,
     response_header,
@@ -36,7 +37,6 @@ from receiver.session.messages import (
     with_correlation_id,
 )
 from receiver.session.pending import MakeAnswer
-from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire import (
     api_keys,

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from receiver.brokers.upstream import Upstream
 from receiver.session.messages import response_header
-from receiver.session.upstream import Upstream
 from receiver.wire import (
     api_keys,
     config_resources,

@@ -19,14 +19,13 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.principal.sasl import SaslExchange
-from receiver.session.delegation_tokens import DelegationTokens
-from receiver.session.messages import at_body
 from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.primitives import Reader
 
 __all__ = ["WATCHED", "Login", "LoginOutcome", "ObserveResponse"]

@@ -22,7 +22,6 @@ from receiver.wire.framing import frame
 from receiver.wire.headers import (
     RequestHeader,
     ResponseHeader,
-    decode_response_header,
     encode_request_header,
     encode_response_header,
     response_header_version,
@@ -37,7 +36,6 @@ from receiver.wire.primitives import Reader
 
 __all__ = [
     "api_versions_request",
-    "at_body",
     "decode_telemetry",
     "marker",
     "response_header",
@@ -108,22 +106,6 @@ def with_correlation_id(correlation_id: int, message: bytes, *, at: int = 4) -> 
         at: Offset of the correlation id: 4 in a request, 0 in a response.
     """
     return b"".join((message[:at], _CORRELATION_ID.pack(correlation_id), message[at + 4 :]))
-
-
-def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
-    """Return a reader at the body of a response.
-
-    Args:
-        response: The response, without its length.
-        api_key: The API key of its request.
-        api_version: The API version of its request.
-
-    Raises:
-        WireError: The header is malformed.
-    """
-    reader = Reader(response)
-    decode_response_header(reader, response_header_version(api_key, api_version))
-    return reader
 
 
 def api_versions_request(

@@ -9,7 +9,7 @@ All bytes pass unchanged, except for these requests:
 - SaslHandshake and SaslAuthenticate pass. Their contents are read to learn the principal
   (:mod:`receiver.session.login`).
 - CreateDelegationToken and DescribeDelegationToken pass. Their responses are read to learn the
-  owners of tokens (:mod:`receiver.session.delegation_tokens`).
+  owners of tokens (:mod:`receiver.brokers.delegation_tokens`).
 - Requests about client metrics resources are answered by the receiver, in front of a broker that
   does not keep them (:mod:`receiver.session.config_requests`).
 - SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header
@@ -59,6 +59,9 @@ from enum import StrEnum
 from struct import Struct
 from typing import Final
 
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.session.addresses import MAX_KEPT_BYTES, Addresses, is_plain, needs_look
 from receiver.session.api_versions import ApiVersionsRequests
 from receiver.session.config_requests import (
@@ -72,7 +75,6 @@ from receiver.session.config_requests import (
     not_logged_in,
     read_exchange,
 )
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ClientInstanceRefused,
     ConfigCall,
@@ -89,11 +91,9 @@ from receiver.session.effects import (
 from receiver.session.kip1313 import offset_delete
 from receiver.session.kip1313.refusals import refusal
 from receiver.session.kip1313.request_headers import RequestHeaders
-from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import WATCHED as WATCHED_BY_LOGIN
 from receiver.session.login import Login, LoginOutcome
 from receiver.session.messages import (
-    at_body,
     decode_telemetry,
     marker,
     telemetry_error,
@@ -103,7 +103,6 @@ from receiver.session.messages import (
     without_tagged_fields,
 )
 from receiver.session.pending import MakeAnswer, NamingRequest, PendingRequest, PendingRequests
-from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
 from receiver.wire import api_keys, k03_metadata, node_endpoints
 from receiver.wire.addressed_framing import (
@@ -117,7 +116,7 @@ from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.primitives import Reader
 
 __all__ = ["HEADER_BYTES_IN_A_TURN", "WATCHED_KEYS", "Session", "SessionEnd"]
@@ -528,7 +527,7 @@ class Session:
                 return telemetry_error(header, ErrorCode.ILLEGAL_SASL_STATE)
             if self._broker.wants_cluster:
                 body = at_body(response, api_keys.METADATA, version)
-                self._broker.saw(k03_metadata.decode_cluster(body, version))
+                self._broker.record_cluster(k03_metadata.decode_cluster(body, version))
             self._marker_answered = True
             self._throttle_time_ms = k03_metadata.decode_throttle_time_ms(
                 at_body(response, api_keys.METADATA, version), version

@@ -30,6 +30,7 @@ __all__ = [
     "ALWAYS_WITH_HEADER_V3",
     "RequestHeader",
     "ResponseHeader",
+    "at_body",
     "decode_request_header",
     "decode_response_header",
     "encode_request_header",
@@ -252,3 +253,19 @@ def encode_response_header(value: ResponseHeader, version: int) -> bytes:
     if version >= 1:
         writer.tagged_fields(value.tagged_fields)
     return writer.take()
+
+
+def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
+    """Return a reader at the body of a response.
+
+    Args:
+        response: The response, without its length.
+        api_key: The API key of its request.
+        api_version: The API version of its request.
+
+    Raises:
+        WireError: The header is malformed.
+    """
+    reader = Reader(response)
+    decode_response_header(reader, response_header_version(api_key, api_version))
+    return reader

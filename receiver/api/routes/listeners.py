@@ -9,10 +9,10 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
 from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
-from receiver.session.bypass import bypass_problem
-from receiver.session.listener_broker import KnownBroker
-from receiver.session.listener_state import ListenerState
-from receiver.session.shadow import shadow_problem
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_broker import KnownBroker
+from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.shadow import shadow_problem
 
 __all__ = ["ListenerView", "router"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from receiver.session.messages import at_body, response_header
+from receiver.session.messages import response_header
 from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.primitives import Reader, Writer
 
 __all__ = ["answer", "request_to_v0", "response_to_v1"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from receiver.brokers.upstream import Upstream
 from receiver.session.kip1313.instance_binding import InstanceBinding
-from receiver.session.upstream import Upstream
 from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import (
     RequestHeader,

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
@@ -41,7 +42,6 @@ from receiver.link.messages import (
     decode_relay_message,
     encode,
 )
-from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import Broker
 from receiver.wire.api_keys import (
     DESCRIBE_CONFIGS,

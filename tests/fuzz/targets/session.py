@@ -15,11 +15,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import ConfigCall, IdentityChanged, TelemetryCall
 from receiver.session.session import Session
-from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets

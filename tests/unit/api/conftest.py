@@ -15,9 +15,9 @@ import pytest
 from fastapi import FastAPI
 
 from receiver.api import ApiDependencies, EventLog, RestServer, create_api
+from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ReceiverMetrics
-from receiver.session.listener_state import ListenerState
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings

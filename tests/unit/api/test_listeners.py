@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from receiver.session.listener_broker import KnownBroker
-from receiver.session.listener_state import ListenerState
+from receiver.brokers.listener_broker import KnownBroker
+from receiver.brokers.listener_state import ListenerState
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import Broker
 from tests.unit.api.conftest import Api

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.upstream import Upstream
 from receiver.clock import SystemClock
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.relays import Relays
@@ -29,9 +31,7 @@ from receiver.link.messages import Statistics
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.session import Session
-from receiver.session.upstream import Upstream
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from scramp import ScramMechanism
 
+from receiver.brokers.upstream import Upstream
 from receiver.gateway.broker_login import BrokerLoginError, log_in
-from receiver.session.upstream import Upstream
 from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import k36_sasl_authenticate
 from receiver.wire.primitives import Reader

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
+from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.gateway import core_link
 from receiver.gateway.core_link import CoreLink
 from receiver.link.messages import Answer, Call, ConfigRequest, Statistics, decode_relay_message, encode
 from receiver.metrics import RelayMetrics
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits

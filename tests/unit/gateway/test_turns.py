@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from receiver import event_loop
+from receiver.brokers.upstream import Upstream
 from receiver.event_loop import SHARE_S, Share, running_loop
 from receiver.gateway.direction import Direction
 from receiver.gateway.handshake import HandshakeTurns
@@ -22,7 +23,6 @@ from receiver.gateway.tls_socket import (
     wrap,
 )
 from receiver.session.session import HEADER_BYTES_IN_A_TURN, Session
-from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import ClientIdentity
 from tests.testbed.scripted_broker import RANGES, ScriptedBroker, framed, produce_frame
 from tests.testbed.tls13 import Tls13Client

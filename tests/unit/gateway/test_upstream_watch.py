@@ -11,12 +11,12 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.upstream_address import UpstreamAddress
 from receiver.gateway.upstream_watch import UpstreamWatch
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
-from receiver.session.upstream import Upstream
 from receiver.telemetry.identity import Broker
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.k03_metadata import Cluster
@@ -234,7 +234,7 @@ def test_a_broker_other_than_the_configured_one_is_an_error_until_it_is_right() 
 def test_a_broker_proves_its_node_id_by_a_question_for_it() -> None:
     with ScriptedBroker(ranges=V5, node_id=3) as broker:
         known = ListenerBroker(Broker(), (LOOPBACK, broker.port), 1)
-        known.saw(CLUSTER)
+        known.record_cluster(CLUSTER)
         assert known.known == KnownBroker(broker=Broker(cluster_id=CLUSTER_ID))
         on_loop(ask(broker.port, known=known))
         assert (known.known.broker, known.known.proven) == (Broker(id=3, cluster_id=CLUSTER_ID), True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.link.messages import (
     Answer,
     BrokerKnown,
@@ -35,7 +36,6 @@ from receiver.link.messages import (
     telemetry_call,
 )
 from receiver.session.effects import ConfigCall, TelemetryCall
-from receiver.session.listener_broker import KnownBroker
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.wire.api_keys import DESCRIBE_CONFIGS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.headers import RequestHeader

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
-from receiver.session.listener_state import ListenerState
 from receiver.store.store import StoreStatus
 from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity

@@ -6,8 +6,10 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.brokers.listener_broker import ListenerBroker
+from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
-from receiver.session.delegation_tokens import DelegationTokens
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
@@ -21,11 +23,9 @@ from receiver.session.effects import (
     TelemetryCall,
     UnauthenticatedTelemetry,
 )
-from receiver.session.listener_broker import ListenerBroker
 from receiver.session.login import LoginOutcome
 from receiver.session.messages import response_header
 from receiver.session.session import Session
-from receiver.session.upstream import Upstream
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
@@ -145,7 +145,7 @@ def answer_call(
 def proven_broker(cluster_id: str | None = None) -> ListenerBroker:
     """The broker NODE_ID, which has shown that it is that."""
     broker = ListenerBroker(Broker(cluster_id=cluster_id), ("broker", 9092), 19092)
-    broker.asked(NODE_ID)
+    broker.record_node_id(NODE_ID)
     return broker
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from receiver.session.delegation_tokens import DelegationTokens
+from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.session.login import LoginOutcome
 from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire.headers import RequestHeader

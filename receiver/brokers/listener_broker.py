@@ -140,35 +140,35 @@ class ListenerBroker:
         if self.cluster is None or not self._is_one:
             return []
         likely = (self._configured.id, self.known.broker.id, *self._at_upstream())
-        alive = {one.node_id: None for one in self.cluster.brokers if one.node_id >= 0}
-        ids = dict.fromkeys([one for one in likely if one is not None]) | alive
+        alive = {broker.node_id: None for broker in self.cluster.brokers if broker.node_id >= 0}
+        ids = dict.fromkeys([node_id for node_id in likely if node_id is not None]) | alive
         return list(ids)[:_MAX_CANDIDATES]
 
-    def saw(self, cluster: Cluster) -> None:
+    def record_cluster(self, cluster: Cluster) -> None:
         """Take what a Metadata response says of the cluster."""
         self.wants_cluster = False
         came = self.cluster is None
         self.cluster = cluster
         self._conclude(self.known.broker.id if self.known.proven else None, came=came)
 
-    def asked(self, node_id: int | None) -> None:
+    def record_node_id(self, node_id: int | None) -> None:
         """Take the result of asking the broker for its node id; None: it did not say."""
         proven = self.known.broker.id if self.known.proven else None
         self._conclude(proven if node_id is None else node_id)
 
-    def has(self, *, takes_telemetry: bool, unread_resources: int) -> None:
+    def record_telemetry(self, *, takes_telemetry: bool, unread_resources: int) -> None:
         """Take what a probe found of the broker's own telemetry; see :class:`KnownBroker`."""
         self._takes_telemetry = takes_telemetry
         self._unread_resources = unread_resources
         self._conclude(self.known.broker.id if self.known.proven else None)
 
-    def told(self, known: KnownBroker) -> None:
+    def adopt(self, known: KnownBroker) -> None:
         """Take what another relay has proven."""
         if known.proven and not self.known.proven:
             self.known = known
             self.on_change()
 
-    def went(self) -> None:
+    def mark_away(self) -> None:
         """Forget what was proven: another broker may answer at the address next time."""
         self.wants_cluster = True
         self._conclude(None)
@@ -196,9 +196,10 @@ class ListenerBroker:
             self.on_change()
 
     def _advertised_by(self, node_id: int | None) -> str | None:
-        for one in () if self.cluster is None else self.cluster.brokers:
-            if one.node_id == node_id:
-                return f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
+        for broker in () if self.cluster is None else self.cluster.brokers:
+            if broker.node_id == node_id:
+                host = f"[{broker.host}]" if ":" in broker.host else broker.host
+                return f"{host}:{broker.port}"
         return None
 
     def _likely(self) -> int | None:
@@ -207,15 +208,15 @@ class ListenerBroker:
         if self.cluster is None:
             return self.known.broker.id
         brokers = self.cluster.brokers
-        at_port = [one.node_id for one in brokers if one.port == self._port]
-        for ids in ([one.node_id for one in brokers], self._at_upstream(), at_port):
+        at_port = [broker.node_id for broker in brokers if broker.port == self._port]
+        for ids in ([broker.node_id for broker in brokers], self._at_upstream(), at_port):
             if len(ids) == 1:
                 return ids[0]
         return None
 
     def _at_upstream(self) -> list[int]:
         brokers = () if self.cluster is None else self.cluster.brokers
-        return [one.node_id for one in brokers if (one.host, one.port) == self._upstream]
+        return [broker.node_id for broker in brokers if (broker.host, broker.port) == self._upstream]
 
 
 def _ignore() -> None:

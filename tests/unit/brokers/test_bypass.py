@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.session.bypass import bypass_problem
-from receiver.session.listener_broker import KnownBroker
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import Broker
 

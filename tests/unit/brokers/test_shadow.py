@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
-from receiver.session.shadow import shadow_problem
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.shadow import shadow_problem
 from receiver.telemetry.identity import Broker
 
 
@@ -36,14 +36,14 @@ def test_what_a_probe_finds_stays_known() -> None:
     broker = ListenerBroker(Broker(), ("kafka", 9092), 9092)
     changes: list[KnownBroker] = []
     broker.on_change = lambda: changes.append(broker.known)
-    broker.has(takes_telemetry=True, unread_resources=2)
-    broker.has(takes_telemetry=True, unread_resources=2)
+    broker.record_telemetry(takes_telemetry=True, unread_resources=2)
+    broker.record_telemetry(takes_telemetry=True, unread_resources=2)
     assert len(changes) == 1
-    broker.asked(7)
+    broker.record_node_id(7)
     assert (broker.known.broker.id, broker.known.takes_telemetry, broker.known.unread_resources) == (
         7,
         True,
         2,
     )
-    broker.has(takes_telemetry=False, unread_resources=0)
+    broker.record_telemetry(takes_telemetry=False, unread_resources=0)
     assert shadow_problem(broker.known) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.session.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.telemetry.identity import Broker
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.k03_metadata import Cluster
@@ -37,8 +37,8 @@ def test_the_strongest_evidence_counts(
     configured: int | None, seen: Cluster, asked: int | None, known: int | None, proven: bool
 ) -> None:
     one = broker(configured)
-    one.saw(seen)
-    one.asked(asked)
+    one.record_cluster(seen)
+    one.record_node_id(asked)
     assert (one.known.broker, one.known.proven) == (Broker(id=known, cluster_id="one"), proven)
     address = [f"{each.host}:{each.port}" for each in seen.brokers if each.node_id == known]
     assert one.known.advertised == (address[0] if address else None)
@@ -48,22 +48,22 @@ def test_the_strongest_evidence_counts(
 def test_nothing_is_misrouted_before_the_broker_is_proven() -> None:
     one = broker(7, "one")
     assert not one.is_misrouted("one", 8)
-    one.saw(cluster(1, 2, 3))
+    one.record_cluster(cluster(1, 2, 3))
     assert not one.is_misrouted("one", 8)
-    one.asked(3)
+    one.record_node_id(3)
     assert not one.is_misrouted("one", 3)
     assert one.is_misrouted("one", 7)
     assert one.is_misrouted("two", 3)
-    one.went()
+    one.mark_away()
     assert not one.is_misrouted("two", 7)
 
 
 def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
     one = broker()
-    one.saw(cluster(1, 2, 3))
-    one.asked(2)
+    one.record_cluster(cluster(1, 2, 3))
+    one.record_node_id(2)
     before = one.wants_cluster
-    one.went()
+    one.mark_away()
     assert (before, one.wants_cluster) == (False, True)
     assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"), advertised="kafka-2:9092")
     assert one.candidates() == [2, 1, 3]
@@ -72,9 +72,9 @@ def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
 def test_candidates_are_likely_ones_first_and_bounded() -> None:
     assert broker(7).candidates() == []
     one = broker(7)
-    one.saw(cluster(1, 2, 3))
+    one.record_cluster(cluster(1, 2, 3))
     assert one.candidates() == [7, 2, 1, 3]
-    one.saw(cluster(-1, *range(10_000)))
+    one.record_cluster(cluster(-1, *range(10_000)))
     assert one.candidates()[:3] == [7, 2, 0]
     assert len(one.candidates()) == 64
 
@@ -84,22 +84,22 @@ def test_another_relays_proof_counts_until_there_is_an_own_one() -> None:
     changes: list[KnownBroker] = []
     one.on_change = lambda: changes.append(one.known)
     told = KnownBroker(broker=Broker(id=2, cluster_id="one"), proven=True)
-    one.told(KnownBroker(broker=Broker(id=1)))
+    one.adopt(KnownBroker(broker=Broker(id=1)))
     assert changes == []
-    one.told(told)
+    one.adopt(told)
     assert changes == [told]
-    one.told(KnownBroker(broker=Broker(id=5), proven=True))
+    one.adopt(KnownBroker(broker=Broker(id=5), proven=True))
     assert one.known == told
-    one.asked(5)
+    one.record_node_id(5)
     assert one.known.broker.id == 5
 
 
 def test_a_cluster_that_is_not_the_configured_one_is_a_problem() -> None:
     one = broker(None, "one")
-    one.saw(cluster(1, cluster_id="two"))
+    one.record_cluster(cluster(1, cluster_id="two"))
     assert one.problem == (
         "broker.cluster_id is one, but the broker's cluster is two; set broker.cluster_id to two or null, or "
         "correct the upstream"
     )
-    one.saw(cluster(1, cluster_id=None))
+    one.record_cluster(cluster(1, cluster_id=None))
     assert one.problem is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from receiver.session.kip1313.offered_versions import translated_versions
+from receiver.brokers.translated_versions import translated_versions
 from receiver.wire import api_keys, k03_metadata, k18_api_versions, k36_sasl_authenticate
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
 from receiver.wire.headers import ALWAYS_WITH_HEADER_V3

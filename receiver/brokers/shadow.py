@@ -7,7 +7,7 @@ matter only if the sidecar's subscriptions are kept there.
 
 from __future__ import annotations
 
-from receiver.session.listener_broker import KnownBroker
+from receiver.brokers.listener_broker import KnownBroker
 
 __all__ = ["shadow_problem"]
 

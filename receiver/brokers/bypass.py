@@ -7,7 +7,7 @@ sidecar after their first request, and nothing else shows it.
 
 from __future__ import annotations
 
-from receiver.session.listener_broker import KnownBroker
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 
 __all__ = ["bypass_problem"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from receiver.session.listener_broker import KnownBroker
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 
 __all__ = ["ListenerState"]

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from receiver.principal.sasl import MAX_NAME_BYTES
-from receiver.session.messages import at_body
 from receiver.wire import api_keys, k38_create_delegation_token, k41_describe_delegation_token
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.k38_create_delegation_token import DelegationToken
 
 __all__ = ["DelegationTokens"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from receiver.session.kip1313.offered_versions import translated_versions
+from receiver.brokers.translated_versions import translated_versions
 from receiver.wire import api_keys
 
 

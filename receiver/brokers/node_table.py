@@ -75,7 +75,7 @@ class NodeTable:
         self._nodes[node_id] = address
         return True
 
-    def saw(self, node_ids: Collection[int]) -> list[int]:
+    def record_nodes(self, node_ids: Collection[int]) -> list[int]:
         """Take the ids of all brokers of the cluster, as one of them knows it.
 
         Returns:

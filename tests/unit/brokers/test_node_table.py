@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.gateway.node_table import NodeTable
+from receiver.brokers.node_table import NodeTable
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.broker_addresses import BrokerAddress
@@ -84,8 +84,8 @@ def test_another_process_learned_a_node(table: NodeTable, changes: list[tuple[in
 def test_a_node_that_is_missing_three_times_is_forgotten(table: NodeTable) -> None:
     for node_id in (0, 1):
         table.learn(node_id, HostPort(host=f"b-{node_id}", port=9092))
-    assert table.saw({0}) == []
-    assert table.saw({0}) == []
-    assert table.saw({0, 1}) == []  # it is back
-    assert [table.saw({0}) for _ in range(3)] == [[], [], [1]]
+    assert table.record_nodes({0}) == []
+    assert table.record_nodes({0}) == []
+    assert table.record_nodes({0, 1}) == []  # it is back
+    assert [table.record_nodes({0}) for _ in range(3)] == [[], [], [1]]
     assert list(table.addresses) == [0]
