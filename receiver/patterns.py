@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import re2
 
+from receiver.numbers import whole_number
+
 __all__ = ["PatternSet", "Rewrite", "compile_pattern"]
 
 # The memory of one pattern's program and states, in bytes.
@@ -118,11 +120,11 @@ def _parts(replacement: str, groups: int) -> Iterator[bytes | int]:
         reference = found[1]
         if reference == "\\":
             yield b"\\"
-        elif not reference.isdecimal():
+        elif (group := whole_number(reference, 9)) is None:
             raise ValueError(f"{found[0]} is no group; write a plain backslash as \\\\")
-        elif int(reference) > groups:
+        elif group > groups:
             has = f"groups up to \\{groups}" if groups else "no group"
             raise ValueError(f"{found[0]} names a group, but the pattern has {has}")
         else:
-            yield int(reference)
+            yield group
     yield replacement[position:].encode("utf-8", "replace")

@@ -36,6 +36,7 @@ _MOST_SECRET_BYTES: Final = 65_536
 _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"
 _MAX_PORT: Final = 65_535
+_PORT: Final = re.compile("[0-9]{1,5}")
 _IN_BRACKETS: Final = re.compile(r"\[[0-9a-fA-F:.]+\]")
 
 
@@ -199,7 +200,7 @@ class MetricsSettings(Settings):
     def _check_bind(cls, bind: str | None) -> str | None:
         if bind is not None:
             host, _, port = bind.rpartition(":")
-            numeric = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
+            numeric = _PORT.fullmatch(port) is not None and int(port) <= _MAX_PORT
             if not host or not numeric or (":" in host and not _IN_BRACKETS.fullmatch(host)):
                 raise ValueError(
                     f"{bind!r}: expected host:port with a port up to {_MAX_PORT}, such as "

@@ -112,7 +112,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
     return seconds if seconds > 0 else None

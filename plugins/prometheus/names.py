@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from string import digits
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -134,7 +135,7 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
         words = [word for word in words if word != "ratio"] + ["ratio"]
         in_words = "ratio"
     joined = "_".join(words) or "_"
-    return MetricName(name=f"_{joined}" if joined[0].isdigit() else joined, type=_TYPES[kind], unit=in_words)
+    return MetricName(name=f"_{joined}" if joined[0] in digits else joined, type=_TYPES[kind], unit=in_words)
 
 
 def _unit_words(unit: str) -> list[str]:
@@ -157,7 +158,7 @@ def label_name(key: str) -> str:
     if _LABEL_NAME.fullmatch(key):
         return key
     name = re.sub("_+", "_", _NOT_IN_LABELS.sub("_", key)) or "_"
-    return f"key_{name}" if name[0].isdigit() else name
+    return f"key_{name}" if name[0] in digits else name
 
 
 def label_value(value: AnyValue) -> str:

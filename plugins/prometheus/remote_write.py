@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -27,6 +28,7 @@ _WRITTEN: Final = (
     "x-prometheus-remote-write-samples-written",
     "x-prometheus-remote-write-histograms-written",
 )
+_COUNT: Final = re.compile("[0-9]{1,18}")
 
 
 class RemoteWriter:
@@ -86,6 +88,6 @@ class RemoteWriter:
 def _written(headers: httpx.Headers) -> int | None:
     """Return the number of written samples; None if the answer does not have it."""
     counts = [headers[name] for name in _WRITTEN if name in headers]
-    if not counts or not all(count.isascii() and count.isdigit() for count in counts):
+    if not counts or not all(map(_COUNT.fullmatch, counts)):
         return None
     return sum(map(int, counts))

@@ -12,12 +12,16 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from receiver.api.problems import ProblemError
+from receiver.numbers import whole_number
 
 __all__ = ["JSON_TYPES", "MAX_BODY_BYTES", "MERGE_PATCH_TYPES", "body_of", "read_json"]
 
 #: A subscription is a few hundred bytes. The largest useful one, with a long list of prefixes, fits
 #: too.
 MAX_BODY_BYTES: Final = 65_536
+
+#: h11 accepts content lengths of at most 20 digits.
+_MAX_ANNOUNCED: Final = 10**20 - 1
 
 _BODY_TIMEOUT_S = 10.0
 
@@ -64,8 +68,9 @@ async def read_json(request: Request, types: Sequence[str]) -> Any:
 
 
 async def _read_bounded(request: Request) -> bytes:
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > MAX_BODY_BYTES:
+    # A length that can't be read counts as unknown, because what comes is bounded too.
+    announced = whole_number(request.headers.get("content-length", ""), _MAX_ANNOUNCED)
+    if announced is not None and announced > MAX_BODY_BYTES:
         raise _too_large()
     content = bytearray()
     async for chunk in request.stream():

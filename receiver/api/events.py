@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from receiver.numbers import whole_number
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.subscription_document import time_to_text
@@ -24,6 +25,9 @@ __all__ = ["MAX_EVENTS", "Event", "EventLog", "EventType"]
 
 #: Events that are kept. A reader that is further behind learns that it missed some.
 MAX_EVENTS: Final = 1_000
+
+#: The highest number of an event that a reader may name. No process lives for so many.
+_MAX_NUMBER: Final = 2**53
 
 
 class EventType(StrEnum):
@@ -89,11 +93,11 @@ class EventLog:
         An id of another process, or of an event that is no longer kept, begins with the oldest.
         """
         name, _, number = event_id.rpartition("-")
-        known = name == self._name and number.isdigit()
-        start = int(number) if known else 0
+        given = whole_number(number, _MAX_NUMBER) if name == self._name else None
+        start = given or 0
         oldest = self._events[0].number if self._events else self._last + 1
         found = itertools.islice((event for event in self._events if event.number > start), limit)
-        return list(found), not known or start + 1 < oldest
+        return list(found), given is None or start + 1 < oldest
 
     async def changed(self) -> None:
         """Wait for the next event."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from receiver.api.problems import problem_response
+from receiver.numbers import whole_number
 
 __all__ = [
     "HEADERS_TOO_LONG",
@@ -36,7 +37,7 @@ class LoopbackHostCheck:
         """Pass the request on, or answer 421."""
         host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
         name, _, port = host.rpartition(":")
-        if not port.isdigit():
+        if whole_number(port, 65_535) is None:
             name = host
         if name.lower() in _LOOPBACK_HOSTS:
             await self._app(scope, receive, send)

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
+from receiver.numbers import whole_number
 from receiver.settings.errors import key_text, wording
 from receiver.store.store import ReadOnlyError, StoreError
 from receiver.store.subscriptions import ChangedMeanwhileError
@@ -110,7 +111,8 @@ def _value_at(field: str, document: object) -> Any:
     key, _, rest = field.replace("[", ".", 1).partition(".")
     value, index = document.get(key), rest.removesuffix("]")
     if isinstance(value, list):
-        return value[int(index)] if index.isdigit() and int(index) < len(value) else None
+        at = whole_number(index, len(value) - 1) if value else None
+        return None if at is None else value[at]
     return value.get(rest) if isinstance(value, dict) else value
 
 

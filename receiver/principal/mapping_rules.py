@@ -47,6 +47,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 _BACK_REFERENCE = re.compile(r"\$(\d+)", re.ASCII)
 _MAX_INT32: Final = 2**31 - 1
+_MAX_DIGITS: Final = 10
 _REPLACEMENT = re.compile(r"\\(.)|\$\{([A-Za-z][A-Za-z0-9]*)\}|\$([0-9]+)|([^\\$]+)", re.DOTALL)
 # All line ends of Java and of RE2.
 _LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
@@ -203,8 +204,8 @@ def _escape_literals(replacement: str, groups: int) -> str:
     for found in _BACK_REFERENCE.finditer(replacement) if groups else ():
         if found[1].startswith("0"):
             continue
-        number = int(found[1])
-        if number > _MAX_INT32:
+        number = int(found[1][:_MAX_DIGITS])
+        if len(found[1]) > _MAX_DIGITS or number > _MAX_INT32:
             raise ValueError(f"the replacement's {_shown(found[0])} is no number of a group")
         while number > groups and number >= 10:
             number //= 10

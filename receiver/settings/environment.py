@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from receiver.numbers import whole_number
 from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
 from receiver.settings.plain_yaml import PlainYamlError, parse
@@ -31,6 +32,10 @@ RESERVED = frozenset(
         "KAFKA_TELEMETRY_ROLLUP_POSTGRES",
     }
 )
+
+#: A higher index or number is text, which the models refuse.
+_MAX_INDEX = 9_999
+_MAX_NUMBER = 2**63 - 1
 
 # Kubernetes sets such variables in every pod for each Service of the namespace. Without this
 # exception a Service named `kafka-telemetry...` would prevent every start.
@@ -87,8 +92,14 @@ def _paths(environ: Mapping[str, str]) -> list[tuple[Loc, str]]:
         parts = name.removeprefix(PREFIX).lower().split("__")
         if not all(parts):
             raise SettingsError(_SOURCE, name, "expected keys joined by two underscores")
-        paths.append((tuple(int(p) if p.isascii() and p.isdigit() else p for p in parts), name))
+        paths.append((tuple(map(_step, parts)), name))
     return paths
+
+
+def _step(part: str) -> int | str:
+    """Return a step of a path: an index or a key."""
+    index = whole_number(part, _MAX_INDEX)
+    return part if index is None else index
 
 
 def _type_of(model: type[BaseModel], loc: Loc, name: str) -> Any:
@@ -107,8 +118,8 @@ def _value(name: str, text: str, annotation: Any) -> Any:
         return _untyped(text)
     if text == "null" and takes_null(annotation):
         return None
-    if int in options(annotation) and text.isdecimal():  # a number or a word such as auto
-        return int(text)
+    if int in options(annotation) and (number := whole_number(text, _MAX_NUMBER)) is not None:
+        return number  # a number or a word such as auto
     if takes_text(annotation):
         return text
     try:

@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from receiver.numbers import whole_number
+
 __all__ = ["HostPort", "HostPorts"]
 
 _EXPECTED = "expected host:port, for example 127.0.0.1:19092"
@@ -36,9 +38,10 @@ class HostPort:
         host, colon, port = text.rpartition(":")
         if not colon or not host:
             raise ValueError(_EXPECTED)
-        if not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        number = whole_number(port, 65_535)
+        if number is None:
             raise ValueError(f"the port must be a number from 0 to 65535; {_EXPECTED}")
-        return cls(host=_parse_host(host), port=int(port))
+        return cls(host=_parse_host(host), port=number)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

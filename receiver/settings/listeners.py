@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from receiver.numbers import whole_number
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError
 from receiver.settings.base import Settings
 from receiver.settings.broker import BrokerSettings
@@ -169,7 +170,7 @@ class ProxyProtocolSettings(Settings):
 _NODE_ID: Final = "{node_id}"
 
 #: Digits of the greatest node id.
-_MAX_NODE_DIGITS: Final = 10
+_MAX_NODE_ID: Final = 2**31 - 1
 
 
 class RewriteSettings(Settings):
@@ -211,8 +212,7 @@ class RewriteSettings(Settings):
         """Return the node id in a name for which a client asks; None: it is no node's name."""
         before, _, after = self.host.lower().partition(_NODE_ID)
         number = name.removeprefix(before).removesuffix(after)
-        is_one = name == f"{before}{number}{after}" and number.isascii() and number.isdigit()
-        return int(number) if is_one and len(number) <= _MAX_NODE_DIGITS else None
+        return whole_number(number, _MAX_NODE_ID) if name == f"{before}{number}{after}" else None
 
     @model_validator(mode="after")
     def _nodes_can_be_told_apart(self) -> Self:

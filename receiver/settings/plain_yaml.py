@@ -21,6 +21,7 @@ __all__ = ["PlainYamlError", "parse", "positions", "walk"]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
+_MAX_BITS = 64
 _SHOWN_DEPTH = 3
 
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -52,6 +53,9 @@ def parse(content: str | bytes) -> Any:
         raise PlainYamlError(where, _without_values(error.problem or "not YAML"), position) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise PlainYamlError("", "not YAML text") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError):
+        # PyYAML's constructors raise these: `!!int ""`, `!!bool x`, a float of 200 sexagesimals.
+        raise PlainYamlError("", "a number or a value with a tag can't be read: quote texts") from None
     _check(document)
     return document
 
@@ -135,5 +139,7 @@ def _check(document: Any) -> None:
             raise PlainYamlError(key_text(loc[:_SHOWN_DEPTH]), f"nested more than {_MAX_DEPTH} deep")
         if isinstance(value, float) and not math.isfinite(value):
             raise PlainYamlError(key_text(loc), "a number must be finite")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise PlainYamlError(key_text(loc), f"a number must fit into {_MAX_BITS} bits")
         if not isinstance(value, dict | list | str | int | float | None):
             raise PlainYamlError(key_text(loc), f"a value of type {type(value).__name__} is not plain YAML")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from receiver.numbers import whole_number
 from receiver.settings.errors import key_text
 from receiver.settings.schema import Loc
 from receiver.telemetry.subscription import Subscription, SubscriptionError
@@ -20,6 +21,9 @@ KEYS: Final = ("name", *FIELDS, "changed_by", "changed_at")
 #: A field's path, such as ``metrics[0]`` or ``match.client_id``. Labels may have dots in their
 #: keys.
 _PATH: Final = re.compile(r"(?P<field>\w+)(?:\[(?P<index>\d+)\]|\.(?P<key>.+))?", re.DOTALL)
+
+#: A higher index is none: an unknown key may look like a path.
+_MAX_INDEX: Final = 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def _mistake(error: SubscriptionError, document: object) -> Mistake:
         return Mistake((), str(error).removeprefix(": "))
     more: Loc = ()
     if path["index"] is not None:
-        more = (int(path["index"]),)
+        more = (path["index"] if (at := whole_number(path["index"], _MAX_INDEX)) is None else at,)
     elif path["key"] is not None:
         more = (path["key"],)
     return Mistake((path["field"], *more), f"{error.value} {error.problem}; {error.fix}")

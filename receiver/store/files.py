@@ -245,7 +245,11 @@ def _read(path: Path) -> tuple[list[Entry], list[str]]:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return [], [f"{path.name}: cannot be read: {error.strerror}"]
-    return read_entries(path.name, content, stem=path.stem)
+    try:
+        return read_entries(path.name, content, stem=path.stem)
+    except Exception as error:  # a file must neither end the process nor the following of the folder
+        _log.exception("a file of subscriptions can't be read because of a defect", file=path.name)
+        return [], [f"{path.name}: {type(error).__name__}, a defect of the receiver; see the log"]
 
 
 def _folder_error(folder: Path, mistakes: list[str]) -> FolderError:

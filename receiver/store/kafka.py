@@ -22,8 +22,13 @@ from receiver.store.document import Mistake
 from receiver.store.kafka_cluster import Cluster, RefusedError
 from receiver.store.kafka_format import Entry, join, split, split_complete
 from receiver.store.local_copy import LocalCopy
-from receiver.store.store import StoreError, StoreStatus
-from receiver.telemetry.subscription import Subscription, SubscriptionError, SubscriptionSet
+from receiver.store.store import StoreError, StoreStatus, unusable
+from receiver.telemetry.subscription import (
+    Subscription,
+    SubscriptionError,
+    SubscriptionSet,
+    within_bounds,
+)
 
 __all__ = ["KafkaSubscriptionStore"]
 
@@ -85,7 +90,7 @@ class KafkaSubscriptionStore:
         self._connected_at = 0.0
         self._written: dict[str, _Written] = {}
         self._orphans: dict[str, float] = {}
-        self._refused: tuple[str, ...] = ()
+        self._refused: Mapping[str, str] = {}
         self._unsaved: str | None = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -171,7 +176,7 @@ class KafkaSubscriptionStore:
 
     def _read(self) -> None:
         try:
-            entries = self._fetch()
+            self._take(self._fetch())
         except StoreError as error:
             self._disconnect()
             self._failed(str(error))
@@ -180,8 +185,6 @@ class KafkaSubscriptionStore:
             self._disconnect()
             _log.exception("subscriptions not read because of a defect")
             self._failed(f"{self._settings.bootstrap_servers}: {type(error).__name__}, a defect; see the log")
-            return
-        self._take(entries)
 
     def _fetch(self) -> dict[str, Entry]:
         cluster = self._connected()
@@ -193,7 +196,7 @@ class KafkaSubscriptionStore:
         """Put what was read in force."""
         self._joined = {
             # A thousand patterns take a tenth of a second to compile.
-            name: self._joined[name] if self._entries.get(name) == entry else join(name, entry)
+            name: self._joined[name] if self._entries.get(name) == entry else _joined(name, entry)
             for name, entry in entries.items()
             if entry.exists
         }
@@ -207,27 +210,37 @@ class KafkaSubscriptionStore:
                 found.pop(name, None)
             else:
                 found[name] = written.now
-        try:
-            subscriptions = SubscriptionSet(found.values()).subscriptions
-        except SubscriptionError as error:
-            self._failed(f"{self._settings.bootstrap_servers}: {error}")
-            return
-        self._use(subscriptions)
+        self._use(self._fitting(found, refused))
         self._report(refused)
 
-    def _usable(self) -> tuple[dict[str, Subscription], tuple[str, ...]]:
-        """Return the subscriptions, and a line for each that can't be used and stays as it was."""
+    def _usable(self) -> tuple[dict[str, Subscription], dict[str, str]]:
+        """Return the subscriptions, and why each that can't be used stays as it was."""
         last_good = {one.name: one for one in self._known}
         found: dict[str, Subscription] = {}
-        refused: list[str] = []
+        refused: dict[str, str] = {}
         for name, read in sorted(self._joined.items()):
             if isinstance(read, Subscription):
                 found[name] = read
                 continue
-            refused.append(f"{name!r}: {'; '.join(map(str, read))}")
+            refused[name] = "; ".join(map(str, read))
             if name in last_good:
                 found[name] = last_good[name]
-        return found, tuple(refused)
+        return found, refused
+
+    def _fitting(
+        self, found: Mapping[str, Subscription], refused: dict[str, str]
+    ) -> tuple[Subscription, ...]:
+        """Return those that fit into one set; the others stay as they were, and are refused."""
+        try:
+            return SubscriptionSet(found.values()).subscriptions
+        except SubscriptionError:
+            last_good = {one.name: one for one in self._known}
+            # What is in force comes first, so that a new subscription can't end another one.
+            in_order = sorted(found.values(), key=lambda one: one != last_good.get(one.name))
+            kept, others = within_bounds(in_order)
+            refused |= {one.name: str(error) for one, error in others}
+            before = [last_good[one.name] for one, _ in others if one.name in last_good]
+            return SubscriptionSet(within_bounds((*kept, *before))[0]).subscriptions
 
     def _settle_records(self, cluster: Cluster, entries: Mapping[str, Entry]) -> None:
         """Delete the records of subscriptions that Kafka's tools deleted; move complete ones."""
@@ -239,7 +252,7 @@ class KafkaSubscriptionStore:
                 self._orphans.pop(name, None)
             elif entry.exists:
                 # Written before the brokers had CLIENT_METRICS.
-                read = join(name, entry)
+                read = _joined(name, entry)
                 if isinstance(read, Subscription):
                     with suppress(RefusedError):  # it stays a record alone, and in force
                         _write(cluster, read)
@@ -310,21 +323,19 @@ class KafkaSubscriptionStore:
         else:
             self._saved, self._unsaved = known, None
 
-    def _report(self, refused: tuple[str, ...]) -> None:
+    def _report(self, refused: Mapping[str, str]) -> None:
         """Say what the last successful read found."""
         failures = self._status.failures
         if refused and refused != self._refused:
             failures += 1
-            _log.error("subscriptions not usable here", problems=list(refused[:_MAX_LOGGED]))
+            lines = [f"{name!r}: {problem}" for name, problem in refused.items()]
+            _log.error("subscriptions not usable here", problems=lines[:_MAX_LOGGED])
         elif self._status.problem is not None and not refused:
             _log.info("subscriptions read", subscriptions=len(self._known))
         self._refused = refused
-        count = len(refused)
-        problem = (
-            f"{self._settings.bootstrap_servers}: {count} subscription{'s' * (count > 1)} can't be used; the "
-            "log has them"
-        )
-        self._status = StoreStatus(problem=problem if refused else self._unsaved, failures=failures)
+        place = str(self._settings.bootstrap_servers)
+        problem = unusable(place, refused) if refused else self._unsaved
+        self._status = StoreStatus(problem=problem, failures=failures)
 
     def _failed(self, problem: str) -> None:
         if problem != self._status.problem:
@@ -334,6 +345,15 @@ class KafkaSubscriptionStore:
                 in_force=len(self._known),
             )
         self._status = StoreStatus(problem=problem, failures=self._status.failures + 1)
+
+
+def _joined(name: str, entry: Entry) -> Subscription | list[Mistake]:
+    """Read a subscription, or return why it can't be used; a defect must not hide the others."""
+    try:
+        return join(name, entry)
+    except Exception as error:
+        _log.exception("a subscription can't be read because of a defect", subscription=name)
+        return [Mistake((), f"{type(error).__name__}, a defect of the receiver; put the subscription again")]
 
 
 def _write(cluster: Cluster, subscription: Subscription) -> Entry:

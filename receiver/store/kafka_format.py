@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from receiver.numbers import whole_number
 from receiver.store.document import KEYS, Mistake, from_document, to_document
 from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, Subscription
 
@@ -35,6 +36,9 @@ SELECTORS: Final = frozenset(
         "client_source_port",
     }
 )
+#: Kafka's ``interval.ms`` is an int32.
+_MAX_INT32: Final = 2**31 - 1
+
 _OF_KAFKA: Final = ("name", "metrics", "interval_ms", "match")
 
 
@@ -96,7 +100,8 @@ def join(name: str, entry: Entry) -> Subscription | list[Mistake]:
     document: dict[str, Any] = {key: value for key, value in beside.items() if key not in _OF_KAFKA}
     document["metrics"] = _listed(entry.configs.get("metrics", ""))
     interval = entry.configs.get("interval.ms", str(DEFAULT_INTERVAL_MS))
-    document["interval_ms"] = int(interval) if interval.isascii() and interval.isdigit() else interval
+    number = whole_number(interval, _MAX_INT32)
+    document["interval_ms"] = interval if number is None else number
     others = beside.get("match", {})
     if not isinstance(others, Mapping):
         return [Mistake(("match",), "the record has no mapping; put the subscription again")]

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from receiver.store.document import from_document, to_document
 from receiver.store.store import StoreError
-from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
 
 __all__ = ["LocalCopy"]
 
@@ -51,10 +51,12 @@ class LocalCopy:
                 "subscriptions are read from the cluster"
             )
         # An entry of a newer version, after a downgrade, is left out until the cluster is read.
-        entries: list[Any] = document.get("subscriptions", [])
+        entries = document.get("subscriptions")
+        if not isinstance(entries, list):
+            raise self._error("is not a copy of subscriptions: set another subscriptions.path")
         read = (from_document(one, is_stored=True) for one in entries)
-        found = [one for one in read if isinstance(one, Subscription)]
-        return SubscriptionSet(found).subscriptions
+        kept, _ = within_bounds(one for one in read if isinstance(one, Subscription))
+        return SubscriptionSet(kept).subscriptions
 
     def write(self, subscriptions: Sequence[Subscription]) -> None:
         """Replace the file, durably.

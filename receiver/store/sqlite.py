@@ -15,10 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from receiver.store.store import StoreError, StoreStatus
-from receiver.telemetry.subscription import Subscription
+import structlog
+
+from receiver.store.store import StoreError, StoreStatus, unusable
+from receiver.telemetry.subscription import Subscription, within_bounds
 
 __all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore"]
 
@@ -26,6 +28,10 @@ __all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore"]
 _APPLICATION_ID = 0x4B435431
 
 _BUSY_TIMEOUT_S = 5.0
+
+_MAX_LOGGED: Final = 20
+
+_log = structlog.get_logger("receiver.store")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -102,16 +108,41 @@ def _create(path: Path) -> None:
         os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
+def _subscription(row: tuple[Any, ...], refused: dict[str, str]) -> Subscription | None:
+    """Return the subscription of a row; None if it can't be used, and why in ``refused``."""
+    values = dict(zip(_COLUMNS, row, strict=True))
+    try:
+        return Subscription(
+            name=values["name"],
+            metrics=tuple(json.loads(values["metrics"])),
+            interval_ms=values["interval_ms"],
+            match=json.loads(values["match"]),
+            enabled=bool(values["enabled"]),
+            expires_at=_time(values["expires_at"]),
+            temporality=values["temporality"],
+            labels=json.loads(values["labels"]),
+            description=values["description"],
+            changed_by=values["changed_by"],
+            changed_at=_time(values["changed_at"]),
+        )
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        refused[str(values["name"])] = str(error)
+        return None
+
+
 class SqliteSubscriptionStore:
     """A SQLite file of subscriptions, created with mode 0600 if it does not exist.
 
     The methods block. They may be called from any thread. Every method raises :class:`StoreError`
-    if the file cannot be used; nothing has changed then.
+    if the file cannot be used; nothing has changed then. A row that can't be used is left out, and
+    :meth:`status` names it; putting the subscription again replaces it.
     """
 
     def __init__(self, path: Path) -> None:
         self._place = str(path)
         self._lock = threading.Lock()
+        self._refused: dict[str, str] = {}
+        self._status = StoreStatus()
         _create(path)
         with self._translated_errors():
             # isolation_level None: the code below begins and ends transactions itself.
@@ -128,7 +159,12 @@ class SqliteSubscriptionStore:
         """Read all subscriptions by name."""
         with self._lock, self._translated_errors():
             rows = self._connection.execute(_SELECT).fetchall()
-        return tuple(map(self._subscription, rows))
+        refused: dict[str, str] = {}
+        found = [one for row in rows if (one := _subscription(row, refused)) is not None]
+        kept, others = within_bounds(found)
+        refused |= {one.name: str(error) for one, error in others}
+        self._report(refused)
+        return tuple(kept)
 
     def put(self, subscription: Subscription) -> None:
         """Create or replace the subscription; it is durable on return."""
@@ -162,8 +198,8 @@ class SqliteSubscriptionStore:
         """Do nothing, because the file belongs to this receiver alone."""
 
     def status(self) -> StoreStatus:
-        """Return that the file can be used, because every failure is the caller's error."""
-        return StoreStatus()
+        """Return which rows can't be used; every other failure is the caller's error."""
+        return self._status
 
     def close(self) -> None:
         """Close the file. No other method may be called afterwards."""
@@ -204,25 +240,17 @@ class SqliteSubscriptionStore:
             )
         return int(version)
 
-    def _subscription(self, row: tuple[Any, ...]) -> Subscription:
-        values = dict(zip(_COLUMNS, row, strict=True))
-        try:
-            return Subscription(
-                name=values["name"],
-                metrics=tuple(json.loads(values["metrics"])),
-                interval_ms=values["interval_ms"],
-                match=json.loads(values["match"]),
-                enabled=bool(values["enabled"]),
-                expires_at=_time(values["expires_at"]),
-                temporality=values["temporality"],
-                labels=json.loads(values["labels"]),
-                description=values["description"],
-                changed_by=values["changed_by"],
-                changed_at=_time(values["changed_at"]),
-            )
-        except (TypeError, ValueError, OverflowError) as error:
-            problem = str(error)
-        raise StoreError(self._place, f"the subscription {values['name']!r} cannot be used: {problem}")
+    def _report(self, refused: dict[str, str]) -> None:
+        if refused == self._refused:
+            return
+        self._refused = refused
+        failures = self._status.failures + len(refused)
+        problem = None
+        if refused:
+            problem = unusable(self._place, refused)
+            lines = [f"{name!r}: {reason}" for name, reason in refused.items()]
+            _log.error("subscriptions not usable here", problems=lines[:_MAX_LOGGED])
+        self._status = StoreStatus(problem=problem, failures=failures)
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:

@@ -11,13 +11,18 @@ Errors::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from receiver.telemetry.subscription import Subscription
 
-__all__ = ["ReadOnlyError", "StoreError", "StoreStatus", "SubscriptionStore"]
+__all__ = ["ReadOnlyError", "StoreError", "StoreStatus", "SubscriptionStore", "unusable"]
+
+#: Names of subscriptions in a problem, and the characters of each.
+_MAX_NAMES_SHOWN: Final = 3
+_MAX_NAME_SHOWN: Final = 60
 
 
 @dataclass(eq=False)
@@ -41,12 +46,25 @@ class StoreStatus:
 
     Attributes:
         problem: Why the subscriptions in force are not the store's present ones, on one line and
-            without values of subscriptions. None while they are.
+            with no values of subscriptions but their names. None while they are.
         failures: Changes that could not be used and reads that failed, since the start.
     """
 
     problem: str | None = None
     failures: int = 0
+
+
+def unusable(place: str, refused: Mapping[str, str]) -> str:
+    """Return the problem of a store in which some subscriptions can't be used, with their names.
+
+    Args:
+        place: The file or the brokers.
+        refused: Why each of them can't be used, by name; it has values, so only the log shows it.
+    """
+    count = len(refused)
+    names = ", ".join(repr(name[:_MAX_NAME_SHOWN]) for name in itertools.islice(refused, _MAX_NAMES_SHOWN))
+    more = f" and {count - _MAX_NAMES_SHOWN} more" if count > _MAX_NAMES_SHOWN else ""
+    return f"{place}: {count} subscription{'s' * (count > 1)} can't be used; the log has them: {names}{more}"
 
 
 class SubscriptionStore(Protocol):

@@ -41,7 +41,10 @@ class InvalidValueError(ValueError):
     """
 
     def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except (ValueError, RecursionError):  # a number of thousands of digits, or too deep a list
+            shown = f"a value of type {type(value).__name__}"
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[:_SHOWN_CHARACTERS]}..."
         super().__init__(f"{field}: {shown} {problem}; {fix}")

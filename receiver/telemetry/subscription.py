@@ -70,6 +70,7 @@ __all__ = [
     "SubscriptionSet",
     "Temporality",
     "subscription_id",
+    "within_bounds",
 ]
 
 # Clients with the same subscriptions share an assignment. At the bound all are made anew.
@@ -253,6 +254,33 @@ class SubscriptionSet:
         return Matcher([subscription.match for subscription in self.subscriptions])
 
 
+def within_bounds(
+    subscriptions: Iterable[Subscription],
+) -> tuple[list[Subscription], list[tuple[Subscription, SubscriptionError]]]:
+    """Return the subscriptions that fit into one set, and why each of the others does not.
+
+    An earlier one goes before a later one. So a reader of a store puts those in force first, and
+    what is too much for the set changes none of them.
+    """
+    kept: list[Subscription] = []
+    others: list[tuple[Subscription, SubscriptionError]] = []
+    names: set[str] = set()
+    prefixes: set[str] = set()
+    for subscription in subscriptions:
+        new = set(subscription.metrics) - prefixes
+        if len(kept) >= MAX_SUBSCRIPTIONS:
+            others.append((subscription, _too_many_subscriptions(len(kept) + 1)))
+        elif len(prefixes) + len(new) > MAX_PREFIXES:
+            others.append((subscription, _too_many_prefixes(len(prefixes) + len(new))))
+        elif subscription.name in names:
+            others.append((subscription, _duplicate(subscription.name)))
+        else:
+            kept.append(subscription)
+            names.add(subscription.name)
+            prefixes |= new
+    return kept, others
+
+
 def _union(matching: list[Subscription]) -> Assignment:
     temporalities = {subscription.temporality for subscription in matching}
     everything = any(subscription.wants_all for subscription in matching)
@@ -305,17 +333,28 @@ def _content(subscription: Subscription) -> list[object]:
 
 def _check_set(subscriptions: tuple[Subscription, ...]) -> None:
     if len(subscriptions) > MAX_SUBSCRIPTIONS:
-        raise SubscriptionError(
-            "name", f"{len(subscriptions)} subscriptions", "are too many", f"keep at most {MAX_SUBSCRIPTIONS}"
-        )
+        raise _too_many_subscriptions(len(subscriptions))
     for before, after in itertools.pairwise(subscriptions):
         if before.name == after.name:
-            raise SubscriptionError("name", after.name, "is a duplicate", "give another name")
+            raise _duplicate(after.name)
     prefixes = {prefix for subscription in subscriptions for prefix in subscription.metrics}
     if len(prefixes) > MAX_PREFIXES:
-        raise SubscriptionError(
-            "metrics",
-            f"{len(prefixes)} different prefixes in all subscriptions",
-            "are too many for clients",
-            f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
-        )
+        raise _too_many_prefixes(len(prefixes))
+
+
+def _too_many_subscriptions(count: int) -> SubscriptionError:
+    fix = f"keep at most {MAX_SUBSCRIPTIONS}"
+    return SubscriptionError("name", f"{count} subscriptions", "are too many", fix)
+
+
+def _duplicate(name: str) -> SubscriptionError:
+    return SubscriptionError("name", name, "is a duplicate", "give another name")
+
+
+def _too_many_prefixes(count: int) -> SubscriptionError:
+    return SubscriptionError(
+        "metrics",
+        f"{count} different prefixes in all subscriptions",
+        "are too many for clients",
+        f"keep at most {MAX_PREFIXES}; a shorter prefix stands for many metrics",
+    )

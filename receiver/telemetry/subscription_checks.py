@@ -166,7 +166,12 @@ def _checked_time(expires_at: Any, report: _Report) -> Any:
         fix = "give a time with its zone, for example 2030-01-31T12:00:00Z"
         report(SubscriptionError("expires_at", expires_at, "is not a time with its zone", fix))
         return None
-    utc = expires_at.astimezone(UTC)
+    try:
+        utc = expires_at.astimezone(UTC)
+    except OverflowError:
+        fix = "give a time in the years 1 to 9999 of UTC"
+        report(SubscriptionError("expires_at", expires_at, "is out of range", fix))
+        return None
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
 

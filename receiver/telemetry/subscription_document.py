@@ -44,7 +44,7 @@ READ_ONLY_FIELDS: Final = ("changed_by", "changed_at", "state")
 _PATCH_FIELDS: Final = ("add_metrics", "remove_metrics")
 
 # RFC 3339, section 5.6.
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 _Report = Callable[[SubscriptionError], None]
 
@@ -57,10 +57,11 @@ def time_to_text(time: datetime) -> str:
 
 
 def time_from_text(text: str) -> datetime:
-    """Read a time in the format of RFC 3339.
+    """Read a time in the format of RFC 3339; return it in UTC.
 
     Raises:
-        ValueError: It is in another format, or there is no such time.
+        ValueError: It is in another format, there is no such time, or in UTC it is outside the
+            years 1 to 9999.
     """
     if not _TIME.fullmatch(text):
         raise ValueError("expected a time such as 2030-01-31T12:00:00Z")
@@ -68,7 +69,11 @@ def time_from_text(text: str) -> datetime:
     digits = re.match(r"\d*", rest)
     fraction = digits[0] if digits else ""
     # datetime reads at most six digits of a second.
-    return datetime.fromisoformat(f"{seconds}.{fraction[:6]:0<6}{rest[len(fraction) :]}" if rest else seconds)
+    time = datetime.fromisoformat(f"{seconds}.{fraction[:6]:0<6}{rest[len(fraction) :]}" if rest else seconds)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is outside the years 1 to 9999 in UTC") from None
 
 
 def to_document(subscription: Subscription) -> dict[str, Any]:

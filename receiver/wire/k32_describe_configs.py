@@ -11,6 +11,7 @@ Source: the schemas of the request and the response; Kafka's ConfigHelper.descri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,9 @@ SUPPORTED_VERSIONS: Final = range(5)
 
 #: The source of a config that nobody has set (Kafka's ``ConfigSource``).
 DEFAULT_CONFIG: Final = 5
+
+#: A broker's name is its node id, an int32.
+_NODE_ID: Final = re.compile(r"[0-9]{1,10}")
 
 _FIRST_WITH_SOURCES = 1
 _FIRST_WITH_DOCUMENTATION = 3
@@ -195,5 +199,5 @@ def decode_own_node_ids(body: bytes, version: int) -> list[int]:
     return [
         int(result.resource.name)
         for result in read_results(body, DESCRIBE_CONFIGS, version)
-        if result.error_code == ErrorCode.NONE and result.resource.name.isdecimal()
+        if result.error_code == ErrorCode.NONE and _NODE_ID.fullmatch(result.resource.name)
     ]

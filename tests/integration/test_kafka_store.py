@@ -26,6 +26,7 @@ from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.older_broker import OlderBroker
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
+from tests.unit.hostile_values import TEXTS, TIMES, nested
 
 # kafka-python leaves the sockets of connections that fail to the garbage collector. A test below
 # checks that the store does not let them pile up.
@@ -225,25 +226,52 @@ def test_a_subscription_that_cannot_be_used_stays_as_it_was(
         assert store.load_all() == (sub("a", "w."), sub("c", "z."))
 
 
-def test_more_than_clients_can_be_asked_for_changes_nothing(
+def test_what_is_too_much_for_clients_changes_nothing_that_is_in_force(
     settings: KafkaStoreSettings, tmp_path: Path
 ) -> None:
     with (
         following(settings, tmp_path / "copy.json") as store,
         contextlib.closing(Cluster(settings)) as cluster,
     ):
-        store.put(sub("a", "x."))
+        store.put(sub("z", "x."))
         become(lambda: store.status().problem is None, "a read")
         for number in range(5):
             metrics = ",".join(f"p{number}.{each}." for each in range(249))
             cluster.write(f"s{number}", Entry(configs={"metrics": metrics, "interval.ms": "1000"}))
-        become(lambda: "different prefixes in all" in str(store.status().problem), "the bound")
-        assert "keep at most 1000" in str(store.status().problem)
-        assert store.load_all()[0] == sub("a", "x.")
+        become(lambda: "can't be used; the log has them: 's" in str(store.status().problem), "the bound")
+        assert len(store.load_all()) == 5
+        assert store.load_all()[-1] == sub("z", "x.")
         cluster.read()
         cluster.delete("s0")
         become(lambda: store.status().problem is None, "one less")
         assert len(store.load_all()) == 5
+
+
+def test_a_record_with_any_value_costs_itself_alone(settings: KafkaStoreSettings, tmp_path: Path) -> None:
+    with (
+        following(settings, tmp_path / "copy.json") as store,
+        contextlib.closing(Cluster(settings)) as cluster,
+    ):
+        store.put(sub("a", "x."))
+        become(lambda: store.status().problem is None, "a read")
+        cluster.read()
+        configs = {"metrics": "y.", "interval.ms": "1000"}
+        hostile: dict[str, dict[str, object]] = {
+            "deep": {"labels": nested(300)},
+            "late": {"expires_at": TIMES[0]},
+            "early": {"expires_at": TIMES[1]},
+            "path": {TEXTS[-3]: 1},
+        }
+        for name, beside in hostile.items():
+            cluster.write(name, Entry(configs=configs, beside=beside))
+        changed_at = {"changed_at": TIMES[0]}  # not an operator's value, so it is left out
+        cluster.write("shown", Entry(configs=configs, beside=changed_at))
+        become(lambda: "4 subscriptions can't be used" in str(store.status().problem), "all problems")
+        assert store.load_all() == (sub("a", "x."), sub("shown", "y."))
+        assert all(to_document(one) for one in store.load_all())
+        for name in hostile:
+            cluster.delete(name)
+        become(lambda: store.status().problem is None, "the thread goes on")
 
 
 def test_what_the_broker_refuses_is_said(settings: KafkaStoreSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -122,7 +123,9 @@ def _cursor(identity: ClientIdentity) -> str:
 def _position(cursor: str) -> tuple[float, str]:
     since, _, connection_id = cursor.partition("/")
     try:
-        return (float(since), connection_id)
+        time = float(since)
     except ValueError:
-        detail = "expected the `next` of the previous page"
-        raise InvalidError(field_error(("after",), cursor, detail)) from None
+        time = math.nan
+    if not math.isfinite(time):
+        raise InvalidError(field_error(("after",), cursor, "expected the `next` of the previous page"))
+    return (time, connection_id)

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore
-from receiver.store.store import StoreError
+from receiver.store.store import StoreError, StoreStatus
 from receiver.telemetry.subscription import Subscription, Temporality
 
 PRODUCERS = Subscription(
@@ -242,7 +243,13 @@ def test_an_invalid_row_is_named(tmp_path: Path, column: str, value: object, pro
     meddler.execute(f"UPDATE subscription SET {column} = ?", (value,))
     meddler.commit()
     meddler.close()
-    with pytest.raises(StoreError) as caught:
-        store.load_all()
-    assert str(caught.value).startswith(f"{path}: the subscription 'producers' cannot be used: {problem}")
+    store.put(EVERYTHING)
+    with capture_logs() as logged:
+        assert store.load_all() == (EVERYTHING,)
+        assert store.load_all() == (EVERYTHING,)
+    (line,) = logged
+    assert line["problems"][0].startswith(f"'producers': {problem}")
+    # The status has the name, and no values.
+    problem = f"{path}: 1 subscription can't be used; the log has them: 'producers'"
+    assert store.status() == StoreStatus(problem=problem, failures=1)
     store.close()
