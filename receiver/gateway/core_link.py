@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -100,6 +101,7 @@ class _Open:
 class _Pending:
     """A call without an answer."""
 
+    number: int  # of the connection
     deadline: float
     call: TelemetryCall
     reply: Reply
@@ -109,6 +111,7 @@ class _Pending:
 class _PendingConfigs:
     """A call about configs without an answer."""
 
+    number: int  # of the connection
     call: ConfigCall
     reply: Reply
     timer: asyncio.TimerHandle
@@ -318,12 +321,12 @@ class CoreLink:
         stream = self._stream
         # A core that is late gets no further call until it has answered those that it has.
         if stream is None or self._late or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
-            self._throttle(call, reply)
+            self._throttle(number, call, reply)
             return
         self._calls += 1
         token = self._calls
         now = self._clock.monotonic()
-        self._pending[token] = _Pending(now + ANSWER_WITHIN_S, call, reply)
+        self._pending[token] = _Pending(number, now + ANSWER_WITHIN_S, call, reply)
         if self._timer is None:
             self._timer = running_loop().call_later(ANSWER_WITHIN_S, self._check_deadlines)
         stream.hold(encode(call_message(number, token, call)))
@@ -337,23 +340,34 @@ class CoreLink:
         """Have the core answer a call about client metrics resources; see :meth:`call`."""
         stream = self._stream
         if stream is None or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
-            self._fail_configs(call, reply)
+            self._fail_configs(number, call, reply)
             return
         self._calls += 1
         token = self._calls
         timer = running_loop().call_later(CONFIGS_WITHIN_S, self._config_timeout, token)
-        self._pending_configs[token] = _PendingConfigs(call, reply, timer)
+        self._pending_configs[token] = _PendingConfigs(number, call, reply, timer)
         stream.send(encode(config_message(number, token, call)))
 
     def _config_timeout(self, token: int) -> None:
         pending = self._pending_configs.pop(token)
         pending.timer.cancel()
-        self._fail_configs(pending.call, pending.reply)
+        self._fail_configs(pending.number, pending.call, pending.reply)
 
-    def _fail_configs(self, call: ConfigCall, reply: Reply) -> None:
+    def _fail_configs(self, number: int, call: ConfigCall, reply: Reply) -> None:
         self._metrics.core_unavailable()
-        answer = config_error(call.header, call.body, ErrorCode.REQUEST_TIMED_OUT, _NO_ANSWER)
-        reply(Answer(call.token, answer, throttled=False))
+        with self._contained(number):
+            answer = config_error(call.header, call.body, ErrorCode.REQUEST_TIMED_OUT, _NO_ANSWER)
+            reply(Answer(call.token, answer, throttled=False))
+
+    @contextmanager
+    def _contained(self, number: int) -> Iterator[None]:
+        """End a connection whose answer fails, because the link belongs to all of them."""
+        try:
+            yield
+        except Exception:
+            _log.exception("internal error, a call to the core is not answered", connection=number)
+            if (one := self._open.get(number)) is not None:
+                one.relay.ended_by_core("internal_error")
 
     def _send_calls(self) -> None:
         self._calls_sent = self._clock.monotonic()
@@ -382,13 +396,14 @@ class CoreLink:
         for token in overdue:
             pending = self._pending.pop(token)
             self._late.add(token)
-            self._throttle(pending.call, pending.reply)
+            self._throttle(pending.number, pending.call, pending.reply)
         return len(overdue)
 
-    def _throttle(self, call: TelemetryCall, reply: Reply) -> None:
+    def _throttle(self, number: int, call: TelemetryCall, reply: Reply) -> None:
         self._metrics.core_unavailable()
-        answer = telemetry_error(call.header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        reply(Answer(call.token, answer, throttled=False))
+        with self._contained(number):
+            answer = telemetry_error(call.header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            reply(Answer(call.token, answer, throttled=False))
 
     # -- what the core sends -----------------------------------------------------------------------
 
@@ -406,11 +421,12 @@ class CoreLink:
                 configs = self._pending_configs.pop(received.token, None)
                 if configs is not None:
                     configs.timer.cancel()
-                    configs.reply(Answer(configs.call.token, received.frame, received.throttled))
-                elif pending is None:
+                if (answered := pending or configs) is None:
                     self._late.discard(received.token)
                 else:
-                    pending.reply(Answer(pending.call.token, received.frame, received.throttled))
+                    with self._contained(answered.number):
+                        token = answered.call.token
+                        answered.reply(Answer(token, received.frame, received.throttled))
             case ReportTaken(levels):
                 self._untaken = None
                 self._limits.alone = False

@@ -16,6 +16,7 @@ change. Any error in its response is the caller's answer. The question is also t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Final
 
 from receiver.brokers.upstream import Upstream
@@ -184,9 +185,13 @@ def read_exchange(header: RequestHeader, body: bytes, upstream: Upstream) -> Con
     parts = config_resources.split(body, api_key, version)
     if parts is None:
         return None
+    # The split skips names and values of configs. They are read now, so that nobody fails at them
+    # later, when the answer is due.
     if api_key == api_keys.DESCRIBE_CONFIGS:
+        k32_describe_configs.decode_request(parts.own, version)
         question = _describe_question(version)
     else:
+        _altering(api_key).decode_request(parts.own, version)
         question = _alter_question(version, upstream)
     return ConfigExchange(
         header=header, own=parts.own, asked=parts.asked, others=parts.others, question=question
@@ -198,7 +203,7 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
 
     Args:
         header: The request's header.
-        own: The body that was read before, so it is well-formed.
+        own: The body, which :func:`read_exchange` has read as a whole.
         error_code: The error of each resource.
         message: Its message, where the response has one.
     """
@@ -210,11 +215,15 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
         described = [DescribedResource(Result(one, error_code, message)) for one, _ in request.resources]
         body = k32_describe_configs.encode_response(described, version, request)
     else:
-        alter = k33_alter_configs if api_key == api_keys.ALTER_CONFIGS else k44_incremental_alter_configs
+        alter = _altering(api_key)
         resources = alter.decode_request(own, version).resources
         results = [Result(one.resource, error_code, message) for one in resources]
         body = alter.encode_response(results, version)
     return frame(response_header(header), body)
+
+
+def _altering(api_key: int) -> ModuleType:
+    return k33_alter_configs if api_key == api_keys.ALTER_CONFIGS else k44_incremental_alter_configs
 
 
 def not_logged_in() -> Result:

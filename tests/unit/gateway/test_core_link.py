@@ -21,14 +21,14 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.uuid import ZERO_UUID
 from tests.unit.gateway.support import eventually, on_loop
 from tests.unit.session.support import Clock
+from tests.unit.telemetry.parts import connection
 
 
 class Core:
     """The core's end of a relay's link."""
 
     def __init__(self) -> None:
-        self.end, theirs = socket.socketpair()
-        self.end.setblocking(False)
+        self.end, theirs = self.pair()
         self.clock = Clock()
         self.tokens = DelegationTokens()
         self.link = CoreLink(
@@ -46,12 +46,29 @@ class Core:
         )
         self.link.attach(theirs)
 
+    @staticmethod
+    def pair() -> tuple[socket.socket, socket.socket]:
+        """The core's end of a link, and the relay's."""
+        end, theirs = socket.socketpair()
+        end.setblocking(False)
+        return end, theirs
+
+    def attach_again(self) -> None:
+        """Give the relay a link to a new core."""
+        self.end.close()
+        self.end, theirs = self.pair()
+        self.link.attach(theirs)
+
     def call(self, number: int) -> None:
+        self.link.call(number, self.telemetry_call(number), lambda _: None)
+
+    @staticmethod
+    def telemetry_call(number: int) -> TelemetryCall:
+        """A client's request for its subscriptions."""
         header = RequestHeader(
             api_key=api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_version=0, correlation_id=number, client_id="c"
         )
-        call = TelemetryCall(number, header, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
-        self.link.call(number, call, lambda _: None)
+        return TelemetryCall(number, header, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
 
     def call_configs(self, number: int) -> list[Answer]:
         """Have the core list resources; the answer comes into the list."""
@@ -146,6 +163,50 @@ def test_a_call_about_configs_fails_without_a_core() -> None:
         core.link.close()
         after = core.call_configs(2)
         assert [error_of(one) for one in (*before, *after)] == [7, 7]
+        core.end.close()
+
+    on_loop(main())
+
+
+class Connection:
+    """A connection that notes why the core ended it."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def ended_by_core(self, reason: str) -> None:
+        self.ended.append(reason)
+
+
+def test_an_answer_that_fails_ends_its_connection_and_no_other_nor_the_link() -> None:
+    """A body that can't be read, and a reply that raises, in every way an answer comes."""
+
+    def raises(_: Answer) -> None:
+        raise RuntimeError("no answer can be written")
+
+    async def main() -> None:
+        core = Core()
+        connections = {number: Connection() for number in range(1, 6)}
+        for number, one in connections.items():
+            core.link.opened(number, connection(id=f"test-{number}"), one)
+        malformed = RequestHeader(api_key=api_keys.DESCRIBE_CONFIGS, api_version=1, correlation_id=1)
+        core.link.call_configs(1, ConfigCall(1, malformed, b"\0\0\0\1\x10\0\1\xff"), lambda _: None)
+        core.link.call_configs(2, ConfigCall(2, malformed, b""), raises)
+        good = core.call_configs(3)
+        core.link.call(4, core.telemetry_call(4), raises)
+        core.attach_again()  # all calls of the link before fail
+        assert error_of(good[0]) == 7
+        assert [bool(one.ended) for one in connections.values()] == [True, True, False, True, False]
+        # The new link works, also after an answer to a connection that fails.
+        core.calls()
+        core.link.call(4, core.telemetry_call(4), raises)
+        answers = core.call_configs(5)
+        core.answer(Answer(5, b"a", throttled=False))
+        core.answer(Answer(6, b"b", throttled=False))
+        await eventually(lambda: bool(answers), "the next answer")
+        assert answers[0].frame == b"b"
+        assert connections[4].ended == ["internal_error"] * 2
+        core.link.close()
         core.end.close()
 
     on_loop(main())

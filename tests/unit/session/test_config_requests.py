@@ -20,6 +20,7 @@ from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import BROKER, CLIENT_METRICS, Resource, Result
 from receiver.wire.errors import WireError
 from receiver.wire.headers import decode_response_header, response_header_version
+from receiver.wire.k32_describe_configs import DescribeConfigsRequest
 from receiver.wire.primitives import Reader
 from tests.testbed.scripted_broker import METADATA, produce_frame, request_frame
 from tests.unit.session.config_answers import NAMES, OLD_RANGES, ConfigAnswers, body_of, config_request
@@ -280,6 +281,26 @@ def test_a_malformed_request_ends_the_connection(arrival: str) -> None:
         wire = old_broker(arrival)
         with pytest.raises(WireError):
             wire.send(request_frame(DESCRIBE, 1, 5, body))
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+@pytest.mark.parametrize("arrival", ARRIVALS)
+def test_a_request_that_cannot_be_answered_later_ends_the_connection_now(
+    key: int, version: int, arrival: str
+) -> None:
+    """A name or a value that is not UTF-8 is refused before anything waits for an answer."""
+    body = body_of(key, version, OURS, MORE)
+    if key == DESCRIBE:
+        named = DescribeConfigsRequest(resources=((OURS, None), (MORE, ("metrics",))))
+        body = k32_describe_configs.encode_request(named, version)
+    tags = b"\0" * (response_header_version(key, version) > 0)
+    for text in (b"metrics",) if key == DESCRIBE else (b"metrics", b"x."):
+        hostile = body.replace(text, b"\xff" * len(text))
+        assert hostile != body
+        wire = old_broker(arrival)
+        with pytest.raises(WireError, match="UTF-8"):
+            wire.send(request_frame(key, version, 5, tags + hostile))
+        assert asked(wire) == []
 
 
 def test_a_malformed_response_of_the_broker_ends_the_connection() -> None:
