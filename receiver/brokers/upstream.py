@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from receiver.brokers.translated_versions import translated_versions
-from receiver.wire import api_keys, k03_metadata, k18_api_versions, k36_sasl_authenticate
+from receiver.wire import api_keys, k03_metadata, k18_api_versions, k36_sasl_authenticate, named_addresses
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
 from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
@@ -114,7 +114,10 @@ class Upstream:
         readable = k36_sasl_authenticate.SUPPORTED_VERSIONS[-1]
         self.capped = {api_keys.SASL_AUTHENTICATE: (lowest, readable)} if lowest <= readable < highest else {}
         if self.translates:
-            self.translated = translated_versions(self.ranges)
+            translated = translated_versions(self.ranges)
+            if self.rewrites:
+                translated = {key: span for key, span in translated.items() if key in named_addresses.OFFERED}
+            self.translated = translated
             self.offered_with_header_v3 = ALWAYS_WITH_HEADER_V3 | self.translated.keys()
 
     @property

@@ -19,8 +19,8 @@ from receiver import audit
 from receiver.clock import Clock
 from receiver.core.call_answer import CallAnswer, Reply
 from receiver.request_log import RequestLog
-from receiver.session.config_requests import config_error
 from receiver.session.effects import ConfigCall
+from receiver.session.exchanges.config_requests import config_error
 from receiver.session.messages import response_header
 from receiver.store.client_metrics import ResourceError, altered, described, replaced
 from receiver.store.kafka_cluster import RefusedError

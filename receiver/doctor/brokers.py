@@ -26,7 +26,7 @@ from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.probe import ProbeError, probe
 from receiver.gateway.tls_socket import TlsSocket
 from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
-from receiver.session.api_versions import TELEMETRY_KEYS
+from receiver.session.exchanges.api_versions import TELEMETRY_KEYS
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings, UpstreamTlsSettings

@@ -45,8 +45,8 @@ from receiver.link.messages import (
 )
 from receiver.link.stream import LinkStream
 from receiver.metrics import RelayMetrics
-from receiver.session.config_requests import config_error
 from receiver.session.effects import ConfigCall, TelemetryCall
+from receiver.session.exchanges.config_requests import config_error
 from receiver.session.messages import telemetry_error
 from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import ClientIdentity

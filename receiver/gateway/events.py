@@ -14,10 +14,10 @@ from receiver.session.effects import (
     Flooded,
     IdentityChanged,
     LoginEnded,
+    LoginOutcome,
     TelemetryCall,
     UnauthenticatedTelemetry,
 )
-from receiver.session.login import LoginOutcome
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name

@@ -38,7 +38,7 @@ from receiver.log import RateLimitedLog
 from receiver.metrics import RelayMetrics
 from receiver.plugin.sources import site_of
 from receiver.request_log import connection_fields
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.session.session import Session
 from receiver.settings.listeners import ListenerSettings
 from receiver.supervisor.sockets import BACKLOG

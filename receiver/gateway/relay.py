@@ -36,9 +36,9 @@ from receiver.session.effects import (
     Flooded,
     IdentityChanged,
     LoginEnded,
+    LoginOutcome,
     TelemetryCall,
 )
-from receiver.session.login import LoginOutcome
 from receiver.session.session import Session, SessionEnd
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity

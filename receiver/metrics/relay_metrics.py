@@ -13,7 +13,7 @@ from typing import TypeAlias
 from receiver.metrics.connect_times import connect_bucket
 from receiver.metrics.labels import mechanism_label
 from receiver.metrics.receiver_metrics import ReceiverMetrics
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.telemetry.control.limits import Exceeded
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name

@@ -6,9 +6,9 @@ The session returns them as values, in order, and never waits for their executio
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
-from receiver.session.login import LoginOutcome
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -24,6 +24,7 @@ __all__ = [
     "Flooded",
     "IdentityChanged",
     "LoginEnded",
+    "LoginOutcome",
     "TelemetryCall",
     "TelemetryRequest",
     "UnauthenticatedTelemetry",
@@ -31,6 +32,15 @@ __all__ = [
 
 #: The decoded body of a telemetry request (KIP-714).
 TelemetryRequest: TypeAlias = GetTelemetrySubscriptionsRequest | PushTelemetryRequest
+
+
+class LoginOutcome(StrEnum):
+    """Result of a SASL login; CHANGED is a re-authentication as another principal."""
+
+    SUCCEEDED = "succeeded"
+    RENEWED = "renewed"
+    CHANGED = "changed"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

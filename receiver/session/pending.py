@@ -10,56 +10,54 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import TypeAlias
 
-__all__ = ["MakeAnswer", "NamingRequest", "PendingRequest", "PendingRequests"]
+from receiver.session.exchange import GREATEST_INT32, Connection, Exchange
+from receiver.session.exchanges.addresses import NamingRequest
 
-#: Makes the frame for the client from the broker's response, which comes without its length.
-MakeAnswer: TypeAlias = Callable[[bytes], bytes]
-
-_GREATEST_INT32: Final = 2_147_483_647
+__all__ = ["Pending", "PendingRequest", "PendingRequests"]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request whose response is read or replaced.
+    """A request of an exchange, until its response.
 
     Attributes:
         correlation_id: The correlation id that the broker's response will have.
-        held_bytes: Memory that the request holds until then.
-        make_answer: Makes the answer for the client.
+        exchange: Gets the response.
+        held_bytes: Memory that the exchange holds until then.
         max_read_bytes: A longer response is passed on unread.
-        unread_correlation_id: The correlation id that such a response gets: the client's own.
+        client_correlation_id: The correlation id that such a response gets: the client's own.
         decides: Whether its response may open a call.
     """
 
     correlation_id: int
-    held_bytes: int
-    make_answer: MakeAnswer
-    max_read_bytes: int = _GREATEST_INT32
-    unread_correlation_id: int = 0
+    exchange: Exchange
+    held_bytes: int = 0
+    max_read_bytes: int = GREATEST_INT32
+    client_correlation_id: int = 0
     decides: bool = False
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether the response costs more work than one that passes."""
+        return True
 
-class NamingRequest(NamedTuple):
-    """A request whose response names brokers.
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """Give the response to the exchange; return what the client gets now."""
+        return self.exchange.responded(response, connection)
 
-    A connection on which addresses are replaced makes one for each fetch. So it is a tuple, and
-    what its response needs is prepared when the response comes.
+    def is_plain(self, _chunk: memoryview, _begin: int, _end: int) -> bool:
+        """Return whether the response in a chunk passes unread."""
+        return False
 
-    Attributes:
-        correlation_id: The correlation id that the broker's response will have.
-        api_key: The request's API key.
-        version: The request's API version.
-        client_correlation_id: The correlation id for the client.
-        max_read_bytes: A longer response is not kept as a whole.
-    """
+    def long_response(self) -> int:
+        """Return the correlation id with which a long response passes unread."""
+        return self.client_correlation_id
 
-    correlation_id: int
-    api_key: int
-    version: int
-    client_correlation_id: int
-    max_read_bytes: int
+
+#: What the session keeps of a request until its response.
+Pending: TypeAlias = PendingRequest | NamingRequest
 
 
 class PendingRequests:
@@ -77,7 +75,7 @@ class PendingRequests:
 
     def __init__(self, random_number: Callable[[], int]) -> None:
         # None when empty, because most connections are idle.
-        self._queue: deque[PendingRequest | NamingRequest] | None = None
+        self._queue: deque[Pending] | None = None
         self._random_number = random_number
         self.held_bytes = 0
         self.undecided = 0
@@ -86,47 +84,23 @@ class PendingRequests:
         return len(self._queue) if self._queue else 0
 
     @property
-    def first(self) -> PendingRequest | NamingRequest | None:
+    def first(self) -> Pending | None:
         """The request whose response comes next; None if none is pending."""
         return self._queue[0] if self._queue else None
 
-    def add(
-        self,
-        make_answer: MakeAnswer,
-        held_bytes: int,
-        *,
-        max_read_bytes: int = _GREATEST_INT32,
-        unread_correlation_id: int = 0,
-        decides: bool = False,
-    ) -> int:
-        """Append a request and return the correlation id that the broker gets.
+    def new_correlation_id(self) -> int:
+        """Return the correlation id of the next request for the broker."""
+        return -1 - self._random_number()
 
-        The arguments are the attributes of :class:`PendingRequest`.
-        """
-        correlation_id = -1 - self._random_number()
-        self._append(
-            PendingRequest(
-                correlation_id, held_bytes, make_answer, max_read_bytes, unread_correlation_id, decides
-            )
-        )
-        self.held_bytes += held_bytes
-        self.undecided += decides
-        return correlation_id
-
-    def add_naming(
-        self, api_key: int, version: int, client_correlation_id: int, max_read_bytes: int = _GREATEST_INT32
-    ) -> int:
-        """Append a request whose response names brokers; see :meth:`add`."""
-        correlation_id = -1 - self._random_number()
-        self._append(NamingRequest(correlation_id, api_key, version, client_correlation_id, max_read_bytes))
-        return correlation_id
-
-    def _append(self, request: PendingRequest | NamingRequest) -> None:
+    def add(self, pending: Pending) -> None:
+        """Append a request."""
         if self._queue is None:
             self._queue = deque()
-        self._queue.append(request)
+        self._queue.append(pending)
+        self.held_bytes += pending.held_bytes
+        self.undecided += pending.decides
 
-    def take(self) -> PendingRequest | NamingRequest:
+    def take(self) -> Pending:
         """Remove and return the first request, whose response has arrived.
 
         Raises:
@@ -137,7 +111,6 @@ class PendingRequests:
         pending = self._queue.popleft()
         if not self._queue:
             self._queue = None
-        if isinstance(pending, PendingRequest):
-            self.held_bytes -= pending.held_bytes
-            self.undecided -= pending.decides
+        self.held_bytes -= pending.held_bytes
+        self.undecided -= pending.decides
         return pending

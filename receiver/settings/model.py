@@ -260,11 +260,6 @@ class ReceiverSettings(Settings):
     @model_validator(mode="after")
     def _can_rewrite(self) -> Self:
         rewriting = [listener for listener in self.listeners if listener.rewrite is not None]
-        if rewriting and self.kip1313.translate_all:
-            raise ValueError(
-                "kip1313.translate_all can't be combined with `addresses: rewrite` of listener "
-                f"{rewriting[0].name}: turn one of them off"
-            )
         for listener in rewriting:
             if listener.broker is not None and listener.broker.id != "auto":
                 raise ValueError(

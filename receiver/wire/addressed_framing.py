@@ -18,7 +18,7 @@ from receiver.wire.errors import WireError
 from receiver.wire.field_walk import TAGGED_FIELDS, Fields, FieldWalk
 from receiver.wire.frame_rewriter import frame_in
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
-from receiver.wire.header_versions import LATEST
+from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
 
 __all__ = ["AddressedRequests", "AddressedResponses", "LongResponse", "names_brokers"]
@@ -47,6 +47,9 @@ def _word(api_key: int, version: int) -> int:
 
 _TRACKED: Final = frozenset(_word(*one) for one in NAMED_AT_END | NAMED_INSIDE)
 _PRODUCE: Final = frozenset(_word(api_keys.PRODUCE, version) for version in k00_produce.SUPPORTED_VERSIONS)
+
+#: Requests that are read up to their acknowledgements. KIP-1313's version has the same body.
+_READ_TO_ACKS: Final = _PRODUCE | {_word(api_keys.PRODUCE, FIRST_WITH_HEADER_V3[api_keys.PRODUCE])}
 
 #: Requests that pass unread because their responses name no broker.
 _PASSING: Final = (
@@ -179,7 +182,7 @@ class AddressedRequests(RequestRewriter):
         """See the base class; a Produce request is read up to its acknowledgements."""
         size = super()._check_header(beginning, length)
         word = _word(*_KEY_AND_VERSION.unpack_from(beginning))
-        if word not in _PRODUCE or size > len(beginning):
+        if word not in _READ_TO_ACKS or size > len(beginning):
             return size
         size = k00_produce.size_to_acks(beginning, size)
         if size > length:

@@ -114,7 +114,6 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
         _rewriting({"host": "gw", "first_port": 19_090}),
     ],
     "ReceiverSettings._can_rewrite": [
-        {**_rewriting(), "kip1313": {"translate_all": True}},
         _rewriting(broker={"id": 1}),
         _rewriting(broker={"id": 0}),
         {

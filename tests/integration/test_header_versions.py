@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.session.kip1313.refusals import error_body
+from receiver.session.exchanges.refusal import error_body
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import request_header_version, response_header_version

@@ -23,7 +23,7 @@ The limit of eight exists because a client that sends only unknown API keys woul
 each of its headers read for the life of the connection.
 
 Owns this table and the client id of the first request, which holds for later requests with a null
-client id. How a request is refused is in :mod:`receiver.session.kip1313.refusals`.
+client id. How a request is refused is in :mod:`receiver.session.exchanges.refusal`.
 """
 
 from __future__ import annotations

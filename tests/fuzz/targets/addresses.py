@@ -6,7 +6,7 @@ was rewritten must name nothing but the gateway, and read again it must not chan
 
 from __future__ import annotations
 
-from receiver.session.addresses import Addresses
+from receiver.session.exchanges.addresses import ReplacedAddresses
 from receiver.wire import api_keys, k01_fetch, node_endpoints
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import WireError
@@ -58,9 +58,9 @@ def _run(data: bytes) -> None:
     kind, piece, body = _KINDS[data[0] % len(_KINDS)], 1 + data[1], data[2:]
     header = bytes(4 + response_header_version(*kind))
     try:
-        answer = Addresses(_replace).answer(*kind, 7, header + body)
+        answer = ReplacedAddresses(_replace).answer(*kind, 7, header + body)
         require(len(answer) <= 4 * len(body) + 64, "an answer much longer than the response")
-        again = Addresses(_is_the_gateway).answer(*kind, 7, answer[LENGTH_BYTES:])
+        again = ReplacedAddresses(_is_the_gateway).answer(*kind, 7, answer[LENGTH_BYTES:])
         require(again == answer, "rewritten again it differs")
         if kind[0] == api_keys.FETCH and k01_fetch.has_no_endpoints(body, 0, len(body)):
             walk = FieldWalk(node_endpoints.fields_before(*kind), len(body))

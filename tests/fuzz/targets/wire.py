@@ -10,9 +10,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from receiver.session.api_versions import OFFERED
-from receiver.session.kip1313 import offset_delete
-from receiver.session.kip1313.refusals import error_body
+from receiver.session.exchanges import offset_delete
+from receiver.session.exchanges.api_versions import OFFERED
+from receiver.session.exchanges.refusal import error_body
 from receiver.wire import (
     k03_metadata,
     k18_api_versions,

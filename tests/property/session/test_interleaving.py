@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.session.api_versions import OFFERED
+from receiver.session.exchanges.api_versions import OFFERED
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.wire.errors import WireError

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from receiver.metrics import OTHER, ReceiverMetrics, RelayMetrics, SoftwareLabels, replay
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.otlp import LabelledMetrics

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.link.messages import Report, decode_relay_message, encode
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.telemetry.control.limits import Exceeded, LimitName
 
 

@@ -20,10 +20,10 @@ from receiver.session.effects import (
     Flooded,
     IdentityChanged,
     LoginEnded,
+    LoginOutcome,
     TelemetryCall,
     UnauthenticatedTelemetry,
 )
-from receiver.session.login import LoginOutcome
 from receiver.session.messages import response_header
 from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings

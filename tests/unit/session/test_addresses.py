@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.session.addresses import MAX_KEPT_BYTES
+from receiver.session.exchanges.addresses import MAX_KEPT_BYTES
 from receiver.wire import api_keys
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.framing import BrokenStreamError, frame

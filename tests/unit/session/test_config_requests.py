@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from receiver.session.config_requests import LONGEST
+from receiver.session.exchanges import LONGEST
 from receiver.wire import (
     api_keys,
     config_resources,

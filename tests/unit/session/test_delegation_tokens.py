@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from receiver.brokers.delegation_tokens import DelegationTokens
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from receiver.session.login import LoginOutcome
+from receiver.session.effects import LoginOutcome
 from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader

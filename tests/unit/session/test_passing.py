@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.session.session import WATCHED_KEYS
+from receiver.brokers.upstream import Upstream
+from receiver.session.exchanges import watched_keys
 from receiver.wire.errors import WireError
 from tests.testbed.scripted_broker import framed, parse, produce_frame, request_frame, split
 from tests.unit.session.support import (
@@ -58,7 +59,7 @@ def test_an_unwatched_frame_in_many_chunks_is_not_copied() -> None:
 
 
 def test_all_other_requests_and_responses_pass(wire: Wire) -> None:
-    others = [key for key in range(95) if key not in WATCHED_KEYS]
+    others = [key for key in range(95) if key not in watched_keys(Upstream())]
     sent = b"".join(request_frame(key, 0, key, b"\0\0\0\1" + bytes([key])) for key in others)
     wire.send(sent)
     assert [request.data for request in wire.forwarded()] == split(sent)

@@ -43,7 +43,6 @@ def test_each_node_has_a_port() -> None:
             r"listeners\[1\]: listeners\[0\] listens on 127.0.0.1:30000 already, with the ports of nodes",
         ),
         ({"count": 3}, "need 303 ports, and at most 250 are possible"),
-        ({"kip1313": {"translate_all": True}}, "turn one of them off"),
         ({"broker": {"id": 1}}, "has a broker for each node: set broker.id to auto"),
     ],
 )

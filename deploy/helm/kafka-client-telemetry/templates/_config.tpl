@@ -254,9 +254,6 @@
 {{- if .first_port }}{{ $ports = add $ports (.nodes | default 32) }}{{ end -}}
 {{- end -}}
 {{- if .rewrite -}}
-{{- if ($.root.Values.config.kip1313 | default dict).translate_all -}}
-{{- fail (printf "config.kip1313.translate_all: true: not together with addresses: rewrite of listener %s; turn one of them off" .name) -}}
-{{- end -}}
 {{- $id := hasKey (.broker | default dict) "id" | ternary (.broker | default dict).id (($.root.Values.config.broker | default dict).id | default "auto") -}}
 {{- if ne (toString $id) "auto" -}}
 {{- fail (printf "%s: broker.id is %v, but listener %s has a broker for each node; give it broker: {id: auto}" $.field $id .name) -}}

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.offset_delete.v0 import request, response
 from kio.serial import entity_writer
 
-from receiver.session.kip1313.offset_delete import request_to_v0, response_to_v1
+from receiver.session.exchanges.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
 from receiver.wire.primitives import Reader
 from tests.property.wire.strategies import int32s, texts

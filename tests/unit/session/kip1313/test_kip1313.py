@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from receiver.session.session import WATCHED_KEYS
+from receiver.brokers.upstream import Upstream
+from receiver.session.exchanges import watched_keys
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -253,7 +254,7 @@ def test_an_rpc_is_not_offered_if_the_broker_lacks_the_version_before() -> None:
 
 
 @pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
-@pytest.mark.parametrize("api_key", FIRST_WITH_HEADER_V3.keys() - WATCHED_KEYS - {OFFSET_DELETE})
+@pytest.mark.parametrize("api_key", FIRST_WITH_HEADER_V3.keys() - watched_keys(Upstream()) - {OFFSET_DELETE})
 def test_the_broker_gets_the_version_before_without_the_id_and_with_the_client_id(
     arrival: str, api_key: int
 ) -> None:

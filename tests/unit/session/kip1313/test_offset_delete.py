@@ -7,7 +7,7 @@ from struct import Struct
 
 import pytest
 
-from receiver.session.kip1313.offset_delete import request_to_v0, response_to_v1
+from receiver.session.exchanges.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
 from receiver.wire.primitives import Reader, Writer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.session.kip1313 import offset_delete
-from receiver.session.kip1313.refusals import error_body
+from receiver.session.exchanges import offset_delete
+from receiver.session.exchanges.refusal import error_body
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire import k71_get_telemetry_subscriptions as k71
 from receiver.wire import k72_push_telemetry as k72

@@ -10,13 +10,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from receiver.session.messages import response_header
+from receiver.brokers.upstream import Upstream
+from receiver.session.exchange import Connection, Exchange, Kind, Request
+from receiver.session.messages import response_header, with_correlation_id
+from receiver.wire import api_keys
 from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.primitives import Reader, Writer
 
-__all__ = ["answer", "request_to_v0", "response_to_v1"]
+__all__ = ["KIND", "request_to_v0", "response_to_v1"]
 
 #: Most topics and partitions of one message: far more than a group has. They take 0.2 s to
 #: translate.
@@ -26,18 +29,32 @@ _PARTITION = Struct(">i")
 _PARTITION_AND_ERROR = Struct(">ih")
 
 
-def answer(header: RequestHeader, response: bytes) -> bytes:
-    """Write the frame that answers a version 1 request.
+class _Translated(Exchange):
+    """A request of version 1, which the broker gets in version 0."""
 
-    Args:
-        header: The client's request header.
-        response: The broker's response in version 0, without its length.
+    __slots__ = ("_header",)
 
-    Raises:
-        WireError: The response is malformed.
-    """
-    body = at_body(response, header.api_key, header.api_version - 1)
-    return frame(response_header(header), response_to_v1(body))
+    def __init__(self, header: RequestHeader) -> None:
+        self._header = header
+
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """See the base class."""
+        body = at_body(response, api_keys.OFFSET_DELETE, self._header.api_version - 1)
+        return frame(response_header(self._header), response_to_v1(body))
+
+
+def _begin(request: Request, connection: Connection) -> bytes:
+    if request.translated is None:
+        return frame(request.data)
+    head, body = request.data[: request.reader.offset], request_to_v0(request.reader)
+    return frame(with_correlation_id(connection.expect(_Translated(request.translated)), head + body))
+
+
+def _watched(upstream: Upstream) -> frozenset[int]:
+    return KIND.keys if upstream.translates else frozenset()
+
+
+KIND: Final = Kind(keys=frozenset({api_keys.OFFSET_DELETE}), begin=_begin, watched=_watched)
 
 
 def request_to_v0(reader: Reader) -> bytes:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from receiver.session.messages import response_header
+from receiver.session.effects import ClientInstanceRefused
+from receiver.session.exchange import Connection, Exchange
+from receiver.session.messages import response_header, unknown_version_request
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -21,7 +23,7 @@ from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsResponse
 
-__all__ = ["error_body", "refusal"]
+__all__ = ["error_body", "refusal", "refuse"]
 
 # The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes
 # write the same bytes for the same layout with defaults in all other fields.
@@ -91,6 +93,34 @@ _LAYOUTS_BEFORE: Final = {
     47: "eeee 0000000000000000",  # OffsetDelete
     71: "00000000 eeee 0000000000000000000000000000000000000000010000000000000000000100",
 }
+
+
+class _Refused(Exchange):
+    """A refused request; the broker gets one in a version that it lacks."""
+
+    __slots__ = ("_answer", "_header")
+
+    def __init__(self, header: RequestHeader) -> None:
+        self._header = header
+        self._answer = refusal(header)
+
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """See the base class."""
+        connection.emit(ClientInstanceRefused(self._header))
+        return self._answer
+
+
+def refuse(header: RequestHeader, connection: Connection) -> bytes:
+    """Answer a request with INVALID_REQUEST, in its order; return the frame for the broker.
+
+    Args:
+        header: The refused request's header, without tagged fields.
+        connection: Its connection.
+
+    Raises:
+        WireError: The answer has no place for an error code. The connection has to be closed.
+    """
+    return frame(unknown_version_request(header, connection.expect(_Refused(header))))
 
 
 def refusal(header: RequestHeader) -> bytes:

@@ -22,21 +22,21 @@ A broker that has v5 checks ClusterId and NodeId itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.session.effects import ApiVersionsAnswered
+from receiver.session.exchange import Connection, Exchange, Kind, Request, SessionEnd
 from receiver.session.messages import (
     api_versions_request,
     response_header,
     unknown_version_request,
     with_correlation_id,
 )
-from receiver.session.pending import MakeAnswer
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire import (
     api_keys,
@@ -52,7 +52,7 @@ from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.primitives import Reader
 
-__all__ = ["OFFERED", "ApiVersionsExchange", "ApiVersionsRequests"]
+__all__ = ["KIND", "OFFERED"]
 
 _CORRELATION_ID_BYTES: Final = 4
 
@@ -143,116 +143,108 @@ def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> _Ref
     return _Refuse(error_code=error_code, body=body, close=close)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsExchange:
-    """The request that the broker gets and the answer that the client gets.
+class _Refused(Exchange):
+    """A request that the receiver answers; the broker gets one in a version that it lacks."""
 
-    Attributes:
-        request: Writes the request for the broker, without its length, under a given correlation
-            id.
-        answer: Makes the client's answer from the broker's response.
-        closes: Whether the connection is closed after the answer.
-    """
+    __slots__ = ("_header", "_refusal")
 
-    request: Callable[[int], bytes]
-    answer: MakeAnswer
-    closes: bool = False
+    def __init__(self, header: RequestHeader, refusal: _Refuse) -> None:
+        self._header = header
+        self._refusal = refusal
+
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """See the base class."""
+        if self._refusal.close:
+            connection.end(SessionEnd.INVALID_REQUEST)
+        connection.emit(ApiVersionsAnswered(self._header, self._refusal.error_code))
+        return frame(response_header(self._header), self._refusal.body)
 
 
-class ApiVersionsRequests:
-    """Handles the ApiVersions requests of one connection.
+class _Forwarded(Exchange):
+    """A request that the broker answers, perhaps in a lower version."""
 
-    Args:
-        broker: What is known of the broker.
-        upstream: The versions that the broker speaks, which are kept up to date here.
-        on_software: Called with the name and version of a client's software.
-        emit: Receives an effect for every answer.
-    """
+    __slots__ = ("_forwarded", "_header", "_request")
 
-    __slots__ = ("_broker", "_emit", "_on_software", "_upstream")
+    def __init__(self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int) -> None:
+        self._header = header
+        self._request = request
+        self._forwarded = forwarded
 
-    def __init__(
-        self,
-        *,
-        broker: ListenerBroker,
-        upstream: Upstream,
-        on_software: Callable[[str, str], None],
-        emit: Callable[[ApiVersionsAnswered], None],
-    ) -> None:
-        self._broker = broker
-        self._upstream = upstream
-        self._on_software = on_software
-        self._emit = emit
-
-    def exchange(self, header: RequestHeader, reader: Reader, request: bytes) -> ApiVersionsExchange:
-        """Decide about a request.
-
-        Args:
-            header: The request's header.
-            reader: At the request's body.
-            request: The whole request, without its length.
-
-        Raises:
-            WireError: The request is malformed.
-        """
-        version = header.api_version
-        body = None
-        if version in k18_api_versions.SUPPORTED_VERSIONS:
-            body = k18_api_versions.decode_request(reader, version)
-        decision = _decide(body, version, broker=self._broker, upstream=self._upstream)
-        if isinstance(decision, _Refuse):
-            return ApiVersionsExchange(
-                request=lambda correlation_id: unknown_version_request(header, correlation_id),
-                answer=lambda _: self._refuse(header, decision),
-                closes=decision.close,
-            )
-        client_request, forwarded = body or ApiVersionsRequest(), decision.version
-        return ApiVersionsExchange(
-            request=lambda correlation_id: (
-                with_correlation_id(correlation_id, request)
-                if forwarded == version
-                else api_versions_request(header, correlation_id, forwarded, client_request)
-            ),
-            answer=lambda response: self._edit(header, client_request, forwarded, response),
-        )
-
-    def _refuse(self, header: RequestHeader, refusal: _Refuse) -> bytes:
-        self._emit(ApiVersionsAnswered(header, refusal.error_code))
-        return frame(response_header(header), refusal.body)
-
-    def _edit(
-        self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int, response: bytes
-    ) -> bytes:
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """See the base class; the response is edited."""
+        upstream, forwarded = connection.upstream, self._forwarded
         body = response[_CORRELATION_ID_BYTES:]
         error_code = k18_api_versions.read_error_code(body)
         if error_code == ErrorCode.UNSUPPORTED_VERSION:
             # The broker was rolled back. The client falls back because of this response (KIP-511),
             # and its next request is forwarded in a version that the broker has.
             known = k18_api_versions.read_ranges(body, 0, (api_keys.API_VERSIONS,))
-            self._upstream.learn(known, all_keys=False)
+            upstream.learn(known, all_keys=False)
         else:
             if error_code == ErrorCode.NONE:
-                self._upstream.learn(
-                    k18_api_versions.read_ranges(body, forwarded, self._upstream.learned_keys)
-                )
-                self._learn_software(request)
-            if self._upstream.rewrites:
-                body = k18_api_versions.cap_api_keys(body, forwarded, named_addresses.OFFERED)
-            offered = OFFERED if self._upstream.offers_telemetry else _WITHOUT_TELEMETRY
-            ranges = {**offered, **self._upstream.translated, **self._upstream.capped}
-            if self._upstream.answers_for_resources:
-                ranges |= _RESOURCES
-            body = _answer_body(body, ranges, requested=header.api_version, forwarded=forwarded)
-            if not self._upstream.offers_telemetry:
-                body = k18_api_versions.without_api_keys(body, header.api_version, TELEMETRY_KEYS)
-        self._emit(ApiVersionsAnswered(header, error_code))
-        return frame(response_header(header), body)
+                upstream.learn(k18_api_versions.read_ranges(body, forwarded, upstream.learned_keys))
+                self._learn_software(connection)
+            body = _edited(body, upstream, requested=self._header.api_version, forwarded=forwarded)
+        connection.emit(ApiVersionsAnswered(self._header, error_code))
+        return frame(response_header(self._header), body)
 
-    def _learn_software(self, request: ApiVersionsRequest) -> None:
+    def _learn_software(self, connection: Connection) -> None:
         # Only after the broker accepted it, because Kafka 4.4 refuses names that KIP-511 allows.
-        name, version = request.client_software_name, request.client_software_version
+        name, version = self._request.client_software_name, self._request.client_software_version
         if name:
-            self._on_software(name[:MAX_TEXT_CHARS], version[:MAX_TEXT_CHARS])
+            connection.identify(
+                replace(
+                    connection.identity,
+                    client_software_name=name[:MAX_TEXT_CHARS],
+                    client_software_version=version[:MAX_TEXT_CHARS],
+                )
+            )
+
+
+def _begin(request: Request, connection: Connection) -> bytes:
+    header, version = request.header, request.header.api_version
+    body = None
+    if version in k18_api_versions.SUPPORTED_VERSIONS:
+        body = k18_api_versions.decode_request(request.reader, version)
+    decision = _decide(body, version, broker=connection.broker, upstream=connection.upstream)
+    held_bytes = len(request.data)
+    if isinstance(decision, _Refuse):
+        if decision.close:
+            connection.end_after_answer()
+        correlation_id = connection.expect(_Refused(header, decision), held_bytes=held_bytes)
+        return frame(unknown_version_request(header, correlation_id))
+    known, forwarded = body or ApiVersionsRequest(), decision.version
+    correlation_id = connection.expect(_Forwarded(header, known, forwarded), held_bytes=held_bytes)
+    if forwarded == version:
+        return frame(with_correlation_id(correlation_id, request.data))
+    return frame(api_versions_request(header, correlation_id, forwarded, known))
+
+
+KIND: Final = Kind(keys=frozenset({api_keys.API_VERSIONS}), begin=_begin, answered_here=True)
+
+
+def _edited(body: bytes, upstream: Upstream, *, requested: int, forwarded: int) -> bytes:
+    """Return a broker's response body with the versions that clients are offered here.
+
+    Args:
+        body: The body. An error other than UNSUPPORTED_VERSION is kept.
+        upstream: The versions that the broker speaks.
+        requested: The version of the client's request.
+        forwarded: The version of the forwarded request, at most ``requested``.
+
+    Raises:
+        WireError: The body is malformed.
+    """
+    if upstream.rewrites:
+        body = k18_api_versions.cap_api_keys(body, forwarded, named_addresses.OFFERED)
+    offered = OFFERED if upstream.offers_telemetry else _WITHOUT_TELEMETRY
+    ranges = {**offered, **upstream.translated, **upstream.capped}
+    if upstream.answers_for_resources:
+        ranges |= _RESOURCES
+    body = _answer_body(body, ranges, requested=requested, forwarded=forwarded)
+    if not upstream.offers_telemetry:
+        body = k18_api_versions.without_api_keys(body, requested, TELEMETRY_KEYS)
+    return body
 
 
 def _answer_body(

@@ -16,10 +16,13 @@ change. Any error in its response is the caller's answer. The question is also t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from types import ModuleType
 from typing import Final
 
 from receiver.brokers.upstream import Upstream
+from receiver.session.effects import ConfigCall, ConfigRequestHidden, ConfigRequestRefused
+from receiver.session.exchange import Connection, Exchange, Kind, Request
 from receiver.session.messages import response_header
 from receiver.wire import (
     api_keys,
@@ -42,15 +45,7 @@ from receiver.wire.headers import (
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedResource
 from receiver.wire.primitives import Reader
 
-__all__ = [
-    "KEYS",
-    "LONGEST",
-    "ConfigExchange",
-    "config_error",
-    "is_about_resources",
-    "not_logged_in",
-    "read_exchange",
-]
+__all__ = ["KIND", "config_error"]
 
 _SUPPORTED: Final = {
     api_keys.DESCRIBE_CONFIGS: k32_describe_configs.SUPPORTED_VERSIONS,
@@ -59,12 +54,12 @@ _SUPPORTED: Final = {
     api_keys.LIST_CONFIG_RESOURCES: k74_list_config_resources.SUPPORTED_VERSIONS,
 }
 
-#: API keys of the requests.
-KEYS: Final = frozenset(_SUPPORTED)
-
-#: The longest request that is read, by API key. A longer one passes, and the broker refuses its
+#: The longest request that is read. A longer one passes, and the broker refuses its
 #: client metrics resources.
-LONGEST: Final = dict.fromkeys(KEYS, 131_072)
+_MAX_READ_BYTES: Final = 131_072
+
+#: Longest response of the broker to a request for other resources.
+_MAX_OTHERS_BYTES: Final = 4_194_304
 
 #: The brokers' default configuration.
 _ALL_BROKERS: Final = Resource(BROKER, "")
@@ -76,7 +71,7 @@ _NO_LOGIN: Final = "Log in first: this listener needs SASL."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigExchange:
+class _Parts:
     """A request with client metrics resources: what the broker gets, and how it is answered.
 
     Attributes:
@@ -118,7 +113,7 @@ class ConfigExchange:
         api_key, api_version, _ = self.question
         body = _body(response, api_key, api_version)
         results = config_resources.read_results(body, api_key, api_version)
-        refused = next((one for one in results if one.error_code != ErrorCode.NONE), None)
+        refused = next((result for result in results if result.error_code != ErrorCode.NONE), None)
         if not results:
             refused = Result(_ALL_BROKERS, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         return config_resources.throttle_time_ms(body), refused
@@ -149,7 +144,98 @@ class ConfigExchange:
         return frame(response_header(header), config_resources.with_throttle_time(body, longest))
 
 
-def is_about_resources(header: RequestHeader, body: bytes) -> bool:
+class _State(Enum):
+    """What a :class:`ConfigExchange` waits for.
+
+    JUDGEMENT, then OTHERS if there are any, then CALL unless the caller has no right.
+    """
+
+    JUDGEMENT = auto()
+    OTHERS = auto()
+    CALL = auto()
+
+
+class ConfigExchange(Exchange):
+    """A request with client metrics resources: the broker judges, and the core answers."""
+
+    __slots__ = ("_others", "_parts", "_refused", "_state", "_throttle_time_ms")
+
+    def __init__(self, parts: _Parts) -> None:
+        self._parts = parts
+        self._state = _State.JUDGEMENT
+        self._throttle_time_ms = 0
+        self._refused: Result | None = None
+        self._others: bytes | None = None
+
+    def begin(self, request: Request, connection: Connection) -> bytes:
+        """Return the question, and the request for the other resources if there are any."""
+        parts, client_id = self._parts, request.client_id
+        has_others = parts.others is not None
+        question = connection.expect(self, held_bytes=len(request.data), decides=not has_others)
+        sent = parts.question_frame(question, client_id)
+        if has_others:
+            others = connection.expect(
+                self,
+                max_read_bytes=_MAX_OTHERS_BYTES,
+                client_correlation_id=request.header.correlation_id,
+                decides=True,
+                further=True,
+            )
+            sent += parts.others_frame(others, client_id)
+        return sent
+
+    def responded(self, response: bytes, connection: Connection) -> bytes:
+        """See the base class; the responses are those to the question and to the others."""
+        if self._state is _State.JUDGEMENT:
+            self._throttle_time_ms, self._refused = self._parts.judgement(response)
+            if not connection.login.authenticated:
+                self._refused = _not_logged_in()
+            if self._parts.others is not None:
+                self._state = _State.OTHERS
+                return b""
+        else:
+            self._parts.check_others(response)
+            self._others = response
+        return self._decide(connection)
+
+    def answered(self, answer: bytes) -> bytes:
+        """See the base class; the core's answer is merged with the broker's."""
+        return self._parts.answer(answer, self._others, self._throttle_time_ms)
+
+    def _decide(self, connection: Connection) -> bytes:
+        parts, refused = self._parts, self._refused
+        if refused is not None:
+            connection.emit(ConfigRequestRefused(parts.header, refused.error_code))
+            return self.answered(
+                config_error(parts.header, parts.own, refused.error_code, refused.error_message)
+            )
+        self._state = _State.CALL
+        token = connection.open_call(self, len(parts.own) + len(self._others or b""))
+        connection.emit(ConfigCall(token, parts.header, parts.own))
+        return b""
+
+
+def _begin(request: Request, connection: Connection) -> bytes:
+    header, upstream = request.header, connection.upstream
+    body = request.data[request.reader.offset :]
+    if upstream.answers_for_resources:
+        parts = _read_parts(header, body, upstream)
+        if parts is not None:
+            return ConfigExchange(parts).begin(request, connection)
+    elif upstream.hides_resources and _is_about_resources(header, body):
+        connection.emit(ConfigRequestHidden(header))
+    return frame(request.data)
+
+
+KIND: Final = Kind(
+    keys=frozenset(_SUPPORTED),
+    begin=_begin,
+    watched=lambda upstream: upstream.watched_config_keys,
+    longest=dict.fromkeys(_SUPPORTED, _MAX_READ_BYTES),
+)
+
+
+def _is_about_resources(header: RequestHeader, body: bytes) -> bool:
     """Return whether a request changes or lists client metrics resources.
 
     Raises:
@@ -163,7 +249,7 @@ def is_about_resources(header: RequestHeader, body: bytes) -> bool:
     return config_resources.split(body, header.api_key, version) is not None
 
 
-def read_exchange(header: RequestHeader, body: bytes, upstream: Upstream) -> ConfigExchange | None:
+def _read_parts(header: RequestHeader, body: bytes, upstream: Upstream) -> _Parts | None:
     """Read a request; None if it is the broker's alone.
 
     That holds for a request without client metrics resources, for an unknown version, and for a
@@ -181,7 +267,7 @@ def read_exchange(header: RequestHeader, body: bytes, upstream: Upstream) -> Con
             return None
         spoken = upstream.common_version(api_keys.DESCRIBE_CONFIGS, _SUPPORTED[api_keys.DESCRIBE_CONFIGS])
         question = _describe_question(spoken or 0)
-        return ConfigExchange(header=header, own=body, asked=(), others=None, question=question)
+        return _Parts(header=header, own=body, asked=(), others=None, question=question)
     parts = config_resources.split(body, api_key, version)
     if parts is None:
         return None
@@ -193,13 +279,11 @@ def read_exchange(header: RequestHeader, body: bytes, upstream: Upstream) -> Con
     else:
         _altering(api_key).decode_request(parts.own, version)
         question = _alter_question(version, upstream)
-    return ConfigExchange(
-        header=header, own=parts.own, asked=parts.asked, others=parts.others, question=question
-    )
+    return _Parts(header=header, own=parts.own, asked=parts.asked, others=parts.others, question=question)
 
 
 def config_error(header: RequestHeader, own: bytes, error_code: int, message: str | None) -> bytes:
-    """Write the frame that answers :attr:`ConfigExchange.own` with an error.
+    """Write the frame that answers :attr:`_Parts.own` with an error.
 
     Args:
         header: The request's header.
@@ -226,7 +310,7 @@ def _altering(api_key: int) -> ModuleType:
     return k33_alter_configs if api_key == api_keys.ALTER_CONFIGS else k44_incremental_alter_configs
 
 
-def not_logged_in() -> Result:
+def _not_logged_in() -> Result:
     """Return the error of a caller who has not logged in although the listener needs it."""
     return Result(_ALL_BROKERS, ErrorCode.ILLEGAL_SASL_STATE, _NO_LOGIN)
 
