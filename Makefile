@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -140,6 +140,9 @@ changelog: $(STAMP) ## Print the changelog of the next release from the fragment
 pictures: setup ## Draw the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
 	@$(BIN)/python -m tests.dashboards$(if $(POSTGRES),.draw --postgres "$(POSTGRES)") $(if $(PROMETHEUS),--prometheus "$(PROMETHEUS)") --out docs/images
+
+bridge: $(STAMP) ## Build the plugin for brokers: plugins/broker_bridge/build/kafka-telemetry-bridge.jar
+	@$(BIN)/python -m deploy.broker_bridge
 
 ENGINE ?= docker
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

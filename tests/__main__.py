@@ -72,7 +72,7 @@ def _set_up(*parts: str) -> _Group:
     return _Group(name="set-up", commands=(testbed, (sys.executable, "-m", "spark_streaming.jars")))
 
 
-_PARTS: Final = ("broker", "collector", "clients")
+_PARTS: Final = ("broker", "collector", "clients", "bridge")
 #: Parts that only tests marked ``full`` use.
 _FULL_PARTS: Final = (
     "prometheus",
@@ -83,6 +83,7 @@ _FULL_PARTS: Final = (
     "compose",
     "actionlint",
     "tools",
+    "older-kafkas",
 )
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
 #: The tests of this group and of the next three share no server, so workers can divide them. Each

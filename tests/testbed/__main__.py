@@ -31,8 +31,8 @@ def main() -> int:
     setup.add_argument(
         "--parts",
         type=_parts,
-        default=["broker", "collector", "clients"],
-        help=f"comma-separated, from {', '.join(GROUPS)} (default: broker,collector,clients)",
+        default=["broker", "collector", "clients", "bridge"],
+        help=f"comma-separated, from {', '.join(GROUPS)} (default: broker,collector,clients,bridge)",
     )
     chosen: list[str] = parser.parse_args().parts
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from tests.testbed import jvm, parts, raw
+from tests.testbed import jvm, older_kafka, parts, raw
 from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, StopError, wait_until
@@ -109,6 +109,8 @@ class KafkaBroker(Server):
         jvm_flags: :data:`jvm.QUICK_START`, or :data:`jvm.WARM` for measuring.
         controller: The broker whose controller it follows; None: it has one of its own.
         image: Where the formatted data folder and the class data archive are; None: as set up.
+        version: The release of Kafka: the testbed's, or one of `parts.OLDER_KAFKA_VERSIONS`.
+        plugins: Jars behind Kafka's own on the class path.
 
     Attributes:
         client_port: Where the CLIENT listener listens.
@@ -131,6 +133,8 @@ class KafkaBroker(Server):
         jvm_flags: Sequence[str] = jvm.QUICK_START,
         controller: KafkaBroker | None = None,
         image: Path | None = None,
+        version: str = parts.KAFKA_VERSION,
+        plugins: Sequence[Path] = (),
     ) -> None:
         super().__init__("broker")
         self.cluster_id = cluster_id
@@ -149,7 +153,13 @@ class KafkaBroker(Server):
         self._telemetry_plugin = telemetry_plugin
         self._extra = dict(properties or {})
         self._jvm_flags = tuple(jvm_flags)
-        self._image = image or parts.KAFKA_IMAGE.require()
+        self._plugins = tuple(plugins)
+        self._jars: Sequence[Path] | None = None
+        if version == parts.KAFKA_VERSION:
+            self._image = image or parts.KAFKA_IMAGE.require()
+        else:
+            self._image = parts.OLDER_KAFKAS[version].require()
+            self._jars = older_kafka.class_path(self._image)
 
     def port(self, listener: str) -> int:
         """Where a listener for clients listens on 127.0.0.1.
@@ -188,6 +198,8 @@ class KafkaBroker(Server):
                 folder / "server.properties",
                 flags=self._jvm_flags,
                 archive=self._image / jvm.BROKER_ARCHIVE,
+                jars=self._jars,
+                plugins=self._plugins,
             ),
             log=folder / "broker.log",
             cwd=folder,

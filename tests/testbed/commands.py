@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,29 @@ def run(
         raise BuildError(f"`{words[0]}` still ran after {_COMMAND_TIMEOUT_S:g} s and was ended") from None
     if done.returncode:
         raise BuildError(f"`{' '.join(words)[:300]}` ended with {done.returncode}:\n{done.stdout[-3000:]}")
+
+
+def fetch_jars(source: Path, folder: Path, **properties: str) -> None:
+    """Fetch the jars of a folder's ``pom.xml``, with these properties, into ``folder/jars``.
+
+    Raises:
+        BuildError: Maven failed.
+    """
+    pom = folder / "pom.xml"
+    shutil.copy(source / "pom.xml", pom)
+    run(
+        [
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            "--file",
+            pom,
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={folder / 'jars'}",
+            *(f"-D{name}={value}" for name, value in properties.items()),
+        ]
+    )
 
 
 def output(

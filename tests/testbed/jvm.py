@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.testbed import parts
@@ -28,20 +29,34 @@ PRODUCER_ARCHIVE = "producer.jsa"
 CONSUMER_ARCHIVE = "consumer.jsa"
 
 
-def class_path() -> str:
+def class_path() -> list[Path]:
     """Return the class path; its order is fixed because archives work with one order.
 
     Raises:
         NotSetUpError: They are not there yet.
     """
     jars = sorted((parts.KAFKA.require() / "jars").glob("*.jar"))
-    return ":".join(map(str, [*jars, parts.JAVA_PROGRAMS.require() / "testbed.jar"]))
+    return [*jars, parts.JAVA_PROGRAMS.require() / "testbed.jar"]
 
 
 def command(
-    main: str, *arguments: str | Path, flags: tuple[str, ...] = QUICK_START, archive: Path | None = None
+    main: str,
+    *arguments: str | Path,
+    flags: tuple[str, ...] = QUICK_START,
+    archive: Path | None = None,
+    jars: Sequence[Path] | None = None,
+    plugins: Sequence[Path] = (),
 ) -> list[str]:
-    """The command that runs the class ``main``, with the class data archive where there is one."""
+    """The command that runs the class ``main``.
+
+    Args:
+        main: The class.
+        arguments: Its arguments.
+        flags: Flags of the JVM.
+        archive: The class data archive, used where there is one.
+        jars: The class path; None: :func:`class_path`, which archives are made for.
+        plugins: Further jars behind it.
+    """
     logging = parts.HERE / "kafka" / "log4j2.properties"
     sharing = [f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.exists() else []
     return [
@@ -52,7 +67,7 @@ def command(
         f"-Dlog4j2.configurationFile={logging}",
         "-Dlog4j2.disableJmx=true",
         "-cp",
-        class_path(),
+        ":".join(map(str, [*(class_path() if jars is None else jars), *plugins])),
         main,
         *map(str, arguments),
     ]

@@ -16,10 +16,13 @@ from tests.testbed.prerequisites import Tool
 HERE = Path(__file__).parent
 DASHBOARDS = HERE.parent / "dashboards"
 EXAMPLES = HERE.parent / "examples" / "recipes"
+TREE = HERE.parents[1]
 
 #: What the recipes pin; the files beside this one hold the same numbers (pom.xml, go.mod,
 #: package.json).
 KAFKA_VERSION = "4.4.0"
+#: Releases with each form of the plugin interface, and of what a plugin gets.
+OLDER_KAFKA_VERSIONS = ("3.7.2", "3.9.2", "4.1.2", "4.3.1")
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
@@ -116,6 +119,31 @@ KAFKA_IMAGE = Part(
     after=(KAFKA, JAVA_PROGRAMS),
     needs_this_java=True,
 )
+OLDER_KAFKAS: Mapping[str, Part] = {
+    version: Part(
+        name=f"kafka-{version}",
+        about=f"Apache Kafka {version} from Maven Central, and a formatted data folder",
+        sources=(
+            HERE / "kafka" / "pom.xml",
+            HERE / "kafka" / "storage.properties",
+            HERE / "kafka" / "log4j2.properties",
+            HERE / "older_kafka.py",
+        ),
+        tools=(prerequisites.JAVA, prerequisites.MAVEN),
+    )
+    for version in OLDER_KAFKA_VERSIONS
+}
+BRIDGE = Part(
+    name="bridge",
+    about="the project's plugin for brokers",
+    sources=(
+        TREE / "plugins" / "broker_bridge" / "src",
+        TREE / "plugins" / "broker_bridge" / "pom.xml",
+        TREE / "plugins" / "broker_bridge" / "jars.sha256",
+        TREE / "deploy" / "broker_bridge.py",
+    ),
+    tools=(prerequisites.JAVA, prerequisites.MAVEN),
+)
 COLLECTOR = Part(
     name="collector",
     about=f"OpenTelemetry Collector {COLLECTOR_VERSION} by Go",
@@ -202,6 +230,8 @@ NETWORK = Part(name="network", about="iproute2, which makes hosts for tests", to
 #: What `--parts` knows.
 GROUPS: Mapping[str, tuple[Part, ...]] = {
     "broker": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE),
+    "older-kafkas": tuple(OLDER_KAFKAS.values()),
+    "bridge": (BRIDGE,),
     "collector": (COLLECTOR,),
     "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
     "prometheus": (PROMETHEUS,),

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from tests.testbed import cache, kafka_image, kubernetes_schemas, parts, prerequisites
-from tests.testbed.commands import run
+from deploy import broker_bridge
+from tests.testbed import cache, kafka_image, kubernetes_schemas, older_kafka, parts, prerequisites
+from tests.testbed.commands import BuildError, fetch_jars, run
 from tests.testbed.parts import DASHBOARDS, EXAMPLES, HERE, Part
 
 Progress = Callable[[str], None]
@@ -19,25 +21,15 @@ Progress = Callable[[str], None]
 _one_go_build = threading.Lock()
 
 
-def _fetch_jars(source: Path, folder: Path) -> None:
-    pom = folder / "pom.xml"
-    shutil.copy(source / "pom.xml", pom)
-    run(
-        [
-            "mvn",
-            "--batch-mode",
-            "--quiet",
-            "--file",
-            pom,
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            f"-DoutputDirectory={folder / 'jars'}",
-        ]
-    )
-
-
 def _build_kafka(folder: Path) -> None:
-    _fetch_jars(HERE / "kafka", folder)
+    fetch_jars(HERE / "kafka", folder)
+
+
+def _build_bridge(folder: Path) -> None:
+    try:
+        broker_bridge.build(folder)
+    except broker_bridge.BridgeError as error:
+        raise BuildError(str(error)) from None
 
 
 def _build_java_programs(folder: Path) -> None:
@@ -82,7 +74,7 @@ def _build_examples_collector(folder: Path) -> None:
 
 
 def _build_examples_kafka(folder: Path) -> None:
-    _fetch_jars(EXAMPLES / "kafka", folder)
+    fetch_jars(EXAMPLES / "kafka", folder)
 
 
 def _build_helm(folder: Path) -> None:
@@ -141,6 +133,8 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KAFKA: _build_kafka,
     parts.JAVA_PROGRAMS: _build_java_programs,
     parts.KAFKA_IMAGE: kafka_image.build,
+    parts.BRIDGE: _build_bridge,
+    **{part: partial(older_kafka.build, version) for version, part in parts.OLDER_KAFKAS.items()},
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,

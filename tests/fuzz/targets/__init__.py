@@ -3,6 +3,7 @@
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
     addresses,
+    bridge,
     channel,
     codecs,
     cumulative,
@@ -30,6 +31,7 @@ TARGETS: dict[str, Target] = {
         steps.TARGET,
         proxy.TARGET,
         link.TARGET,
+        bridge.TARGET,
         spool.TARGET,
         spool_files.TARGET,
         channel.TARGET,

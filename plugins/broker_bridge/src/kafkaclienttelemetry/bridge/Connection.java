@@ -1,0 +1,268 @@
+package kafkaclienttelemetry.bridge;
+
+import java.io.BufferedInputStream;
+import java.io.DataInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.security.GeneralSecurityException;
+import java.security.SecureRandom;
+import java.util.ArrayDeque;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+
+/**
+ * One connection to a receiver: the handshake, and what is not acknowledged.
+ *
+ * <p>The link's thread writes, a thread of its own reads, and any thread may close it.
+ */
+final class Connection implements Runnable {
+    private static final int CONNECT_TIMEOUT_MS = 5_000;
+    private static final int HANDSHAKE_TIMEOUT_MS = 10_000;
+    /** Larger metrics are written from their own array. */
+    private static final int COPIED_BYTES = 16 << 10;
+    private static final int FLUSHED_BYTES = 48 << 10;
+    private static final int NONCE_BYTES = 32;
+
+    private final Link link;
+    private final BridgeConfig config;
+    private final String host;
+    private final InetSocketAddress address;
+    private final Counters counters;
+    private final Budget budget;
+    private final FrameWriter writer = new FrameWriter();
+    private final Map<Long, Push> unacknowledged = new LinkedHashMap<>(); // guarded by itself
+    private final Thread reader;
+    /** The TCP connection. Closing it ends a write that is stuck, which closing TLS does not. */
+    private final Socket tcp = new Socket();
+
+    private OutputStream out;
+    private DataInputStream in;
+    private int maxPushBytes;
+    private int window;
+    private volatile int inFlight;
+    private volatile long progressAt;
+    private volatile long askedAt; // of the oldest frame without an answer, 0: none
+    private volatile String failure;
+
+    Connection(
+            Link link,
+            BridgeConfig config,
+            String host,
+            InetSocketAddress address,
+            Counters counters,
+            Budget budget) {
+        this.link = link;
+        this.config = config;
+        this.host = host;
+        this.address = address;
+        this.counters = counters;
+        this.budget = budget;
+        reader = new Thread(this, "telemetry-bridge-acknowledgements");
+        reader.setDaemon(true);
+        reader.setContextClassLoader(null);
+    }
+
+    /** Connects, and proves to each other that both have the secret. */
+    void open(Identity identity) throws IOException, GeneralSecurityException {
+        byte[] secret = Secret.read(config.tokenFile);
+        tcp.connect(address, CONNECT_TIMEOUT_MS);
+        tcp.setTcpNoDelay(true);
+        tcp.setKeepAlive(true);
+        tcp.setSoTimeout(HANDSHAKE_TIMEOUT_MS);
+        Socket socket = config.tls ? encrypt() : tcp;
+        out = socket.getOutputStream();
+        in = new DataInputStream(new BufferedInputStream(socket.getInputStream()));
+
+        byte[] nonce = new byte[NONCE_BYTES];
+        new SecureRandom().nextBytes(nonce);
+        byte[] hello = writer.hello(identity, nonce);
+        out.write(hello);
+        out.flush();
+        byte[] challenge = read(Frames.CHALLENGE, Frames.CHALLENGE_BYTES);
+        if (challenge[1] != Frames.VERSION) {
+            throw new IOException("it chose version " + challenge[1] + " of the protocol");
+        }
+        byte[] said = Frames.body(hello);
+        out.write(writer.proof(Secret.proof(secret, Secret.BRIDGE, said, challenge)));
+        out.flush();
+        byte[] welcome = read(Frames.WELCOME, Frames.WELCOME_BYTES);
+        if (!Secret.matches(Secret.proof(secret, Secret.RECEIVER, said, challenge), welcome, 1)) {
+            throw new IOException("it does not have the token of " + BridgeConfig.TOKEN_FILE);
+        }
+        maxPushBytes = Frames.int32(welcome, 1 + Secret.PROOF_BYTES);
+        window = Frames.int32(welcome, 1 + Secret.PROOF_BYTES + 4);
+        if (maxPushBytes < 1 || window < 1) {
+            throw new IOException("it takes no pushes");
+        }
+        tcp.setSoTimeout(0);
+        progressAt = System.nanoTime();
+        reader.start();
+    }
+
+    private Socket encrypt() throws IOException, GeneralSecurityException {
+        SSLSocket socket =
+                (SSLSocket)
+                        Trust.context(config.caFile)
+                                .getSocketFactory()
+                                .createSocket(tcp, host, address.getPort(), true);
+        SSLParameters parameters = socket.getSSLParameters();
+        parameters.setEndpointIdentificationAlgorithm("HTTPS");
+        parameters.setProtocols(new String[] {"TLSv1.3", "TLSv1.2"});
+        socket.setSSLParameters(parameters);
+        socket.startHandshake();
+        return socket;
+    }
+
+    int maxPushBytes() {
+        return maxPushBytes;
+    }
+
+    /** Whether one more push may be sent before the receiver acknowledges some. */
+    boolean hasRoom() {
+        return inFlight < window;
+    }
+
+    /** Encodes a push; {@link #send} writes it. */
+    void encode(Push push) {
+        writer.push(push, push.metrics.length <= COPIED_BYTES);
+    }
+
+    /** Writes the push that was encoded last, now or with the next ones. */
+    void send(Push push) throws IOException {
+        synchronized (unacknowledged) {
+            if (unacknowledged.isEmpty()) {
+                progressAt = System.nanoTime();
+            }
+            unacknowledged.put(push.sequence, push);
+            inFlight = unacknowledged.size();
+        }
+        if (push.metrics.length > COPIED_BYTES) {
+            writer.writeTo(out);
+            out.write(push.metrics);
+        } else if (writer.size() > FLUSHED_BYTES) {
+            writer.writeTo(out);
+        }
+    }
+
+    void sendStatistics(long[] values) throws IOException {
+        writer.statistics(values);
+        writer.writeTo(out);
+        out.flush();
+        if (askedAt == 0) {
+            askedAt = System.nanoTime();
+        }
+    }
+
+    void flush() throws IOException {
+        if (writer.size() > 0) {
+            writer.writeTo(out);
+            out.flush();
+        }
+        check();
+    }
+
+    /** Throws the reason if the connection is broken. */
+    void check() throws IOException {
+        String problem = failure;
+        if (problem != null) {
+            throw new IOException(problem);
+        }
+    }
+
+    /** Whether the receiver owes an answer for longer than a limit. */
+    boolean overdue(long now, long limitNs) {
+        long asked = askedAt;
+        return (inFlight > 0 && now - progressAt > limitNs) || (asked != 0 && now - asked > limitNs);
+    }
+
+    /** Ends the connection for a reason. */
+    void fail(String problem) {
+        if (failure == null) {
+            failure = problem;
+        }
+        close();
+        link.wake();
+    }
+
+    void close() {
+        try {
+            tcp.close();
+        } catch (IOException error) {
+            // it is closed all the same
+        }
+    }
+
+    /** Returns what the receiver has not acknowledged, oldest first, and forgets it. */
+    ArrayDeque<Push> takeUnacknowledged() {
+        synchronized (unacknowledged) {
+            ArrayDeque<Push> taken = new ArrayDeque<>(unacknowledged.values());
+            unacknowledged.clear();
+            return taken;
+        }
+    }
+
+    @Override
+    public void run() {
+        try {
+            while (true) {
+                byte[] frame = read(Frames.ACKNOWLEDGE, Frames.MAX_ACKNOWLEDGE_BYTES);
+                acknowledge(frame);
+            }
+        } catch (EOFException error) {
+            fail("it closed the connection");
+        } catch (IOException | RuntimeException error) {
+            fail(String.valueOf(error.getMessage()));
+        }
+    }
+
+    private void acknowledge(byte[] frame) throws IOException {
+        int count = Frames.int16(frame, 1);
+        if (frame.length != 3 + count * Frames.ACKNOWLEDGED_BYTES) {
+            throw new IOException("it sent a frame of a wrong length");
+        }
+        boolean wasFull = !hasRoom();
+        for (int at = 3; at < frame.length; at += Frames.ACKNOWLEDGED_BYTES) {
+            Push push;
+            synchronized (unacknowledged) {
+                push = unacknowledged.remove(Frames.int64(frame, at));
+                inFlight = unacknowledged.size();
+            }
+            if (push == null) {
+                continue; // taken for another connection already
+            }
+            budget.giveBack(push.bytes());
+            if (frame[at + 8] == Frames.REFUSED_PUSH) {
+                counters.refused();
+            } else {
+                counters.acknowledged();
+            }
+        }
+        progressAt = System.nanoTime();
+        askedAt = 0;
+        if (wasFull) {
+            link.wake();
+        }
+    }
+
+    /** Reads a frame without its length; its type is the first byte. */
+    private byte[] read(byte type, int maxBytes) throws IOException {
+        int length = in.readInt();
+        if (length < 1 || length > Math.max(maxBytes, Frames.MAX_REASON_BYTES)) {
+            throw new IOException("it is no telemetry receiver, or has another protocol");
+        }
+        byte[] frame = new byte[length];
+        in.readFully(frame);
+        if (frame[0] == Frames.REFUSED) {
+            throw new IOException("it refuses the bridge: " + Frames.reason(frame));
+        }
+        if (frame[0] != type || length > maxBytes) {
+            throw new IOException("it sent an unexpected frame of type " + frame[0]);
+        }
+        return frame;
+    }
+}

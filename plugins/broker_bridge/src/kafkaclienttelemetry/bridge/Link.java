@@ -1,0 +1,282 @@
+package kafkaclienttelemetry.bridge;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.security.GeneralSecurityException;
+import java.util.ArrayDeque;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Sends pushes to one receiver.
+ *
+ * <p>Its thread connects, writes and waits; after a connection broke, what was not acknowledged
+ * goes first. What is held here has taken its room in the budget, and gives it back once.
+ */
+final class Link implements Runnable {
+    private static final long FIRST_BACKOFF_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long MAX_BACKOFF_NS = TimeUnit.SECONDS.toNanos(5);
+    /** After so long without a connection, the pushes go to the other receivers. */
+    private static final long HAND_OVER_NS = TimeUnit.SECONDS.toNanos(3);
+    /** After so long without an acknowledgement that is due, the receiver counts as hung. */
+    private static final long HUNG_NS = TimeUnit.SECONDS.toNanos(10);
+    private static final long LOGGED_NS = TimeUnit.MINUTES.toNanos(5);
+    /** While pushes come more often than this, the thread looks by itself and nobody wakes it. */
+    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(10);
+    private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(5);
+
+    private final Logger log = LoggerFactory.getLogger(Bridge.class);
+    private final Delivery delivery;
+    private final Counters counters;
+    private final BridgeConfig config;
+    private final String host;
+    private final InetSocketAddress address;
+    private final long seed;
+    private final Thread thread;
+    private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
+    /** Whether the thread sleeps until it is woken. */
+    private final AtomicBoolean idle = new AtomicBoolean();
+    private final ArrayDeque<Push> again = new ArrayDeque<>(); // the thread's own
+
+    private volatile Connection connection;
+    private volatile boolean connected;
+    private volatile boolean ended;
+    private volatile boolean finished; // the thread has ended
+    private volatile boolean handOver;
+    private volatile boolean statisticsDue;
+    private boolean started; // the keeper's own
+    private long downSince = System.nanoTime();
+    private long loggedAt;
+    private String logged;
+
+    /**
+     * Makes a link.
+     *
+     * @param host the name that the receiver's certificate must have
+     */
+    Link(Delivery delivery, BridgeConfig config, String host, InetSocketAddress address) {
+        this.delivery = delivery;
+        this.config = config;
+        this.host = host;
+        this.address = address;
+        counters = delivery.counters();
+        seed = address.toString().hashCode() * 0x9e3779b97f4a7c15L;
+        thread = new Thread(this, "telemetry-bridge-" + text());
+        thread.setDaemon(true);
+        thread.setContextClassLoader(null);
+    }
+
+    BridgeConfig config() {
+        return config;
+    }
+
+    InetSocketAddress address() {
+        return address;
+    }
+
+    long seed() {
+        return seed;
+    }
+
+    boolean isConnected() {
+        return connected;
+    }
+
+    void startOnce() {
+        if (!started) {
+            started = true;
+            thread.start();
+        }
+    }
+
+    /** Takes a push. Never waits. */
+    void offer(Push push) {
+        queue.add(push);
+        if (finished) { // the caller found this link before another one took its place
+            for (Push left = queue.poll(); left != null; left = queue.poll()) {
+                settle(left);
+            }
+        } else if (idle.get() && idle.compareAndSet(true, false)) {
+            LockSupport.unpark(thread);
+        }
+    }
+
+    /** Has the counters sent, soon. */
+    void sendStatistics() {
+        statisticsDue = true;
+        wake();
+    }
+
+    /**
+     * Ends the link, in the background.
+     *
+     * @param handOver whether its pushes go to other links, or are dropped
+     */
+    void end(boolean handOver) {
+        this.handOver = handOver;
+        ended = true;
+        Connection current = connection;
+        if (current != null) {
+            current.close();
+        }
+        wake();
+    }
+
+    /** Breaks the connection off if the receiver hangs: the thread may be stuck in a write. */
+    void watch(long now) {
+        Connection current = connection;
+        if (current != null && connected && current.overdue(now, HUNG_NS)) {
+            current.fail("it acknowledges nothing");
+        }
+    }
+
+    void wake() {
+        idle.set(false);
+        LockSupport.unpark(thread);
+    }
+
+    @Override
+    public void run() {
+        long backoff = FIRST_BACKOFF_NS;
+        while (!ended) {
+            try {
+                connection = new Connection(this, config, host, address, counters, delivery.budget());
+                connection.open(delivery.identity());
+                connected = true;
+                backoff = FIRST_BACKOFF_NS;
+                logged = null;
+                log.info("telemetry bridge connected to receiver {}", text());
+                statisticsDue = true;
+                serve();
+            } catch (IOException | GeneralSecurityException | RuntimeException error) {
+                note(error);
+            } finally {
+                disconnect();
+            }
+            if (!ended) {
+                long pause = backoff / 2 + ThreadLocalRandom.current().nextLong(backoff / 2 + 1);
+                LockSupport.parkNanos(this, pause);
+                backoff = Math.min(backoff * 2, MAX_BACKOFF_NS);
+                if (System.nanoTime() - downSince > HAND_OVER_NS && delivery.linksConnected() > 0) {
+                    handOver();
+                }
+            }
+        }
+        finished = true;
+        for (Push push = next(); push != null; push = next()) {
+            settle(push);
+        }
+    }
+
+    /** Decides on a push that this link can't send any more. */
+    private void settle(Push push) {
+        if (handOver) {
+            delivery.offer(push);
+        } else {
+            delivery.dropStopped(push);
+        }
+    }
+
+    private void disconnect() {
+        if (connected) {
+            connected = false;
+            downSince = System.nanoTime();
+        }
+        Connection last = connection;
+        connection = null;
+        if (last != null) {
+            last.close();
+            // In front of what waits, in their order.
+            ArrayDeque<Push> unacknowledged = last.takeUnacknowledged();
+            while (!unacknowledged.isEmpty()) {
+                counters.resent();
+                again.addFirst(unacknowledged.removeLast());
+            }
+        }
+    }
+
+    /** Gives the pushes to the links that clients have now; some may come back to this one. */
+    private void handOver() {
+        for (int count = again.size() + queue.size(); count > 0; count--) {
+            Push push = next();
+            if (push == null) {
+                return;
+            }
+            delivery.offer(push);
+        }
+    }
+
+    private Push next() {
+        Push push = again.poll();
+        return push == null ? queue.poll() : push;
+    }
+
+    /** Writes until the connection breaks or the link ends. */
+    private void serve() throws IOException {
+        Connection current = connection;
+        boolean busy = false;
+        while (!ended) {
+            if (statisticsDue) {
+                statisticsDue = false;
+                current.sendStatistics(new BridgeMetrics(delivery).values());
+            }
+            Push push = current.hasRoom() ? next() : null;
+            if (push != null) {
+                send(current, push);
+                busy = true;
+                continue;
+            }
+            current.flush();
+            if (busy && current.hasRoom()) {
+                busy = false;
+                LockSupport.parkNanos(this, BATCH_NS);
+                continue;
+            }
+            idle.set(true);
+            if ((queue.isEmpty() || !current.hasRoom()) && !statisticsDue && !ended) {
+                LockSupport.parkNanos(this, IDLE_NS);
+            }
+            idle.set(false);
+            current.check();
+        }
+        current.flush();
+    }
+
+    private void send(Connection current, Push push) throws IOException {
+        if (push.metrics.length > current.maxPushBytes()) {
+            delivery.budget().giveBack(push.bytes());
+            counters.droppedTooLarge();
+            return;
+        }
+        try {
+            current.encode(push);
+        } catch (RuntimeException error) { // a principal of the operator's own class, say
+            delivery.budget().giveBack(push.bytes());
+            counters.droppedError();
+            return;
+        }
+        counters.forwarded();
+        current.send(push);
+    }
+
+    /** Logs a problem when it is a new one, and then rarely. */
+    private void note(Exception error) {
+        String problem = error.getMessage() == null ? error.toString() : error.getMessage();
+        long now = System.nanoTime();
+        if (!ended && (!problem.equals(logged) || now - loggedAt > LOGGED_NS)) {
+            log.warn("telemetry receiver {}: {}", text(), problem);
+            logged = problem;
+            loggedAt = now;
+        }
+    }
+
+    private String text() {
+        return host + "/" + address.getAddress().getHostAddress() + ":" + address.getPort();
+    }
+}
