@@ -202,7 +202,11 @@ class _Core:
         """Return why the receiver accepts no clients; None while it does."""
         if self._draining:
             return "the receiver is stopping"
-        problems = self._relays.problems()
+        problems = list(self._relays.problems())
+        status = self._subscriptions.status()
+        # Not any longer than the first attempt, because clients' traffic needs no subscriptions.
+        if not self._subscriptions.known and not status.failures:
+            problems.append(f"subscriptions: {status.problem}")
         return "; ".join(problems) if problems else None
 
     def accepts_somewhere(self) -> bool:
@@ -326,6 +330,7 @@ class _Core:
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
         before, self._every_subscription = self._every_subscription, subscriptions
+        self._telemetry.knows_subscriptions = self._subscriptions.known
         self._events.subscriptions_replaced(before, subscriptions)
         self._expiry.put_in_force(subscriptions)
 
@@ -375,7 +380,11 @@ class _Core:
 
     def _warnings(self) -> list[str]:
         problem = self._subscriptions.status().problem
-        return [] if problem is None else [f"the last known subscriptions stay in force: {problem}"]
+        if problem is None:
+            return []
+        if self._subscriptions.known:
+            return [f"the last known subscriptions stay in force: {problem}"]
+        return [f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"]
 
     def _listeners(self) -> list[ListenerState]:
         return [

@@ -112,12 +112,13 @@ class FileSubscriptionStore:
         self._every_s = every_s
         self._status = StoreStatus()
         self._known = Folder(subscriptions=SubscriptionSet(), files={})
+        self._is_known = False
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         # Taken before the files are read, so that a change in between is found.
         self._read_at = self._stamps()
         try:
-            self._known = read_folder(folder)
+            self._known, self._is_known = read_folder(folder), True
         except FolderError as error:
             if strict:
                 raise
@@ -172,7 +173,7 @@ class FileSubscriptionStore:
             if self._stamps() != seen:
                 continue  # changed while it was read: some files may be of the old state
             self._read_at = seen
-            self._known = known
+            self._known, self._is_known = known, True
             self._status = StoreStatus(failures=self._status.failures)
             changed()
 
@@ -184,6 +185,7 @@ class FileSubscriptionStore:
             if count
             else str(error),
             failures=self._status.failures + 1,
+            known=self._is_known,
         )
         _log.error(
             "subscriptions not applied, the last good ones stay",

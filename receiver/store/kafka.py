@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -81,8 +81,9 @@ class KafkaSubscriptionStore:
     def __init__(self, settings: KafkaStoreSettings, copy: Path) -> None:
         self._settings = settings
         self._copy = LocalCopy(copy)
-        self._known = self._copy.read()
-        self._saved = self._known
+        copied = self._copy.read()
+        self._known = copied or ()
+        self._saved = copied
         self._io = threading.Lock()  # of the cluster and of everything below
         self._cluster: Cluster | None = None
         self._entries: Mapping[str, Entry] = {}
@@ -94,7 +95,9 @@ class KafkaSubscriptionStore:
         self._unsaved: str | None = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._status = StoreStatus(problem=f"{settings.bootstrap_servers}: not read since the start")
+        self._status = StoreStatus(
+            problem=f"{settings.bootstrap_servers}: not read since the start", known=copied is not None
+        )
 
     def load_all(self) -> tuple[Subscription, ...]:
         """Return the subscriptions that the cluster had when it was read last."""
@@ -161,11 +164,11 @@ class KafkaSubscriptionStore:
         wait_s = 0.0
         while not self._closed.wait(wait_s):
             begin = time.monotonic()
-            before = self._known
+            before, was_known = self._known, self._status.known
             with self._io:
                 if not self._closed.is_set():
                     self._read()
-            if self._known is not before:
+            if self._known is not before or self._status.known is not was_known:
                 changed()
             with self._io:
                 self._save()  # after the change is in force, because it takes its time
@@ -309,7 +312,7 @@ class KafkaSubscriptionStore:
 
     def _save(self) -> None:
         """Write the local copy if it has other subscriptions."""
-        if self._saved is self._known:
+        if self._saved is self._known or not self._status.known:
             return
         known = self._known
         try:
@@ -344,7 +347,7 @@ class KafkaSubscriptionStore:
                 problem=problem,
                 in_force=len(self._known),
             )
-        self._status = StoreStatus(problem=problem, failures=self._status.failures + 1)
+        self._status = replace(self._status, problem=problem, failures=self._status.failures + 1)
 
 
 def _joined(name: str, entry: Entry) -> Subscription | list[Mistake]:

@@ -26,8 +26,8 @@ class LocalCopy:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self) -> tuple[Subscription, ...]:
-        """Return the subscriptions; none if there is no file yet.
+    def read(self) -> tuple[Subscription, ...] | None:
+        """Return the subscriptions; None if there is no file yet.
 
         Raises:
             StoreError: The file can't be read, or is not a copy of subscriptions.
@@ -36,7 +36,7 @@ class LocalCopy:
             with self._path.open("rb") as file:
                 content = file.read(_MAX_BYTES)
         except FileNotFoundError:
-            return ()
+            return None
         except OSError as error:
             raise self._error(f"cannot be read: {error.strerror}") from None
         try:

@@ -48,10 +48,12 @@ class StoreStatus:
         problem: Why the subscriptions in force are not the store's present ones, on one line and
             with no values of subscriptions but their names. None while they are.
         failures: Changes that could not be used and reads that failed, since the start.
+        known: Whether the store's subscriptions, or a copy of them, have ever been read.
     """
 
     problem: str | None = None
     failures: int = 0
+    known: bool = True
 
 
 def unusable(place: str, refused: Mapping[str, str]) -> str:

@@ -54,6 +54,9 @@ class Subscriptions:
         self._store = store
         self._replace = replace
         self.in_force = SubscriptionSet()
+        #: Whether the subscriptions in force are the store's, and not those of a store that could
+        #: not be read yet.
+        self.known = False
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._reading = False
@@ -66,15 +69,15 @@ class Subscriptions:
             SubscriptionError: There are too many subscriptions.
         """
         async with self._changing:
-            self._put_in_force(await asyncio.to_thread(_read, self._store))
+            self._take(await asyncio.to_thread(_read, self._store))
         self._follow(self._store)
 
     async def use(self, store: SubscriptionStore) -> None:
         """Use another store as :meth:`load` does, raising its errors."""
         async with self._changing:
-            subscriptions = await asyncio.to_thread(_read, store)
+            read = await asyncio.to_thread(_read, store)
             self._store = store
-            self._put_in_force(subscriptions)
+            self._take(read)
         self._follow(store)
 
     def status(self) -> StoreStatus:
@@ -209,17 +212,24 @@ class Subscriptions:
 
     async def _use_content(self, store: SubscriptionStore) -> bool:
         """Put a store's subscriptions in force, and return whether they differ."""
-        subscriptions = await asyncio.to_thread(_read, store)
-        if subscriptions.subscriptions == self.in_force.subscriptions:
+        subscriptions, known = await asyncio.to_thread(_read, store)
+        if (subscriptions.subscriptions, known) == (self.in_force.subscriptions, self.known):
             return False
-        self._put_in_force(subscriptions)
+        self._take((subscriptions, known))
         _log.info("subscriptions changed", subscriptions=len(subscriptions), version=subscriptions.version)
         return True
+
+    def _take(self, read: tuple[SubscriptionSet, bool]) -> None:
+        subscriptions, self.known = read
+        self._put_in_force(subscriptions)
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
         self.in_force = subscriptions
         self._replace(subscriptions)
 
 
-def _read(store: SubscriptionStore) -> SubscriptionSet:
-    return SubscriptionSet.prepared(store.load_all())
+def _read(store: SubscriptionStore) -> tuple[SubscriptionSet, bool]:
+    """Return a store's subscriptions, and whether they are known."""
+    # The status first: once it says so, they are there.
+    known = store.status().known
+    return SubscriptionSet.prepared(store.load_all()), known

@@ -39,6 +39,8 @@ _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 # The shortest and longest wait of a client that has no subscription yet, in seconds.
 _MIN_ASK_AGAIN_S: Final = 1.0
 _MAX_ASK_AGAIN_S: Final = 60.0
+# The same while no subscriptions are known.
+_ASK_UNKNOWN_S: Final = 5.0
 
 
 class ClientTelemetry:
@@ -54,6 +56,8 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
+        knows_subscriptions: Whether :attr:`subscriptions` are the operator's. Until they are, a
+            client is asked to come back soon, and its pushes wait for its next interval.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -71,6 +75,7 @@ class ClientTelemetry:
         self.subscriptions = subscriptions
         self.on_created: Callable[[ClientInstance], object] = _ignore
         self.on_forgotten: Callable[[Uuid], object] = _ignore
+        self.knows_subscriptions = True
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
@@ -129,6 +134,8 @@ class ClientTelemetry:
         The throttle time of the answer is always 0, because clients mute their connection by it.
         ``now`` is monotonic seconds.
         """
+        if not self.knows_subscriptions:
+            return self._ask_again(identity, request, _ASK_UNKNOWN_S)
         instance, created = self._find_or_create(request.client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
             return self.ask_again(identity, request, instance)
@@ -165,12 +172,21 @@ class ClientTelemetry:
         minutes. The interval is the time until the peer is below the limit, 1 to 60 s, with up to
         100 % of jitter, so that clients do not come back at once.
         """
+        wait_s = min(max(exceeded.retry_after_s, _MIN_ASK_AGAIN_S), _MAX_ASK_AGAIN_S)
+        return self._ask_again(identity, request, wait_s, exceeded)
+
+    def _ask_again(
+        self,
+        identity: ClientIdentity,
+        request: GetTelemetrySubscriptionsRequest,
+        wait_s: float,
+        exceeded: Exceeded | None = None,
+    ) -> SubscriptionsOutcome:
         client_instance_id = request.client_instance_id
         if client_instance_id == ZERO_UUID:
             client_instance_id = self._new_id()
-        wait_ms = 1000 * min(max(exceeded.retry_after_s, _MIN_ASK_AGAIN_S), _MAX_ASK_AGAIN_S)
         jitter = int.from_bytes(self._random_bytes(2), "big") / 65_536
-        interval_ms = int(wait_ms * (1 + jitter))
+        interval_ms = int(1000 * wait_s * (1 + jitter))
         delta = self._settings.delta_temporality
         return SubscriptionsOutcome(
             response=GetTelemetrySubscriptionsResponse(
@@ -203,6 +219,8 @@ class ClientTelemetry:
         instance = self._admit(identity, request.client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
             return _outcome(identity, request, Taken(refusal=instance))
+        if not self.knows_subscriptions:
+            return _refused(instance.identity, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, _UNKNOWN)
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance.identity, request, error, _PROBLEMS[error])
@@ -297,6 +315,7 @@ class ClientTelemetry:
         )
 
 
+_UNKNOWN: Final = "the subscriptions have not been read yet"
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance already sent a terminating push",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the push interval is not over",

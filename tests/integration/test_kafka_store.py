@@ -21,6 +21,7 @@ from receiver.store.kafka_format import Entry
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
+from tests.integration.gateway.support import GatewaySidecar, config
 from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.older_broker import OlderBroker
@@ -245,6 +246,19 @@ def test_what_is_too_much_for_clients_changes_nothing_that_is_in_force(
         cluster.delete("s0")
         become(lambda: store.status().problem is None, "one less")
         assert len(store.load_all()) == 5
+
+
+def test_a_receiver_that_is_ready_has_read_the_cluster(
+    settings: KafkaStoreSettings, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    broker.alter_client_metrics("early", ["x."], 1000)
+    store = {"store": "kafka", "path": str(tmp_path / "copy.json")}
+    kafka = {"bootstrap_servers": str(settings.bootstrap_servers), "topic": settings.topic}
+    upstream = int(broker.bootstrap.rpartition(":")[2])
+    with GatewaySidecar(config(upstream, subscriptions={**store, "kafka": kafka})) as sidecar:
+        (item,) = sidecar.http.get("/v1/subscriptions").json()["items"]
+        assert item["name"] == "early"
+        assert "warnings" not in sidecar.http.get("/readyz").json()
 
 
 def test_a_record_with_any_value_costs_itself_alone(settings: KafkaStoreSettings, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_local_copy_of_too_much_is_read_up_to_the_bound(tmp_path: Path) -> Non
     document["subscriptions"].append({"name": "0000", "metrics": []})
     document["subscriptions"][0]["expires_at"] = TIMES[0]
     path.write_text(json.dumps(document))
-    found = {one.name for one in LocalCopy(path).read()}
+    found = {one.name for one in LocalCopy(path).read() or ()}
     assert len(found) == MAX_SUBSCRIPTIONS
     assert "zz" in found
 

@@ -15,6 +15,8 @@ B = Subscription(name="b", metrics=())
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     copy = LocalCopy(tmp_path / "copy.json")
+    assert copy.read() is None
+    copy.write(())
     assert copy.read() == ()
     copy.write((A, B))
     assert LocalCopy(tmp_path / "copy.json").read() == (A, B)

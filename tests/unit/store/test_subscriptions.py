@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from receiver.store.files import FileSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError, StoreStatus
 from receiver.store.subscriptions import ChangedMeanwhileError, Subscriptions
@@ -16,6 +17,7 @@ from receiver.telemetry.subscription import (
     SubscriptionError,
     SubscriptionSet,
 )
+from tests.unit.gateway.support import eventually
 
 Scenario = Callable[[Subscriptions, list[SubscriptionSet]], Coroutine[Any, Any, None]]
 
@@ -32,6 +34,30 @@ def run(path: Path, scenario: Scenario) -> None:
         subscriptions = Subscriptions(store, in_force.append)
         await subscriptions.load()
         await scenario(subscriptions, in_force)
+
+    try:
+        asyncio.run(whole())
+    finally:
+        store.close()
+
+
+def test_what_is_known_changes_with_what_is_in_force(tmp_path: Path) -> None:
+    """An empty set that was read differs from one that was not."""
+    folder = tmp_path / "absent"
+    store = FileSubscriptionStore(folder, every_s=0.01)
+    in_force: list[tuple[int, bool]] = []
+
+    async def whole() -> None:
+        subscriptions = Subscriptions(store, lambda one: in_force.append((len(one), subscriptions.known)))
+        await subscriptions.load()
+        assert in_force == [(0, False)]
+        assert store.status().failures == 1
+        folder.mkdir()
+        await eventually(lambda: subscriptions.known, "the folder")
+        assert in_force == [(0, False), (0, True)]
+        (folder / "a.yaml").write_text("metrics: 5")
+        await eventually(lambda: store.status().problem is not None, "the mistake")
+        assert store.status().known  # the last good ones are
 
     try:
         asyncio.run(whole())

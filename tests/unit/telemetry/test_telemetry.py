@@ -311,6 +311,24 @@ def test_a_client_from_start_to_end() -> None:
     assert instance.last_push_received_at_ns == RECEIVED_AT_NS
 
 
+def test_no_client_is_silenced_while_the_subscriptions_are_not_known() -> None:
+    """A get asks for no metrics and to come back soon, a push waits for the next interval."""
+    client = ready()
+    telemetry = client.telemetry
+    telemetry.knows_subscriptions = False
+    for now in (1, 2):  # no get is too early
+        response = client.get(now).response
+        assert (response.error_code, response.requested_metrics) == (E.NONE, ())
+        assert 5_000 <= response.push_interval_ms <= 10_000
+    pushed = client.push(10, SMALL)
+    assert (pushed.response.error_code, pushed.push) == (E.THROTTLING_QUOTA_EXCEEDED, None)
+    assert client.push(11, SMALL, terminating=True).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
+    # Its subscription holds as soon as it is known, and it is still a living client.
+    telemetry.knows_subscriptions = True
+    assert client.get(12).response.requested_metrics != ()
+    assert client.push(13, SMALL).response.error_code == E.NONE
+
+
 def test_changed_subscriptions_reach_a_client_with_its_next_request() -> None:
     client = ready()
     assert client.push(5, SMALL).response.error_code == E.NONE
