@@ -41,6 +41,8 @@ class KnownBroker:
         takes_telemetry: Whether it takes client telemetry itself (KIP-714).
         unread_resources: The number of its client metrics resources that the receiver does not
             read; 0 where the receiver may not ask.
+        named_at_port: The only node that Metadata names at the listener's port, if it is another
+            one.
     """
 
     broker: Broker
@@ -48,6 +50,7 @@ class KnownBroker:
     advertised: str | None = None
     takes_telemetry: bool = False
     unread_resources: int = 0
+    named_at_port: int | None = None
 
 
 class ListenerBroker:
@@ -190,6 +193,7 @@ class ListenerBroker:
             advertised=self._advertised_by(node_id),
             takes_telemetry=self._takes_telemetry,
             unread_resources=self._unread_resources,
+            named_at_port=self._named_at_port(node_id),
         )
         if known != self.known or came:
             self.known = known
@@ -208,11 +212,18 @@ class ListenerBroker:
         if self.cluster is None:
             return self.known.broker.id
         brokers = self.cluster.brokers
-        at_port = [broker.node_id for broker in brokers if broker.port == self._port]
-        for ids in ([broker.node_id for broker in brokers], self._at_upstream(), at_port):
+        for ids in ([broker.node_id for broker in brokers], self._at_upstream(), self._at_port()):
             if len(ids) == 1:
                 return ids[0]
         return None
+
+    def _named_at_port(self, node_id: int | None) -> int | None:
+        at_port = self._at_port()
+        return at_port[0] if len(at_port) == 1 and node_id not in {None, *at_port} else None
+
+    def _at_port(self) -> list[int]:
+        brokers = () if self.cluster is None else self.cluster.brokers
+        return [broker.node_id for broker in brokers if broker.port == self._port]
 
     def _at_upstream(self) -> list[int]:
         brokers = () if self.cluster is None else self.cluster.brokers

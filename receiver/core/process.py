@@ -23,6 +23,7 @@ import structlog
 
 from receiver import dumps
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
+from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_state import ListenerState
 from receiver.clock import SystemClock
 from receiver.core.config_calls import ConfigCalls
@@ -152,6 +153,7 @@ class _Core:
             self._events.subscription_expired,
         )
         self._every_subscription = SubscriptionSet()
+        self._crossed: dict[str, str] = {}  # what is wrong with upstreams, by listener
         self._subscriptions = Subscriptions(self._store, self._put_in_force)
         self._relays = Relays(
             expected=setup.relays,
@@ -168,6 +170,7 @@ class _Core:
             monotonic=self._clock.monotonic,
             on_identity=self._identified,
             on_close=self._disconnected,
+            on_broker=self._check_upstreams,
         )
         self._relays.max_connections = _max_connections(settings)
         self._rest = self._rest_server(settings, setup.rest)
@@ -278,6 +281,7 @@ class _Core:
         self._settings = fresh
         self._hash_key = prepared.hash_key
         self._relays.keep_brokers(fresh.listeners)
+        self._check_upstreams()
         self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
         self._limits.replace_settings(fresh.limits)
         configure_log(fresh.log)
@@ -379,12 +383,24 @@ class _Core:
         )
 
     def _warnings(self) -> list[str]:
+        warnings = list(self._crossed.values())
         problem = self._subscriptions.status().problem
-        if problem is None:
-            return []
-        if self._subscriptions.known:
-            return [f"the last known subscriptions stay in force: {problem}"]
-        return [f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"]
+        if problem is not None and self._subscriptions.known:
+            warnings.append(f"the last known subscriptions stay in force: {problem}")
+        elif problem is not None:
+            warnings.append(
+                f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
+            )
+        return warnings
+
+    def _check_upstreams(self) -> None:
+        """Log upstreams that are crossed, each once until it changes."""
+        before, self._crossed = self._crossed, crossed_upstreams(self._listeners())
+        for listener, problem in self._crossed.items():
+            if before.get(listener) != problem:
+                _log.error("upstreams of listeners are crossed", listener=listener, problem=problem)
+        for listener in before.keys() - self._crossed.keys():
+            _log.info("the upstream of a listener is no longer crossed", listener=listener)
 
     def _listeners(self) -> list[ListenerState]:
         return [

@@ -89,6 +89,7 @@ class Relays:
         monotonic: Monotonic seconds.
         on_identity: Called with each identity that is new or has changed.
         on_close: Called with the id of each connection that has closed.
+        on_broker: Called when something else is known of a broker.
 
     Attributes:
         expected: As given; a reload may change it.
@@ -110,6 +111,7 @@ class Relays:
         monotonic: Callable[[], float],
         on_identity: Callable[[ClientIdentity], None],
         on_close: Callable[[str], None],
+        on_broker: Callable[[], None],
     ) -> None:
         self.expected = expected
         self.calls = calls
@@ -120,6 +122,7 @@ class Relays:
         self.monotonic = monotonic
         self.on_identity = on_identity
         self.on_close = on_close
+        self._on_broker = on_broker
         self.max_connections: Mapping[str, int] = {}
         self.brokers: dict[str, KnownBroker] = {}
         self.registry = ConnectionRegistry()
@@ -219,6 +222,7 @@ class Relays:
             return
         before = self.known_broker(message.listener).broker
         self.brokers[message.listener] = message.known
+        self._on_broker()
         if message.known.proven:
             for other in self._others(link):
                 other.send(message)

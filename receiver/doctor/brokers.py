@@ -11,11 +11,13 @@ import ipaddress
 import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
+from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_problem
 from receiver.brokers.upstream import Upstream
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
@@ -44,6 +46,7 @@ __all__ = [
     "listener_findings",
     "received_finding",
     "shown_certificate",
+    "with_crossed",
 ]
 
 #: Most nodes that a finding names.
@@ -62,12 +65,14 @@ class Answer:
         ranges: The version ranges that it offers, by API key.
         problem: Why it does not answer; None: it does.
         login_problem: Why it refuses the sidecar's login; None: it does not.
+        crossed: Why the upstream is probably that of another listener; None: nothing says so.
     """
 
     broker: ListenerBroker
     ranges: Mapping[int, tuple[int, int]]
     problem: str | None = None
     login_problem: str | None = None
+    crossed: str | None = None
 
     @property
     def known(self) -> KnownBroker:
@@ -146,6 +151,14 @@ async def _ask(
     except BrokerLoginError as error:
         login_problem = str(error)
     return Answer(broker=broker, ranges=upstream.ranges, problem=problem, login_problem=login_problem)
+
+
+def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> list[Answer]:
+    """Add to the brokers' own answers which upstreams are crossed."""
+    pairs = list(zip(listeners, answers, strict=True))
+    states = [ListenerState(settings=one, known=answer.known, connections=0) for one, answer in pairs]
+    crossed = crossed_upstreams(states)
+    return [replace(answer, crossed=crossed.get(one.name)) for one, answer in pairs]
 
 
 async def shown_certificate(listener: ListenerSettings) -> bytes | None:
@@ -260,6 +273,9 @@ def advertised_finding(
         return None
     subject = f"address that clients of listener {listener.name} are told"
     correct = "correct the broker's advertised.listeners, and restart the broker"
+    if direct.crossed is not None:
+        seen, fix = _advice(direct.crossed)
+        return failed(Area.BROKER, "advertised", subject, seen, fix)
     bypass = bypass_problem(listener, known)
     if bypass is not None:
         seen, fix = _advice(bypass)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from receiver.doctor.brokers import (
     listener_findings,
     received_finding,
     shown_certificate,
+    with_crossed,
 )
 from receiver.doctor.certificates import check_tls_files, now_utc, presented_finding
 from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
@@ -97,6 +98,7 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
             check_destinations(checked.plugins),
         )
         findings += [*seen, *destinations]
+        answers = with_crossed(settings.listeners, answers)
         for listener, answer in zip(settings.listeners, answers, strict=True):
             findings += broker_findings(listener, answer)
         findings += await _broker_certificates(settings.listeners, answers)
@@ -231,6 +233,8 @@ async def _of_listeners(
         ]
         known, view = direct.known, views.get(listener.name)
         if view is not None:
+            # Behind a login only the running receiver may know the broker.
+            direct = replace(direct, crossed=direct.crossed or view.get("crossed"))
             found.append(received_finding(listener, view))
             known = known if known.advertised is not None else known_by_receiver(view)
         there = None

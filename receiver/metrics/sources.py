@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_problem
 from receiver.metrics.demand import demand_metrics
@@ -206,13 +207,21 @@ class PulledMetrics(Collector):
             "1 while the broker advertises an address by which clients pass by the listener.",
             labels=["listener"],
         )
+        crossed = GaugeMetricFamily(
+            f"{_PREFIX}crossed",
+            "1 while the broker behind the listener advertises the port of another listener.",
+            labels=["listener"],
+        )
         shadowed = GaugeMetricFamily(
             f"{_PREFIX}shadowed",
             "1 while the broker has telemetry of its own that has no effect on clients of the listener.",
             labels=["listener"],
         )
-        for listener in self._sources.listeners():
+        listeners = list(self._sources.listeners())
+        wrong = crossed_upstreams(listeners)
+        for listener in listeners:
             name = listener.settings.name
+            crossed.add_metric([name], int(name in wrong))
             behind = (listener.known, *listener.nodes.values())
             shadowed.add_metric([name], int(any(shadow_problem(one) is not None for one in behind)))
             bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
@@ -221,7 +230,7 @@ class PulledMetrics(Collector):
                 node_id = "" if known.broker.id is None else str(known.broker.id)
                 proven = str(known.proven).lower()
                 brokers.add_metric([port_name(name, port), node_id, known.broker.cluster_id or "", proven], 1)
-        yield from (brokers, bypassed, shadowed)
+        yield from (brokers, bypassed, crossed, shadowed)
 
     def _peers(self) -> Metric:
         family = GaugeMetricFamily(f"{_PREFIX}limit_peers", "Peers that the limits track.", labels=["scope"])

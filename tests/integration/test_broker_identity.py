@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+import yaml
 
+from receiver.doctor import Options, State, examine
 from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar
 from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
@@ -100,6 +103,51 @@ def test_one_receiver_serves_two_brokers() -> None:
                     )
                     assert java.errors == []
             assert labelled(collector) == {("CLIENT", str(one.node_id)), ("SECOND", str(two.node_id))}
+
+
+def test_crossed_upstreams_are_found_and_their_correction_is_right(tmp_path: Path) -> None:
+    """Two brokers of a cluster, each behind the listener that the other one advertises."""
+    with (
+        KafkaBroker(advertised_client_port=free_port()) as one,
+        KafkaBroker(node_id=2, controller=one, advertised_client_port=free_port()) as two,
+    ):
+        config = config_for(one)
+        del config["broker"]
+        (first,) = config["listeners"]
+        (second,) = config_for(two)["listeners"]
+        second["name"] = "SECOND"
+        right = {"CLIENT": first["upstream"], "SECOND": second["upstream"]}
+        first["upstream"], second["upstream"] = second["upstream"], first["upstream"]
+        config["listeners"] = [first, second]
+        file = tmp_path / "receiver.yaml"
+        with GatewaySidecar(config) as sidecar:
+
+            def warnings() -> list[str]:
+                found: list[str] = sidecar.http.get("/readyz").json().get("warnings", [])
+                return found
+
+            wait_until(lambda: len(warnings()) == 2, timeout_s=TIMEOUT_S, what="both warnings")
+            views = sidecar.http.get("/v1/listeners").json()["items"]
+            shown = {view["name"]: view["crossed"] for view in views}
+            assert sorted(shown.values()) == sorted(warnings())
+            logged = sidecar.logged("upstreams of listeners are crossed")
+            assert {line["listener"] for line in logged} == right.keys()
+            assert [sidecar.value("crossed", listener=name) for name in right] == [1, 1]
+            for options in (Options(), Options(before_start=True)):
+                file.write_text(yaml.safe_dump(config))
+                report = asyncio.run(examine(file, {}, options))
+                found = [each for each in report.findings if each.check == "advertised"]
+                assert {each.state for each in found} == {State.FAILED}
+                assert {each.do for each in found} == {
+                    f"set upstream of listener {name} to {upstream}" for name, upstream in right.items()
+                }
+            # The correction that it gives is the right one.
+            for listener in config["listeners"]:
+                listener["upstream"] = shown[listener["name"]].rpartition(" to ")[2]
+                assert listener["upstream"] == right[listener["name"]]
+            sidecar.reload()
+            wait_until(lambda: not warnings(), timeout_s=TIMEOUT_S, what="the end of the warnings")
+            assert [sidecar.value("crossed", listener=name) for name in right] == [0, 0]
 
 
 def test_a_listener_with_logins_learns_what_is_likely_from_a_client() -> None:

@@ -10,6 +10,7 @@ from receiver.api.pages import Page
 from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
 from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_problem
@@ -45,6 +46,9 @@ class ListenerView(BaseModel):
     connections: int = Field(description="Open connections.")
     broker: BrokerView
     bypass: str | None = Field(description="Why clients pass by the sidecar; null: nothing says so.")
+    crossed: str | None = Field(
+        description="Why its upstream is probably that of another listener; null: nothing says so."
+    )
     shadow: str | None = Field(
         description="What of the broker's own telemetry has no effect on clients of the listener; null: "
         "nothing is known."
@@ -60,10 +64,12 @@ class ListenerView(BaseModel):
 )
 async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
-    return Page(items=[_view(one) for one in dependencies.listeners()])
+    listeners = list(dependencies.listeners())
+    crossed = crossed_upstreams(listeners)
+    return Page(items=[_view(one, crossed.get(one.settings.name)) for one in listeners])
 
 
-def _view(listener: ListenerState) -> ListenerView:
+def _view(listener: ListenerState, crossed: str | None) -> ListenerView:
     settings = listener.settings
     return ListenerView(
         name=settings.name,
@@ -73,6 +79,7 @@ def _view(listener: ListenerState) -> ListenerView:
         connections=listener.connections,
         broker=_broker(listener.known),
         bypass=bypass_problem(settings, listener.known),
+        crossed=crossed,
         shadow=shadow_problem(listener.known),
         nodes=[
             NodeView(address=str(public), broker=_broker(known))

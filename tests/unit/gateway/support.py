@@ -168,6 +168,7 @@ class Gate:
             monotonic=self.clock.monotonic,
             on_identity=self.telemetry.instances.identity_changed,
             on_close=self.disconnected.append,
+            on_broker=lambda: None,
         )
         self.registry = self.relays.registry
         self.core = CoreLink(
