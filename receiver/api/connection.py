@@ -55,6 +55,24 @@ class HttpConnection(H11Protocol):
         self.idle_since: float | None = time.monotonic()
         self._deadline: asyncio.TimerHandle | None = None
         self._request_begun = True
+        self._is_last = False  # whether the connection ends with the next response
+
+    def move(self, config: uvicorn.Config, state: ServerState, *, last: bool) -> None:
+        """Have another server's application answer the next requests.
+
+        Args:
+            config: The configuration of the other server, with its application.
+            state: The state of the other server.
+            last: Whether to close after the next response, which says so.
+        """
+        if not config.loaded:
+            config.load()
+        self.config, self.app = config, config.loaded_app
+        self.connections.discard(self)
+        self.server_state, self.connections, self.tasks = state, state.connections, state.tasks
+        if self.connected:
+            self.connections.add(self)
+        self._is_last = last
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Start the deadline of the first request and keep the client certificate."""
@@ -79,6 +97,8 @@ class HttpConnection(H11Protocol):
         """Process received bytes and start the deadline of a response."""
         date = (b"date", formatdate(usegmt=True).encode())
         self.server_state.default_headers = [date, *self.config.encoded_headers]
+        if self._is_last:
+            self.server_state.default_headers.append((b"connection", b"close"))
         super().handle_events()
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self.idle_since is not None and cycle is not None and not cycle.response_complete:

@@ -97,7 +97,9 @@ class RestServer:
         )
         self._state = ServerState()
         self._warnings = RateLimitedLog("receiver.api")
-        self._accepting: asyncio.Task[None] | None = None
+        self._settings = settings
+        self._accepts = False
+        self._retry: asyncio.TimerHandle | None = None
         self._open: dict[asyncio.Task[None], HttpConnection] = {}
 
     @property
@@ -105,11 +107,41 @@ class RestServer:
         """End of the certificate's validity in seconds since the epoch; None without TLS."""
         return None if self._tls is None else self._tls.not_after()
 
-    def start(self) -> None:
-        """Serve in tasks of the running event loop."""
+    def start(self, before: RestServer | None = None) -> None:
+        """Serve in tasks of the running event loop.
+
+        Args:
+            before: The server that this one replaces. Its open connections go on here.
+        """
+        if before is not None:
+            self._open = before.hand_over(self._config, self._state, self._settings)
         if self._tls is None and not self.address.is_loopback:
             _log.warning("rest.tls is not set, tokens cross the network unencrypted", bind=str(self.address))
-        self._accepting = asyncio.create_task(self._accept(self._listening), name="rest-server")
+        self._accepts = True
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def hand_over(
+        self, config: uvicorn.Config, state: ServerState, settings: RestSettings
+    ) -> dict[asyncio.Task[None], HttpConnection]:
+        """Give the open connections to the server that replaces this one.
+
+        This one accepts no more. A client may send a request while its connection closes, and
+        would see a reset. Only connections with TLS of another configuration stay and end with
+        :meth:`stop`, and so do those whose client certificates were checked here.
+
+        Args:
+            config: The configuration of the other server, with its application.
+            state: The state of the other server.
+            settings: The settings of the other server.
+        """
+        self._stop_accepting()
+        tls = self._settings.tls
+        if settings.tls != tls or (tls is not None and tls.client_ca is not None):
+            return {}
+        given, self._open = self._open, {}
+        for connection in given.values():
+            connection.move(config, state, last=settings.bind != self._settings.bind)
+        return given
 
     def close(self) -> None:
         """Close the listening socket of a server that was not started."""
@@ -120,11 +152,11 @@ class RestServer:
 
         The connections that remain after the timeout are aborted.
         """
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.gather(self._accepting, return_exceptions=True)
-            self._accepting = None
+        self._stop_accepting()
         self._listening.close()
+        # Requests that have arrived by now are read in the loop's next turn, and answered.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         for task, connection in self._open.items():
             if connection.connected:
                 connection.shutdown()
@@ -137,24 +169,33 @@ class RestServer:
             task.cancel()
         await asyncio.gather(*remaining, return_exceptions=True)
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                self._warnings.warning("cannot accept a REST connection", problem=error.strerror)
-                await asyncio.sleep(_RETRY_ACCEPT_S)
-                continue
-            delay = self._rate.delay(address[0], time.monotonic()) if self._rate is not None else 0.0
-            if delay > MAX_DELAY_S or not self._has_room():
-                self._warnings.warning("REST connection refused at a limit", source_address=address[0])
-                accepted.close()
-            else:
-                self._serve(accepted, delay)
-            await asyncio.sleep(0)
+    def _stop_accepting(self) -> None:
+        if self._accepts:
+            self._accepts = False
+            asyncio.get_running_loop().remove_reader(self._listening)
+            if self._retry is not None:
+                self._retry.cancel()
+
+    # A callback, and no task: a task that is cancelled drops the connection that it has accepted.
+    def _accept(self) -> None:
+        """Accept one connection a turn of the loop."""
+        try:
+            accepted, address = self._listening.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:
+            self._warnings.warning("cannot accept a REST connection", problem=error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listening)
+            self._retry = loop.call_later(_RETRY_ACCEPT_S, loop.add_reader, self._listening, self._accept)
+            return
+        accepted.setblocking(False)  # noqa: FBT003 -- positional only
+        delay = self._rate.delay(address[0], time.monotonic()) if self._rate is not None else 0.0
+        if delay > MAX_DELAY_S or not self._has_room():
+            self._warnings.warning("REST connection refused at a limit", source_address=address[0])
+            accepted.close()
+        else:
+            self._serve(accepted, delay)
 
     def _has_room(self) -> bool:
         """Make room for a connection, if necessary by closing the longest idle one."""
@@ -175,11 +216,12 @@ class RestServer:
     def _serve(self, accepted: socket.socket, delay: float) -> None:
         connection = HttpConnection(self._config, self._state, self._warnings)
         task = asyncio.create_task(self._connect(accepted, connection, delay))
-        self._open[task] = connection
+        opened = self._open  # which another server may adopt
+        opened[task] = connection
 
         # A callback, because a task that is cancelled before its first step runs no `finally`.
         def close(task: asyncio.Task[None]) -> None:
-            self._open.pop(task, None)
+            opened.pop(task, None)
             if connection.connected:
                 connection.transport.abort()
             else:

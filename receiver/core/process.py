@@ -296,7 +296,7 @@ class _Core:
     async def _apply(self, prepared: _Prepared) -> None:
         """Apply what has to be waited for."""
         replaced, self._rest = self._rest, prepared.rest
-        self._rest.start()
+        self._rest.start(replaced)
         self._channel.send("applied")
         if prepared.store is not None:
             before, self._store = self._store, prepared.store

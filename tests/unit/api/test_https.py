@@ -243,3 +243,35 @@ def test_an_unfinished_handshake_is_cut_off(
         writer.close()
 
     asyncio.run(scenario())
+
+
+def test_a_connection_whose_certificate_was_checked_before_a_reload_ends(files: CertificateFiles) -> None:
+    """The files of the next server may trust others, so it adopts no such connection."""
+
+    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    async def scenario(settings: RestSettings, *, goes_on: bool) -> None:
+        listening = listening_on(LOOPBACK)
+        before, after = (RestServer(hello, settings, listening.dup()) for _ in range(2))
+        before.start()
+        reader, writer = await asyncio.open_connection(
+            *listening.getsockname(), ssl=trust(files), server_hostname="localhost"
+        )
+        request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        writer.write(request)
+        await reader.readuntil(b"0\r\n\r\n")
+        after.start(before)
+        await before.stop()
+        if goes_on:
+            writer.write(request)
+            await reader.readuntil(b"0\r\n\r\n")
+        else:
+            assert await reader.read() == b""
+        writer.close()
+        await after.stop()
+        listening.close()
+
+    asyncio.run(scenario(mutual(files, "requested"), goes_on=False))
+    asyncio.run(scenario(token_settings(tls=tls_settings(files)), goes_on=True))
