@@ -7,6 +7,7 @@ questions. The table does no I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Final
 
 from receiver.settings.hostport import HostPort
@@ -18,6 +19,9 @@ __all__ = ["NodeTable"]
 #: How often in a row a node must be missing in the cluster before it is forgotten. A broker that
 #: has just restarted may not know all others yet.
 _MISSING_BEFORE_FORGOTTEN: Final = 3
+
+#: So many addresses of responses are kept as they were read.
+_MAX_READ: Final = 256
 
 
 class NodeTable:
@@ -42,6 +46,8 @@ class NodeTable:
         self._nodes: dict[int, HostPort] = {}
         self._missing: dict[int, int] = {}
         self._on_hidden = on_hidden
+        # A response may name one broker thousands of times.
+        self._read = lru_cache(maxsize=_MAX_READ)(self._addresses_of)
 
     @property
     def addresses(self) -> Mapping[int, HostPort]:
@@ -54,7 +60,7 @@ class NodeTable:
         A node without a port gets the address at which clients bootstrap. Clients do not reach the
         node there, but its own address is not shown either.
         """
-        public, address = self._listener.public_address(broker.node_id), _address(broker)
+        public, address = self._read(broker)
         if public is None or address is None:
             self._on_hidden(broker)
             bootstrap = self._listener.public_bootstrap
@@ -63,6 +69,10 @@ class NodeTable:
             self._nodes[broker.node_id] = address
             self._on_change(broker.node_id, address)
         return public.host, public.port
+
+    def _addresses_of(self, broker: BrokerAddress) -> tuple[HostPort | None, HostPort | None]:
+        """Return the address for clients, and the one that the broker advertises."""
+        return self._listener.public_address(broker.node_id), _address(broker)
 
     def learn(self, node_id: int, address: HostPort) -> bool:
         """Record an address that another relay process has learned.

@@ -30,8 +30,11 @@ __all__ = ["BUFFER_BYTES", "Direction"]
 #: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144
 
-#: The read size for a sink that stays slow, in bytes.
+#: The read size for a sink that stays slow, or for bytes that are costly to pass.
 _MIN_READ_BYTES: Final = 16_384
+
+#: CPU seconds that passing a chunk may take before the client is charged for it.
+_CHEAP_S: Final = 0.001
 
 # All directions share one buffer. There is one thread, and a callback is done with it before it
 # returns.
@@ -41,6 +44,9 @@ _view = memoryview(_buffer)
 
 class Direction:
     """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
+
+    Args:
+        meters: Whether bytes that pass may be costly too, as where addresses are rewritten.
 
     Attributes:
         bytes_read: Bytes read from the source.
@@ -79,6 +85,8 @@ class Direction:
         sink: socket.socket,
         rewriter: FrameRewriter,
         share: Share,
+        *,
+        meters: bool = False,
     ) -> None:
         self._relay = relay
         self._loop = loop
@@ -86,7 +94,7 @@ class Direction:
         self._source = source
         self._sink = sink
         self._rewriter = rewriter
-        self._passing = rewriter.passing
+        self._passing = self._metered_passing if meters else rewriter.passing
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
         self._backlog: bytes | memoryview = b""
@@ -149,6 +157,17 @@ class Direction:
             self._relay.moved()
             return True
         return count == room
+
+    def _metered_passing(self, chunk: memoryview) -> int:
+        """Pass a chunk; charge the client if that is costly, and read less at a time then."""
+        relay = self._relay
+        started = relay.cpu()
+        passed = self._rewriter.passing(chunk)
+        used_s = relay.cpu() - started
+        if used_s > _CHEAP_S:
+            relay.spent(used_s)
+            self._room = max(self._room // 2, _MIN_READ_BYTES)
+        return passed
 
     def _rewrite(self, chunk: memoryview, passed: int) -> None:
         relay = self._relay

@@ -272,11 +272,14 @@ class Relay:
 
     def charge(self, started: float) -> None:
         """Charge the client for CPU time since ``started``, and mute it over its limit."""
-        session, services = self._session, self._services
-        if not session.take_worked():
-            return
+        if self._session.take_worked():
+            self.spent(self.cpu() - started)
+
+    def spent(self, seconds: float) -> None:
+        """Charge the client for seconds of CPU time, and mute it over its limit."""
+        services = self._services
         now = services.clock.monotonic()
-        services.limits.spent(self.identity, self.cpu() - started, now)
+        services.limits.spent(self.identity, seconds, now)
         services.core.report_soon()
         if self._muted is None and (exceeded := services.limits.overspent(self.identity, now)) is not None:
             services.log.limit_exceeded(self.identity, exceeded)
@@ -489,9 +492,10 @@ class Relay:
         self.close(CloseReason.REQUEST_TIMEOUT)
 
     def _direction(self, source: socket.socket, sink: socket.socket, rewriter: FrameRewriter) -> Direction:
+        loop, share, meters = self._loop, self._share, self._session.rewrites_addresses
         if isinstance(source, TlsSocket):
-            return TlsDirection(self, self._loop, source, sink, rewriter, self._share)
-        return Direction(self, self._loop, source, sink, rewriter, self._share)
+            return TlsDirection(self, loop, source, sink, rewriter, share, meters=meters)
+        return Direction(self, loop, source, sink, rewriter, share, meters=meters)
 
     def _reason_of(self, direction: Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
         return client if direction is self._up else broker

@@ -34,8 +34,10 @@ class TlsDirection(Direction):
         sink: socket.socket,
         rewriter: FrameRewriter,
         share: Share,
+        *,
+        meters: bool = False,
     ) -> None:
-        super().__init__(relay, loop, source, sink, rewriter, share)
+        super().__init__(relay, loop, source, sink, rewriter, share, meters=meters)
         self._tls = source
 
     @property

@@ -39,7 +39,7 @@ class PendingRequest:
     decides: bool = False
 
     @property
-    def is_charged(self) -> bool:
+    def is_costly(self) -> bool:
         """Whether the response costs more work than one that passes."""
         return True
 
@@ -69,9 +69,10 @@ class PendingRequests:
     Attributes:
         held_bytes: Memory that the pending requests hold.
         undecided: The number of requests whose responses may open a call.
+        costly: The number of requests whose responses cost more work than one that passes.
     """
 
-    __slots__ = ("_queue", "_random_number", "held_bytes", "undecided")
+    __slots__ = ("_queue", "_random_number", "costly", "held_bytes", "undecided")
 
     def __init__(self, random_number: Callable[[], int]) -> None:
         # None when empty, because most connections are idle.
@@ -79,6 +80,7 @@ class PendingRequests:
         self._random_number = random_number
         self.held_bytes = 0
         self.undecided = 0
+        self.costly = 0
 
     def __len__(self) -> int:
         return len(self._queue) if self._queue else 0
@@ -99,6 +101,7 @@ class PendingRequests:
         self._queue.append(pending)
         self.held_bytes += pending.held_bytes
         self.undecided += pending.decides
+        self.costly += pending.is_costly
 
     def take(self) -> Pending:
         """Remove and return the first request, whose response has arrived.
@@ -113,4 +116,5 @@ class PendingRequests:
             self._queue = None
         self.held_bytes -= pending.held_bytes
         self.undecided -= pending.decides
+        self.costly -= pending.is_costly
         return pending

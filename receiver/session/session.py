@@ -65,6 +65,22 @@ __all__ = ["HEADER_BYTES_IN_A_TURN", "Session", "SessionEnd"]
 #: software version have at most 32,767 bytes each.
 _MAX_AROUND_METRICS: Final = 131_072
 
+#: Pending requests at which the client is no longer read from. Those whose responses the session
+#: reads or rewrites are costly. A well-behaved client has one or two of them pending.
+_MAX_COSTLY: Final = 16
+
+#: Costly requests at which the connection is closed. One chunk holds thousands of small requests,
+#: and all clients wait while they are answered.
+_MAX_COSTLY_OUTSTANDING: Final = 32
+
+#: The same two limits for all pending requests. Where addresses are replaced, a client may have
+#: many Produce and Fetch requests pending.
+_MAX_PENDING: Final = 512
+_MAX_OUTSTANDING: Final = 8_192
+
+#: So many requests are expected without a word to the caller, who counts their memory.
+_MAX_UNCOUNTED: Final = 64
+
 #: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve
 #: bytes, which take less than a millisecond.
 HEADER_BYTES_IN_A_TURN: Final = 512
@@ -243,7 +259,16 @@ class Session:
         It can end with each chunk of responses.
         """
         pending = self._pending
-        return len(pending) >= self._addresses.max_pending or pending.held_bytes > self._max_held_bytes
+        return (
+            pending.costly >= _MAX_COSTLY
+            or len(pending) >= _MAX_PENDING
+            or pending.held_bytes > self._max_held_bytes
+        )
+
+    @property
+    def rewrites_addresses(self) -> bool:
+        """Whether the addresses of brokers are replaced, so that passing may be costly."""
+        return isinstance(self._addresses, ReplacedAddresses)
 
     @property
     def due(self) -> int:
@@ -433,14 +458,18 @@ class Session:
         return self.requests.frames + self._added - self._answered_here - self.responses.frames
 
     def _check_outstanding(self) -> None:
-        most = self._addresses.max_outstanding
-        if len(self._pending) + self.calling >= most:
-            self._effects.append(Flooded())
-            raise WireError(
-                expected=f"at most {most} requests for the receiver before an answer",
-                offset=0,
-                found="one more",
-            )
+        pending = self._pending
+        for count, most in (
+            (pending.costly + self.calling, _MAX_COSTLY_OUTSTANDING),
+            (len(pending), _MAX_OUTSTANDING),
+        ):
+            if count >= most:
+                self._effects.append(Flooded())
+                raise WireError(
+                    expected=f"at most {most} requests for the receiver before an answer",
+                    offset=0,
+                    found="one more",
+                )
 
     def _track(self, api_key: int, version: int, correlation_id: int) -> int:
         """Expect a response that names brokers; return the correlation id for the broker."""
@@ -449,8 +478,10 @@ class Session:
         return forwarded
 
     def _track_in_place(self, api_key: int, version: int, correlation_id: int) -> int | None:
-        # The connection hears of a full queue only if it has to rewrite bytes.
-        return None if self.congested else self._track(api_key, version, correlation_id)
+        # The connection hears of a full queue, and of memory, only if it has to rewrite bytes.
+        if self.congested or len(self._pending) % _MAX_UNCOUNTED == _MAX_UNCOUNTED - 1:
+            return None
+        return self._track(api_key, version, correlation_id)
 
     def _add(self, pending: Pending) -> None:
         self._pending.add(pending)
@@ -467,7 +498,7 @@ class Session:
                 found=f"{length} bytes",
             )
         pending = self._take_pending()
-        self._worked |= pending.is_charged
+        self._worked |= pending.is_costly
         return pending.responded(response, self)
 
     def _take_plain(self, chunk: memoryview, begin: int, end: int) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from receiver.wire import api_keys, k00_produce
+from receiver.wire import api_keys, k00_produce, k10_find_coordinator
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import TAGGED_FIELDS, Fields, FieldWalk
 from receiver.wire.frame_rewriter import frame_in
@@ -48,8 +48,20 @@ def _word(api_key: int, version: int) -> int:
 _TRACKED: Final = frozenset(_word(*one) for one in NAMED_AT_END | NAMED_INSIDE)
 _PRODUCE: Final = frozenset(_word(api_keys.PRODUCE, version) for version in k00_produce.SUPPORTED_VERSIONS)
 
-#: Requests that are read up to their acknowledgements. KIP-1313's version has the same body.
-_READ_TO_ACKS: Final = _PRODUCE | {_word(api_keys.PRODUCE, FIRST_WITH_HEADER_V3[api_keys.PRODUCE])}
+
+def _with_header_v3(api_key: int) -> int:
+    return _word(api_key, FIRST_WITH_HEADER_V3[api_key])
+
+
+# KIP-1313's version has the body of the version before.
+#: Requests that are read up to their acknowledgements.
+_READ_TO_ACKS: Final = _PRODUCE | {_with_header_v3(api_keys.PRODUCE)}
+
+#: Requests that are read up to the length of their list of keys.
+_WITH_KEYS: Final = frozenset(
+    _word(api_keys.FIND_COORDINATOR, version) for version in k10_find_coordinator.WITH_COORDINATORS
+)
+_READ_TO_COUNT: Final = _WITH_KEYS | {_with_header_v3(api_keys.FIND_COORDINATOR)}
 
 #: Requests that pass unread because their responses name no broker.
 _PASSING: Final = (
@@ -63,8 +75,9 @@ _PASSING: Final = (
 )
 _NOTHING: Final[frozenset[int]] = frozenset()
 
-#: Requests that get their correlation id in place. Only a Produce request may have no response.
-_TRACKED_IN_PLACE: Final = _TRACKED - _PRODUCE
+#: Requests that get their correlation id in place. Only a Produce request may have no response, and
+#: only a FindCoordinator request decides by itself how long it takes to rewrite its response.
+_TRACKED_IN_PLACE: Final = _TRACKED - _PRODUCE - _WITH_KEYS
 
 
 def names_brokers(api_key: int, version: int) -> bool:
@@ -179,15 +192,19 @@ class AddressedRequests(RequestRewriter):
         return self._pass_after_header(chunk, position, held, out)
 
     def _check_header(self, beginning: bytes, length: int) -> int:
-        """See the base class; a Produce request is read up to its acknowledgements."""
+        """See the base class; the beginning of some bodies is read too."""
         size = super()._check_header(beginning, length)
         word = _word(*_KEY_AND_VERSION.unpack_from(beginning))
-        if word not in _READ_TO_ACKS or size > len(beginning):
+        if size > len(beginning):
             return size
-        size = k00_produce.size_to_acks(beginning, size)
+        if word in _READ_TO_ACKS:
+            size = k00_produce.size_to_acks(beginning, size)
+        elif word in _READ_TO_COUNT:
+            size = k10_find_coordinator.count_size(beginning, size)
         if size > length:
+            name = api_keys.api_name(word >> 16)
             raise WireError(
-                expected=f"a Produce request of at least {size} bytes", offset=0, found=str(length)
+                expected=f"a {name} request of at least {size} bytes", offset=0, found=str(length)
             )
         return size
 

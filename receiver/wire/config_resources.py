@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from receiver.wire import api_keys
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
+from receiver.wire.errors import BoundError
 
 __all__ = [
     "BROKER",
@@ -95,18 +96,20 @@ def split(body: bytes, api_key: int, version: int) -> Split | None:
         WireError: The body is malformed, up to the end of its resources.
     """
     reader = EitherReader(body, flexible=is_flexible(api_key, version))
-    count = reader.count("Resources", item_size=_LEAST_RESOURCE)
-    items = count
     asked: list[Resource] = []
     pieces: list[tuple[int, int]] = []
-    for _ in range(count):
-        if items > MAX_ITEMS:
-            return None
-        begin = reader.offset
-        asked.append(Resource(reader.int8("ResourceType"), reader.text("ResourceName")))
-        items += _skip_rest_of_resource(reader, api_key)
-        pieces.append((begin, reader.offset))
-    if items > MAX_ITEMS or not any(one.type == CLIENT_METRICS for one in asked):
+    try:
+        items = count = reader.count("Resources", item_size=_LEAST_RESOURCE)
+        for _ in range(count):
+            if items > MAX_ITEMS:
+                return None
+            begin = reader.offset
+            asked.append(Resource(reader.int8("ResourceType"), reader.text("ResourceName")))
+            items += _skip_rest_of_resource(reader, api_key)
+            pieces.append((begin, reader.offset))
+    except BoundError:
+        return None
+    if items > MAX_ITEMS or not any(resource.type == CLIENT_METRICS for resource in asked):
         return None
     end = body[reader.offset :]
 
@@ -120,7 +123,7 @@ def split(body: bytes, api_key: int, version: int) -> Split | None:
         writer.count(len(chosen))
         return b"".join((writer.take(), *(body[begin:after] for begin, after in chosen), end))
 
-    are_mixed = any(one.type != CLIENT_METRICS for one in asked)
+    are_mixed = any(resource.type != CLIENT_METRICS for resource in asked)
     return Split(
         asked=tuple(asked),
         own=with_resources(own=True),

@@ -6,7 +6,7 @@ Its text must never contain payload bytes, because they may hold passwords and t
 
 from __future__ import annotations
 
-__all__ = ["WireError"]
+__all__ = ["BoundError", "WireError"]
 
 
 class WireError(Exception):
@@ -28,3 +28,10 @@ class WireError(Exception):
 
     def __str__(self) -> str:
         return f"expected {self.expected} at offset {self.offset}, found {self.found}"
+
+
+class BoundError(WireError):
+    """The message is well-formed so far, and has more items than the receiver reads.
+
+    Source: :mod:`receiver.wire.bounds`.
+    """

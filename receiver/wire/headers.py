@@ -21,6 +21,7 @@ from struct import Struct
 from typing import Final
 
 from receiver.wire import api_keys
+from receiver.wire.bounds import MAX_TAGGED_FIELDS
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.primitives import Reader, TaggedFields, Writer
@@ -43,9 +44,6 @@ __all__ = [
 #: API keys whose KIP-1313 version is always known, because the receiver itself answers these
 #: requests.
 ALWAYS_WITH_HEADER_V3: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
-
-#: Kafka has none. Each one can cause a header that arrives in pieces to be read once more.
-_MAX_TAGGED_FIELDS: Final = 64
 
 _MAX_VARINT_BYTES: Final = 5
 
@@ -181,9 +179,10 @@ def request_header_size(beginning: bytes, version: int) -> int:
     if version >= 2:
         tags_at = size
         tags, size = _varint(beginning, size)
-        if tags > _MAX_TAGGED_FIELDS:
+        # Each one can cause a header that arrives in pieces to be read once more.
+        if tags > MAX_TAGGED_FIELDS:
             raise WireError(
-                expected=f"at most {_MAX_TAGGED_FIELDS} tagged fields in a request header",
+                expected=f"at most {MAX_TAGGED_FIELDS} tagged fields in a request header",
                 offset=tags_at,
                 found=f"a count of {tags}",
             )

@@ -23,8 +23,9 @@ from receiver.wire.header_versions import LATEST
 
 __all__ = ["CONTROLLER_KEYS", "NAMED_AT_END", "NAMED_INSIDE", "OFFERED", "replace_addresses"]
 
-#: API keys of requests between controllers, whose responses name controllers. No client sends them.
-CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 59, 82})
+#: API keys of requests to controllers, whose responses name controllers or, for Envelope (58), are
+#: any response. No client sends them.
+CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 58, 59, 82})
 
 #: By API key: the lowest and highest version that may be offered. Other keys may not be offered.
 #: What follows SaslHandshake v0 has no request headers, so later requests would not be recognised.

@@ -1,7 +1,8 @@
 """Reader for the primitive types of the Kafka protocol; also exports the writer.
 
 Every length is checked before anything is sliced or allocated, so the cost of reading a message is
-bounded by the bytes that have arrived.
+bounded by the bytes that have arrived. The number of items of each array, of the tagged fields of
+each structure and of both in a whole message is bounded by :mod:`receiver.wire.bounds`.
 
 Source: the Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for compact types and tagged
 fields.
@@ -12,7 +13,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from receiver.wire.errors import WireError
+from receiver.wire.bounds import ARRAYS, MAX_ITEMS, MAX_TAGGED_FIELDS
+from receiver.wire.errors import BoundError, WireError
 from receiver.wire.uuid import Uuid
 from receiver.wire.writer import MAX_STRING_BYTES, MAX_UINT32, Buffer, TaggedFields, Writer
 
@@ -30,8 +32,9 @@ class Reader:
 
     The ``*_view`` methods return views into the buffer. A view keeps the buffer alive, and keeps a
     ``bytearray`` from being resized. All other methods return copies. Every reading method takes
-    the field's name for error messages and raises :class:`~receiver.wire.errors.WireError` if the
-    bytes are malformed. After an error the reader must not be used.
+    the field's name for error messages. It raises :class:`~receiver.wire.errors.WireError` if the
+    bytes are malformed, and :class:`~receiver.wire.errors.BoundError` if there are too many items.
+    After an error the reader must not be used.
 
     Args:
         buffer: The bytes.
@@ -42,7 +45,7 @@ class Reader:
         ValueError: ``offset`` and ``end`` are not in the buffer in this order.
     """
 
-    __slots__ = ("_buffer", "_end", "_offset")
+    __slots__ = ("_buffer", "_end", "_items_left", "_offset")
 
     def __init__(self, buffer: Buffer, offset: int = 0, end: int | None = None) -> None:
         self._buffer = memoryview(buffer)
@@ -53,6 +56,7 @@ class Reader:
             )
         self._offset = offset
         self._end = limit
+        self._items_left = MAX_ITEMS
 
     @property
     def offset(self) -> int:
@@ -220,11 +224,12 @@ class Reader:
 
     # Arrays: these methods read only the length; the caller reads the items.
 
-    def array_length(self, field: str = "array", *, item_size: int = 1) -> int:
+    def array_length(self, field: str, *, item_size: int = 1) -> int:
         """Read the length of an array (four bytes).
 
         Args:
-            field: The array's name, for the error.
+            field: The array's name in Kafka's message definitions, which is its key in
+                :data:`~receiver.wire.bounds.ARRAYS`.
             item_size: The fewest bytes that an item takes. A length that does not fit into the
                 remaining bytes is refused, so that nothing is allocated for it.
 
@@ -236,7 +241,7 @@ class Reader:
             start, self._not_null(start, self.int32(field), f"{field} (array)"), field, item_size
         )
 
-    def nullable_array_length(self, field: str = "nullable array", *, item_size: int = 1) -> int | None:
+    def nullable_array_length(self, field: str, *, item_size: int = 1) -> int | None:
         """Read the length (four bytes) of an array that may be null.
 
         See :meth:`array_length`.
@@ -245,15 +250,13 @@ class Reader:
         length = self.int32(field)
         return None if length == -1 else self._count(start, length, field, item_size)
 
-    def compact_array_length(self, field: str = "compact array", *, item_size: int = 1) -> int:
+    def compact_array_length(self, field: str, *, item_size: int = 1) -> int:
         """Read the varint length of an array; see :meth:`array_length`."""
         start = self._offset
         length = self.unsigned_varint(field) - 1
         return self._count(start, self._not_null(start, length, f"{field} (compact array)"), field, item_size)
 
-    def compact_nullable_array_length(
-        self, field: str = "compact nullable array", *, item_size: int = 1
-    ) -> int | None:
+    def compact_nullable_array_length(self, field: str, *, item_size: int = 1) -> int | None:
         """Read the varint length of an array that may be null.
 
         See :meth:`array_length`.
@@ -271,7 +274,8 @@ class Reader:
         if offset < self._end and buffer[offset] == 0:  # the usual case: none
             self._offset = offset + 1
             return ()
-        count = self._count(offset, self.unsigned_varint(field), field, item_size=2)
+        count = self._fitting(offset, self.unsigned_varint(field), field, item_size=2)
+        self._check_bound(offset, count, field, MAX_TAGGED_FIELDS)
         fields = []
         for _ in range(count):
             tag = self.unsigned_varint(f"{field}: tag")
@@ -298,6 +302,21 @@ class Reader:
         return length
 
     def _count(self, start: int, length: int, field: str, item_size: int) -> int:
+        self._check_bound(start, self._fitting(start, length, field, item_size), field, ARRAYS[field])
+        return length
+
+    def _check_bound(self, start: int, count: int, field: str, most: int) -> None:
+        self._items_left -= count
+        if count > most:
+            raise BoundError(expected=f"at most {most} {field}", offset=start, found=str(count))
+        if self._items_left < 0:
+            raise BoundError(
+                expected=f"at most {MAX_ITEMS} array items and tagged fields in a message",
+                offset=start,
+                found=f"{MAX_ITEMS - self._items_left}, with {count} {field}",
+            )
+
+    def _fitting(self, start: int, length: int, field: str, item_size: int) -> int:
         left = self._end - self._offset
         if length < 0 or length * item_size > left:
             raise WireError(

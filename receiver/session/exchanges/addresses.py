@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from receiver.session.exchange import GREATEST_INT32, Connection
 from receiver.session.messages import with_correlation_id
-from receiver.wire import api_keys, k00_produce, k01_fetch, node_endpoints
+from receiver.wire import api_keys, k00_produce, k01_fetch, k10_find_coordinator, node_endpoints
 from receiver.wire.addressed_framing import (
     AddressedRequests,
     AddressedResponses,
@@ -67,7 +67,7 @@ class NamingRequest(NamedTuple):
         client_correlation_id: The correlation id for the client.
         max_read_bytes: A longer response is not kept as a whole.
         addresses: Replaces the addresses.
-        held_bytes: As of :class:`~receiver.session.pending.PendingRequest`.
+        held_bytes: What this tuple takes, rounded up.
         decides: As of :class:`~receiver.session.pending.PendingRequest`.
     """
 
@@ -77,11 +77,11 @@ class NamingRequest(NamedTuple):
     client_correlation_id: int
     max_read_bytes: int
     addresses: ReplacedAddresses
-    held_bytes: int = 0
+    held_bytes: int = 256
     decides: bool = False
 
     @property
-    def is_charged(self) -> bool:
+    def is_costly(self) -> bool:
         """Whether the response costs more work than one that passes."""
         return self.api_key not in node_endpoints.VERSIONS
 
@@ -99,19 +99,9 @@ class NamingRequest(NamedTuple):
 
 
 class KeptAddresses:
-    """The addresses of a connection on which they pass as they are.
-
-    Attributes:
-        max_pending: Pending requests at which the client is no longer read from.
-        max_outstanding: Pending requests at which the connection is closed. One chunk holds
-            thousands of small requests, and all clients wait while they are answered. A
-            well-behaved client has one or two pending.
-    """
+    """The addresses of a connection on which they pass as they are."""
 
     __slots__ = ()
-
-    max_pending = 16
-    max_outstanding = 32
 
     def requests(
         self, replace: _Replace, *, track: Callable[[int, int, int], int | None], **arguments: Any
@@ -150,7 +140,8 @@ class KeptAddresses:
         Args:
             api_key: The request's API key.
             version: The API version that the broker gets.
-            body: At the body, which for Produce includes the acknowledgements.
+            body: At the body, which includes the acknowledgements of Produce and the number of keys
+                of FindCoordinator.
 
         Raises:
             WireError: The request is not one that the gateway offers.
@@ -167,16 +158,11 @@ class KeptAddresses:
 class ReplacedAddresses(KeptAddresses):
     """The addresses of a connection on which clients get the gateway's.
 
-    A client may have as many Produce requests pending as it likes, and they hold little memory.
-
     Args:
         replace: Gives the host and port of each broker.
     """
 
     __slots__ = ("_replace",)
-
-    max_pending = 512
-    max_outstanding = 8_192
 
     def __init__(self, replace: ReplaceAddress) -> None:
         self._replace = replace
@@ -217,6 +203,8 @@ class ReplacedAddresses(KeptAddresses):
         """See the base class."""
         if not names_brokers(api_key, version):
             return False
+        if api_key == api_keys.FIND_COORDINATOR and version in k10_find_coordinator.WITH_COORDINATORS:
+            k10_find_coordinator.decode_count(body)
         # Produce without acknowledgements has no response.
         return api_key != api_keys.PRODUCE or k00_produce.decode_acks(body) != 0
 

@@ -14,16 +14,11 @@ from receiver.brokers.upstream import Upstream
 from receiver.session.exchange import Connection, Exchange, Kind, Request
 from receiver.session.messages import response_header, with_correlation_id
 from receiver.wire import api_keys
-from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.primitives import Reader, Writer
 
 __all__ = ["KIND", "request_to_v0", "response_to_v1"]
-
-#: Most topics and partitions of one message: far more than a group has. They take 0.2 s to
-#: translate.
-_MAX_ITEMS: Final = 65_536
 
 _PARTITION = Struct(">i")
 _PARTITION_AND_ERROR = Struct(">ih")
@@ -61,16 +56,15 @@ def request_to_v0(reader: Reader) -> bytes:
     """Translate a request body from version 1 to 0, without its tagged fields.
 
     Raises:
-        WireError: The body is malformed, or has more than 65,536 topics and partitions.
+        WireError: The body is malformed, or has more topics and partitions than are read.
     """
     writer = Writer()
     writer.string(reader.compact_string("GroupId"))
-    topics = items = reader.compact_array_length("Topics", item_size=3)
+    topics = reader.compact_array_length("Topics", item_size=3)
     writer.array_length(topics)
     for _ in range(topics):
         writer.string(reader.compact_string("Name"))
         partitions = reader.compact_array_length("Partitions", item_size=5)
-        items = _checked_count(reader, items + partitions)
         writer.array_length(partitions)
         for _ in range(partitions):
             writer.fixed(_PARTITION, *reader.fixed(_PARTITION, "PartitionIndex"))
@@ -84,17 +78,16 @@ def response_to_v1(reader: Reader) -> bytes:
     """Translate a response body from version 0 to version 1.
 
     Raises:
-        WireError: The body is malformed, or has more than 65,536 topics and partitions.
+        WireError: The body is malformed, or has more topics and partitions than are read.
     """
     writer = Writer()
     writer.int16(reader.int16("ErrorCode"))
     writer.int32(reader.int32("ThrottleTimeMs"))
-    topics = items = reader.array_length("Topics", item_size=6)
+    topics = reader.array_length("Topics", item_size=6)
     writer.compact_array_length(topics)
     for _ in range(topics):
         writer.compact_string(reader.string("Name"))
         partitions = reader.array_length("Partitions", item_size=_PARTITION_AND_ERROR.size)
-        items = _checked_count(reader, items + partitions)
         writer.compact_array_length(partitions)
         for _ in range(partitions):
             writer.fixed(
@@ -104,11 +97,3 @@ def response_to_v1(reader: Reader) -> bytes:
         writer.tagged_fields(())
     writer.tagged_fields(())
     return writer.take()
-
-
-def _checked_count(reader: Reader, items: int) -> int:
-    if items > _MAX_ITEMS:
-        raise WireError(
-            expected=f"at most {_MAX_ITEMS} topics and partitions", offset=reader.offset, found=str(items)
-        )
-    return items

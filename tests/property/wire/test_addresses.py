@@ -106,7 +106,7 @@ def test_an_end_of_the_same_size_has_the_new_addresses_or_none(
         tags = dict(reader.tagged_fields())
         array_reader = Reader(tags.get(0, b"\x01"))
     addresses = []
-    for _ in range(array_reader.compact_array_length()):
+    for _ in range(array_reader.compact_array_length("Brokers")):
         node_id, new_host, port = array_reader.int32(), array_reader.compact_string(), array_reader.int32()
         array_reader.compact_nullable_string()
         array_reader.tagged_fields()

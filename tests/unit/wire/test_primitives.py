@@ -33,10 +33,10 @@ GOOD: list[tuple[str, Read, bytes, object]] = [
     ("compact bytes", lambda r: r.compact_bytes_view(), b"\x02x", b"x"),
     ("null compact bytes", lambda r: r.compact_nullable_bytes_view(), b"\x00", None),
     ("compact nullable bytes", lambda r: r.compact_nullable_bytes_view(), b"\x01", b""),
-    ("empty array", lambda r: r.array_length(item_size=4), bytes(4), 0),
-    ("null array", lambda r: r.nullable_array_length(), b"\xff\xff\xff\xff", None),
-    ("empty compact array", lambda r: r.compact_array_length(item_size=4), b"\x01", 0),
-    ("null compact array", lambda r: r.compact_nullable_array_length(), b"\x00", None),
+    ("empty array", lambda r: r.array_length("Topics", item_size=4), bytes(4), 0),
+    ("null array", lambda r: r.nullable_array_length("Topics"), b"\xff\xff\xff\xff", None),
+    ("empty compact array", lambda r: r.compact_array_length("Topics", item_size=4), b"\x01", 0),
+    ("null compact array", lambda r: r.compact_nullable_array_length("Topics"), b"\x00", None),
     ("no tagged fields", lambda r: r.tagged_fields(), b"\x00", ()),
     ("tagged fields", lambda r: r.tagged_fields(), b"\x02\x00\x00\x81\x01\x02xy", ((0, b""), (129, b"xy"))),
     (
@@ -249,10 +249,10 @@ def test_every_error_has_the_name_of_the_field_and_a_place(method: str) -> None:
     errors = []
     for data in map(bytes.fromhex, ["", "00", "0101", "0201", "7fff", "fffe", "ffff", "7fffffff", "ff" * 5]):
         try:
-            getattr(Reader(data), method)("Field")
+            getattr(Reader(data), method)("Topics")
         except WireError as error:
-            errors.append((error.expected[:5], error.offset in range(len(data) + 1)))
-    assert set(errors) == {("Field", True)}
+            errors.append(("Topics" in error.expected, error.offset in range(len(data) + 1)))
+    assert set(errors) == {(True, True)}
 
 
 def test_an_error_holds_no_bytes_of_the_message() -> None:

@@ -56,8 +56,10 @@ def test_topics_and_partitions_are_limited_together() -> None:
         writer.tagged_fields(())
         return writer.take()
 
-    assert len(request_to_v0(Reader(request(1 << 8, 255)))) == 3 + 4 + (1 << 8) * (3 + 4 + 4 * 255)
-    with pytest.raises(WireError, match=r"at most 65536 topics and partitions .* found 65537"):
-        request_to_v0(Reader(request(1, 65_536)))
-    with pytest.raises(WireError, match=r"at most 65536 topics and partitions .* found 70000"):
-        request_to_v0(Reader(request(70_000, 0)))
+    assert len(request_to_v0(Reader(request(1 << 6, 255)))) == 3 + 4 + (1 << 6) * (3 + 4 + 4 * 255)
+    with pytest.raises(WireError, match=r"at most 8192 Partitions .* found 8193"):
+        request_to_v0(Reader(request(1, 8_193)))
+    with pytest.raises(WireError, match=r"at most 8192 Topics .* found 9000"):
+        request_to_v0(Reader(request(9_000, 0)))
+    with pytest.raises(WireError, match=r"at most 16384 array items and tagged fields in a message"):
+        request_to_v0(Reader(request(3, 8_000)))
