@@ -10,11 +10,15 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any, Final
 
 __all__ = ["ChannelError", "ControlChannel", "Message", "file_of", "read_file"]
 
 _MAX_PACKET_BYTES: Final = 65_536
+
+#: Process id, user id and group id (unix(7), SO_PEERCRED).
+_CREDENTIALS: Final = Struct("iII")
 
 #: Linux passes at most so many descriptors in one packet (SCM_MAX_FD).
 MAX_FDS: Final = 253
@@ -63,8 +67,17 @@ class ControlChannel:
     @property
     def peer_uid(self) -> int:
         """The user id of the process at the other end."""
-        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int.from_bytes(credentials[4:8], "little")
+        return self._credentials()[1]
+
+    @property
+    def peer_pid(self) -> int:
+        """The id of the process that connected; 0 if it is in another namespace."""
+        return self._credentials()[0]
+
+    def _credentials(self) -> tuple[int, int, int]:
+        raw = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, gid = _CREDENTIALS.unpack(raw)
+        return pid, uid, gid
 
     def send(self, type_: str, *, fds: Sequence[int] = (), **fields: Any) -> bool:
         """Send a message; the descriptors are copied, the caller keeps its own.

@@ -25,7 +25,7 @@ from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.backoff import Backoff
-from receiver.supervisor.channel import ChannelError, ControlChannel, Message, file_of
+from receiver.supervisor.channel import ChannelError, Message, file_of
 from receiver.supervisor.child import Child, fork
 from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
@@ -36,6 +36,8 @@ from receiver.supervisor.takeover import (
     PROTOCOL_VERSION,
     ControlSocket,
     Predecessor,
+    Stage,
+    Successor,
     TakeOverError,
     check_unused,
 )
@@ -61,8 +63,17 @@ _RETRY_S: Final = 0.1
 #: Seconds that the processes have to prepare a configuration, and again to apply it.
 _RELOAD_WITHIN_S: Final = 60.0
 
+#: Seconds that a new version has for its first message, to ask for the end of the core once it has
+#: the sockets, and to accept clients once the core has ended. A child that is not ready after two
+#: minutes is killed, and so the new version ends.
+_TAKE_OVER_WITHIN_S: Final = 10.0
+_RELEASE_WITHIN_S: Final = 60.0
+_ACCEPT_WITHIN_S: Final = 120.0
+
 #: Seconds of rest after an event that failed, because the same event may come again at once.
 _REST_S: Final = 0.1
+
+_RELOADING: Final = "it is reloading its configuration; try again"
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -116,9 +127,7 @@ class Supervisor:
         self._take_over = take_over
         self._predecessor: Predecessor | None = None  # while its relays leave
         self._control: ControlSocket | None = None
-        self._successor: ControlChannel | None = None
-        self._successor_asked = False  # whether it has asked for the sockets
-        self._core_released = False  # whether the core stops for the successor
+        self._successor: Successor | None = None
         self._leaving = False  # whether the successor has taken over
 
     def run(self) -> int:
@@ -148,9 +157,9 @@ class Supervisor:
             self._sockets.close()
             if self._control is not None:
                 self._control.close()
-            for channel in (self._successor, self._predecessor):
-                if channel is not None:
-                    channel.close()
+            for other in (self._successor, self._predecessor):
+                if other is not None:
+                    other.close()
             signal.set_wakeup_fd(-1)
             for end in wakeup:
                 end.close()
@@ -269,7 +278,7 @@ class Supervisor:
         return available_cpus() if relays == "auto" else relays
 
     def _start_core(self) -> None:
-        if self._core is not None or self._core_released or self._stop_at is not None or self._leaving:
+        if self._core is not None or self._has_no_core or self._stop_at is not None or self._leaving:
             return
         if self._reload is not None and not self._reload.committed:
             # It must start with one configuration or the other.
@@ -364,8 +373,8 @@ class Supervisor:
     def _link(self, relay: Child) -> None:
         """Give a relay a new link; without a core it gets one when a core has started."""
         relay_id = self._relay_ids[relay]
-        if self._successor is not None and (self._leaving or self._core_released):
-            self._successor.send("need_link", relay=relay_id)
+        if self._successor is not None and self._has_no_core:
+            self._successor.channel.send("need_link", relay=relay_id)
         elif self._core is not None:
             core_end, relay_end = socket.socketpair()
             with core_end, relay_end:
@@ -429,8 +438,8 @@ class Supervisor:
             if not core.leaving:  # it died while the relays drain
                 _log.error("the core died", how=how)
             self._go_on_stopping()
-        elif self._core_released and self._successor is not None:
-            self._successor.send("released", relays=self._own_relays())
+        elif self._successor is not None and self._has_no_core:
+            self._release_core(self._successor)
         elif core.leaving:  # the successor has failed in the meantime
             self._start_core()
         elif not self._started:
@@ -557,7 +566,13 @@ class Supervisor:
             while (message := predecessor.channel.receive()) is not None:
                 if message.type == "need_link":
                     self._link_to_predecessor(predecessor, str(message.fields.get("relay")))
+                elif message.type == "refused":
+                    problem = predecessor.problem(message)
+                    _log.error("the take-over has failed, this version ends", problem=problem)
+                    self._status = 1
                 message.close()
+                if self._status is not None:
+                    return
         except (EOFError, ChannelError):
             _log.info("the receiver that was taken over has ended")
             self._selector.unregister(predecessor.channel)
@@ -599,74 +614,129 @@ class Supervisor:
         channel = None if self._control is None else self._control.accept()
         if channel is None:
             return
+        self._read_successor()  # the one before may have asked by now
         problem = None
         if self._stop_at is not None or self._leaving:
             problem = "it is stopping"
-        elif self._successor is not None:
+        elif self._successor is not None and self._successor.has_asked:
             problem = "another version is taking over"
         elif self._reload is not None:
-            problem = "it is reloading its configuration; try again"
+            problem = _RELOADING
         if problem is not None:
             channel.send("refused", problem=problem)
             channel.close()
             return
-        self._successor = channel
-        self._successor_asked = False
+        if self._successor is not None:  # it has said nothing yet
+            self._successor_left(self._successor, "another process has connected")
+        self._successor = Successor(channel)
         self._selector.register(channel, selectors.EVENT_READ, self._read_successor)
+        self._advance(self._successor, Stage.CONNECTED)
 
     def _read_successor(self) -> None:
         successor = self._successor
         if successor is None:
             return
         try:
-            while (message := successor.receive()) is not None:
+            while self._successor is successor and (message := successor.channel.receive()) is not None:
                 self._handle_successor(successor, message)
         except (EOFError, ChannelError, LookupError, TypeError, ValueError) as error:
             self._successor_left(successor, str(error))
 
-    def _successor_left(self, successor: ControlChannel, problem: str) -> None:
-        self._selector.unregister(successor)
-        successor.close()
+    @property
+    def _has_no_core(self) -> bool:
+        """Whether the core ends or has ended for a new version."""
+        return self._successor is not None and self._successor.has_core
+
+    def _advance(self, successor: Successor, stage: Stage) -> None:
+        """Note how far the take-over has come, and wait for the next step up to its deadline."""
+        successor.stage = stage
+        within_s = {
+            Stage.CONNECTED: _TAKE_OVER_WITHIN_S,
+            Stage.ASKED: _RELEASE_WITHIN_S,
+            Stage.RELEASED: _ACCEPT_WITHIN_S,
+        }.get(stage)
+        if within_s is not None:
+            self._call_later(within_s, lambda: self._successor_late(successor, stage, within_s))
+
+    def _successor_late(self, successor: Successor, stage: Stage, within_s: float) -> None:
+        def is_late() -> bool:
+            return self._successor is successor and successor.stage is stage and self._stop_at is None
+
+        if is_late():
+            self._read_successor()  # it may have come while this process had no time
+        if is_late():
+            self._refuse(successor, f"the new version did not {stage.value} within {within_s:g} s")
+
+    def _refuse(self, successor: Successor, problem: str) -> None:
+        """Go on without the new version, and make sure that it ends."""
+        successor.channel.send("refused", problem=problem)
+        if successor.stage is Stage.CONNECTED:
+            _log.warning("a process on gateway.control is turned away", problem=problem)
+        self._successor_left(successor, problem)
+
+    def _successor_left(self, successor: Successor, problem: str) -> None:
+        self._selector.unregister(successor.channel)
         self._successor = None
-        self._core_released = False
-        if not self._successor_asked:  # a receiver that only looked whether this one runs
+        if successor.stage is Stage.RELEASED:
+            # Its processes may run though it does not, and hold sockets and files.
+            successor.channel.close()
+            self._call_later(_GRACE_S, lambda: self._kill_successor(successor))
+        else:
+            successor.close()
+        if not successor.has_asked:  # a receiver that only looked whether this one runs
             self._reload_if_asked()
         elif not self._leaving and self._stop_at is None:
             _log.error("the new version has not taken over, this one goes on", problem=problem)
             self._start_core()
             self._reload_if_asked()
 
-    def _handle_successor(self, successor: ControlChannel, message: Message) -> None:
+    def _kill_successor(self, successor: Successor) -> None:
+        if successor.kill():
+            _log.warning("the new version that has not taken over did not end in time, it is killed")
+        successor.close()
+
+    def _release_core(self, successor: Successor) -> None:
+        successor.channel.send("released", relays=self._own_relays())
+        self._advance(successor, Stage.RELEASED)
+
+    def _handle_successor(self, successor: Successor, message: Message) -> None:
         match message.type:
             case "take_over" if message.fields.get("version") != PROTOCOL_VERSION:
                 problem = f"it speaks version {PROTOCOL_VERSION} of the take-over; stop it and start anew"
-                successor.send("refused", problem=problem)
-            case "take_over":
-                self._successor_asked = True
+                self._refuse(successor, problem)
+            case "take_over" if self._reload is not None:
+                self._refuse(successor, _RELOADING)
+            case "take_over" if successor.stage is Stage.CONNECTED:
+                self._advance(successor, Stage.ASKED)
                 sockets = list(self._sockets.items())
-                successor.send(
+                successor.channel.send(
                     "sockets",
                     fds=[listening.fileno() for _, _, listening in sockets],
                     names=[(name, str(bind)) for name, bind, _ in sockets],
                     drain_s=self._settings.drain.timeout_s,
                     nodes=list(self._nodes.values()),
                 )
-            case "release_core":
+            case "release_core" if successor.stage is Stage.ASKED:
                 _log.info("a new version takes over, the core stops")
-                self._core_released = True
+                self._advance(successor, Stage.ENDING)
                 if self._core is None:
-                    successor.send("released", relays=self._own_relays())
+                    self._release_core(successor)
                 else:
                     drain_s = self._settings.drain.timeout_s
                     self._core.leaving = True
                     self._core.channel.send("stop", timeout_s=drain_s)
                     self._kill_later(drain_s + 2 * _GRACE_S, [self._core])
-            case "links":
+            case "links" if successor.has_core:
                 for relay, relay_id in self._relay_ids.items():
                     if relay_id == message.fields["relay"]:
                         relay.channel.send("link", fds=message.fds)
-            case "accepting" if self._stop_at is None:
-                self._leave()
+            case "accepting" if successor.stage is Stage.RELEASED:
+                self._advance(successor, Stage.DONE)
+                if self._stop_at is None:
+                    self._leave()
+            case _:
+                message.close()
+                raise ValueError(f"it sent {message.type!r} out of turn")
         message.close()
 
     def _own_relays(self) -> list[tuple[str, int]]:
@@ -690,7 +760,8 @@ class Supervisor:
         if self._stop_at is not None or self._leaving:
             return
         starting = not self._started or not all(child.ready for child in self._permanent())
-        if starting or self._reload is not None or self._successor is not None:
+        taken_over = self._successor is not None and self._successor.has_asked
+        if starting or self._reload is not None or taken_over:
             # Processes that start have read the old configuration, and could not be asked.
             self._reload_again = True
             return

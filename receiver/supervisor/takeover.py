@@ -18,7 +18,18 @@ message                 from          meaning
 ======================  ============  ==========================================================
 
 Until ``accepting`` nothing is lost if the new version fails: the old supervisor then starts a core
-again. In between the old relays carry the traffic, and telemetry is throttled.
+again. In between the old relays carry the traffic, and telemetry is throttled. So each step has a
+deadline, after which the old version goes on and tells the new one ``refused``:
+
+==============  ===================================  =====================================
+stage           the new version has to               the old version
+==============  ===================================  =====================================
+``CONNECTED``   send ``take_over``                   reloads; takes another one in its place
+``ASKED``       send ``release_core``                serves
+``ENDING``                                           ends its core, which it kills if it is late
+``RELEASED``    send ``accepting``                   has no core
+``DONE``                                             drains its relays
+==============  ===================================  =====================================
 """
 
 from __future__ import annotations
@@ -27,23 +38,40 @@ import contextlib
 import errno
 import os
 import select
+import signal
 import socket
 import stat
 import time
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
 from receiver.settings.hostport import HostPort
 from receiver.supervisor.channel import ChannelError, ControlChannel, Message
 
-__all__ = ["PROTOCOL_VERSION", "ControlSocket", "Predecessor", "TakeOverError", "check_unused"]
+__all__ = [
+    "PROTOCOL_VERSION",
+    "ControlSocket",
+    "Predecessor",
+    "Stage",
+    "Successor",
+    "TakeOverError",
+    "check_unused",
+]
 
 #: The version of these messages. A new version of the receiver may be taken over by an old one too.
 PROTOCOL_VERSION: Final = 1
 
 #: Seconds for an answer of the other supervisor, beyond the time that its core may take to drain.
 _ANSWER_WITHIN_S: Final = 60.0
+
+#: Seconds until it accepts the connection.
+_CONNECT_WITHIN_S: Final = 10.0
+
+#: SO_SNDTIMEO: seconds and microseconds.
+_TIMEVAL: Final = Struct("ll")
 
 
 class TakeOverError(Exception):
@@ -139,6 +167,58 @@ class ControlSocket:
             return
 
 
+class Stage(Enum):
+    """How far a take-over has come for the running version; see above."""
+
+    CONNECTED = "say that it takes over"
+    ASKED = "have this one's core end"
+    ENDING = "wait"
+    RELEASED = "accept clients"
+    DONE = "drain"
+
+
+class Successor:
+    """The new version, for the one that runs.
+
+    Attributes:
+        channel: The channel to its supervisor.
+        stage: How far it has come.
+    """
+
+    def __init__(self, channel: ControlChannel) -> None:
+        self.channel = channel
+        self.stage = Stage.CONNECTED
+        self._pidfd: int | None = None
+        with contextlib.suppress(OSError):  # it has ended, or is in another namespace
+            self._pidfd = os.pidfd_open(channel.peer_pid)
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it takes over, and does not only look whether this version runs."""
+        return self.stage is not Stage.CONNECTED
+
+    @property
+    def has_core(self) -> bool:
+        """Whether this version's core ends or has ended for it."""
+        return self.stage in {Stage.ENDING, Stage.RELEASED, Stage.DONE}
+
+    def kill(self) -> bool:
+        """Kill its supervisor, and so its processes; return whether it still ran."""
+        if self._pidfd is None:
+            return False
+        ended, _, _ = select.select([self._pidfd], [], [], 0)
+        if not ended:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        return not ended
+
+    def close(self) -> None:
+        """Close the channel, and forget the process."""
+        self.channel.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
 class Predecessor:
     """The running receiver, for the one that takes over. Its methods wait for answers.
 
@@ -153,6 +233,10 @@ class Predecessor:
         self._path = path
         connecting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
+            # A supervisor that is stopped accepts nobody, and its backlog is short.
+            seconds, rest = divmod(_CONNECT_WITHIN_S, 1)
+            timeout = _TIMEVAL.pack(int(seconds), int(rest * 1e6))
+            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
             connecting.connect(str(path))
         except OSError as error:
             connecting.close()
@@ -185,6 +269,10 @@ class Predecessor:
         self.channel.send("release_core")
         answer = self._await("released", self._drain_s + _ANSWER_WITHIN_S)
         self.relays = {str(relay_id): int(slot) for relay_id, slot in answer.fields["relays"]}
+
+    def problem(self, message: Message) -> str:
+        """Return why the running receiver refuses to be taken over any longer."""
+        return str(self._error(f"the running receiver goes on: {message.fields.get('problem')}"))
 
     def close(self) -> None:
         """Leave the running receiver alone."""

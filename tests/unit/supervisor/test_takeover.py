@@ -8,14 +8,18 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from receiver.supervisor import takeover
 from receiver.supervisor.channel import ControlChannel, Message
 from receiver.supervisor.takeover import PROTOCOL_VERSION, ControlSocket, Predecessor, TakeOverError
 from tests.unit.supervisor.support import (
+    TIMEOUT_S,
     Client,
     Program,
     alive,
@@ -307,15 +311,137 @@ def test_a_stranger_on_the_control_socket_disturbs_nothing(tmp_path: Path) -> No
         with contextlib.closing(speak(path)) as first:
             first.send("take_over", version=PROTOCOL_VERSION + 1)
             assert "version" in answer(first).fields["problem"]
+            with pytest.raises(EOFError):
+                until(lambda: first.receive() is not None, "the end")
+        for out_of_turn in ("release_core", "accepting"):
+            with contextlib.closing(speak(path)) as first:
+                first.send(out_of_turn)
+                with pytest.raises(EOFError):
+                    until(lambda: first.receive() is not None, "the end")
+        with contextlib.closing(speak(path)) as first:
+            first.send("take_over", version=PROTOCOL_VERSION)
             with contextlib.closing(speak(path)) as second:
                 assert answer(second).fields["problem"] == "another version is taking over"
-            first.send("take_over", version=PROTOCOL_VERSION)
             assert [name for name, _ in answer(first).fields["names"]] == ["CLIENT", "rest api"]
             # While it stays connected and does nothing, a core that dies is started again.
             kill(core)
             core = program.until_another("core", core)
             client.until_core(core)
         assert program.children()["core"] == core
+
+
+def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    plan = {"constants": {"_TAKE_OVER_WITHIN_S": 0.2}}
+    with Program(tmp_path / "old", config, **plan).started() as old:
+        path = tmp_path / "control"
+        until(path.is_socket, "the control socket")
+        with contextlib.closing(speak(path)) as silent:
+            old.write({**config, "broker": {"id": 3}})
+            old.signal(signal.SIGHUP)
+            old.until_logged("configuration reloaded")
+            assert (
+                answer(silent).fields["problem"].startswith("the new version did not say that it takes over")
+            )
+        assert old.logged(FAILED) == []
+    with Program(tmp_path / "old", config).started() as old:
+        (tmp_path / "old" / "log").unlink()
+        until(path.is_socket, "the control socket")
+        with contextlib.closing(speak(path)) as silent, successor(tmp_path, config).started():
+            with pytest.raises(EOFError):
+                until(lambda: silent.receive() is not None, "the end")
+            assert old.wait() == 0
+
+
+def test_a_new_version_that_stops_after_it_has_the_sockets(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    plan = {"constants": {"_RELEASE_WITHIN_S": 0.2}}
+    with Program(tmp_path / "old", config, **plan).started() as old:
+        path = tmp_path / "control"
+        until(path.is_socket, "the control socket")
+        core = old.children()["core"]
+        with contextlib.closing(speak(path)) as silent:
+            silent.send("take_over", version=PROTOCOL_VERSION)
+            assert answer(silent).type == "sockets"
+            problem = "the new version did not have this one's core end within 0.2 s"
+            assert old.until_logged(FAILED)["problem"] == problem
+            refused = answer(silent)
+            assert (refused.type, refused.fields["problem"]) == ("refused", problem)
+            old.signal(signal.SIGHUP)
+            old.until_logged("configuration reloaded")
+        assert old.children()["core"] == core
+        with successor(tmp_path, config).started():
+            assert old.wait() == 0
+
+
+def test_a_new_version_that_never_accepts_clients_ends_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    plan = {"constants": {"_ACCEPT_WITHIN_S": 0.5}}
+    with Program(tmp_path / "old", config, **plan).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        core = old.children()["core"]
+        problem = "the new version did not accept clients within 0.5 s"
+        with successor(tmp_path, config, slow=["core"]) as new:
+            assert old.until_logged(FAILED)["problem"] == problem
+            said = new.until_logged("the take-over has failed, this version ends")["problem"]
+            assert said.endswith(f"the running receiver goes on: {problem}")
+            assert new.wait() == 1
+        client.until_core(old.until_another("core", core))
+        old.plan()
+        with successor(tmp_path, config).started():
+            client.socket.close()
+            assert old.wait() == 0
+
+
+#: A new version that asks for the end of the core, and then hangs.
+HANGS = """
+import socket, sys, time
+from receiver.supervisor.channel import ControlChannel
+from receiver.supervisor.takeover import PROTOCOL_VERSION
+end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.connect(sys.argv[1])
+channel = ControlChannel(end)
+channel.send("take_over", version=PROTOCOL_VERSION)
+channel.send("release_core")
+while True:
+    time.sleep(60)
+"""
+
+
+def test_a_new_version_that_hangs_is_killed(tmp_path: Path) -> None:
+    """Its processes may hold what the old version's core needs."""
+    config = settings(tmp_path)
+    plan = {"constants": {"_ACCEPT_WITHIN_S": 0.2, "_GRACE_S": 0.2}}
+    with Program(tmp_path / "old", config, **plan).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        core = old.children()["core"]
+        hanging = subprocess.Popen([sys.executable, "-c", HANGS, str(tmp_path / "control")])
+        try:
+            old.until_logged("the new version that has not taken over did not end in time, it is killed")
+            assert hanging.wait(TIMEOUT_S) == -signal.SIGKILL
+        finally:
+            hanging.kill()
+            hanging.wait(TIMEOUT_S)
+        client.until_core(old.until_another("core", core))
+
+
+def test_a_running_receiver_that_accepts_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor is suspended, and others wait before this one."""
+    monkeypatch.setattr(takeover, "_CONNECT_WITHIN_S", 0.1)
+    path = tmp_path / "control"
+    with contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listening.bind(str(path))
+        listening.listen(0)
+        while True:
+            waiting = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            waiting.setblocking(False)
+            if waiting.connect_ex(str(path)):
+                break
+        with pytest.raises(TakeOverError, match="no receiver to take over answers there"):
+            Predecessor(path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
