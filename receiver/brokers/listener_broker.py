@@ -1,8 +1,9 @@
 """What is known of the broker behind a listener, and what was proven.
 
 A broker does not say who it is. Metadata names all brokers of the cluster, and
-:mod:`receiver.gateway.node_id` finds out which of them answers. Until that is proven, the sidecar
-answers nothing in the name of a node id (KIP-1242). Labels may use an id that is only likely:
+:mod:`receiver.gateway.upstream.node_id` finds out which of them answers. Until that is proven, the
+sidecar answers nothing in the name of a node id (KIP-1242). Labels may use an id that is only
+likely:
 
 ===========================================  ======  ==================
 evidence of the node id                      proven  used for labels

@@ -1,7 +1,7 @@
 """Findings about the broker behind a listener, and about the listener as clients see it.
 
-Both are asked by the sidecar's own probe (:mod:`receiver.gateway.probe`). It logs in only where the
-configuration says so, and asks nothing that changes the broker or the receiver.
+Both are asked by the sidecar's own probe (:mod:`receiver.gateway.upstream.probe`). It logs in only
+where the configuration says so, and asks nothing that changes the broker or the receiver.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from receiver.brokers.upstream import Upstream
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
 from receiver.doctor.limits import PROBE_S
 from receiver.doctor.rest_api import Access
-from receiver.gateway.broker_login import BrokerLoginError
+from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.probe import ProbeError, probe
-from receiver.gateway.tls_socket import TlsSocket
-from receiver.gateway.upstream_address import Endpoint, UpstreamAddress
+from receiver.gateway.upstream.address import Endpoint, UpstreamAddress
+from receiver.gateway.upstream.broker_login import BrokerLoginError
+from receiver.gateway.upstream.probe import ProbeError, probe
 from receiver.session.exchanges.api_versions import TELEMETRY_KEYS
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts

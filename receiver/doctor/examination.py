@@ -34,7 +34,7 @@ from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown
 from receiver.doctor.limits import all_of
 from receiver.doctor.ports import addresses, check_free, check_held
 from receiver.doctor.rest_api import Access, AccessError, NotRunningError, RestApi, RestError
-from receiver.gateway.node_id import CLIENT_ID
+from receiver.gateway.upstream.node_id import CLIENT_ID
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 

@@ -94,7 +94,7 @@ class Linked(Protocol):
 @dataclass(slots=True)
 class _Open:
     identity: ClientIdentity
-    relay: Linked
+    connection: Linked
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ class _PendingConfigs:
 
 
 class CoreLink:
-    """Connects this relay process with the core process.
+    """Connects this relay with the core process.
 
     Args:
-        relay_id: The id of this relay process, for the ids of its connections.
-        process: The name of this relay process.
+        relay_id: The id of this relay, for the ids of its connections.
+        process: The name of this relay.
         brokers: Returns what is known of the broker behind each listener, by the listener's name.
         limits: This relay's limits.
         metrics: This relay's metrics.
@@ -247,9 +247,9 @@ class CoreLink:
         self._connections += 1
         return self._connections, f"{self._relay_id}-{self._connections}"
 
-    def opened(self, number: int, identity: ClientIdentity, relay: Linked) -> None:
+    def opened(self, number: int, identity: ClientIdentity, connection: Linked) -> None:
         """Report an open connection."""
-        self._open[number] = _Open(identity, relay)
+        self._open[number] = _Open(identity, connection)
         self._send(Identity(number, identity))
 
     def changed(self, number: int, identity: ClientIdentity) -> None:
@@ -367,7 +367,7 @@ class CoreLink:
         except Exception:
             _log.exception("internal error, a call to the core is not answered", connection=number)
             if (one := self._open.get(number)) is not None:
-                one.relay.ended_by_core("internal_error")
+                one.connection.ended_by_core("internal_error")
 
     def _send_calls(self) -> None:
         self._calls_sent = self._clock.monotonic()
@@ -442,7 +442,7 @@ class CoreLink:
                 self._send_statistics(request)
             case EndConnection(number, reason):
                 if (one := self._open.get(number)) is not None:
-                    one.relay.ended_by_core(reason)
+                    one.connection.ended_by_core(reason)
             case TokenOwner(token_id, owner):
                 self._tokens.keep(token_id, owner)
             case BrokerKnown(listener, known):

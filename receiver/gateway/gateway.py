@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from receiver.brokers.listener_broker import ListenerBroker
-from receiver.gateway.listener import Listener
+from receiver.gateway.listeners.listener import Listener
 
 __all__ = ["Gateway"]
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from receiver.gateway.tls_socket import Missing, TlsSocket
+from receiver.gateway.connection.tls_socket import Missing, TlsSocket
 from receiver.gateway.waiting import readable, writable
 
 __all__ = ["HandshakeTurns", "handshake"]

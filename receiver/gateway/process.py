@@ -1,4 +1,4 @@
-"""The composition root of a relay process.
+"""The composition root of a relay.
 
 A relay owns connections: admission, TLS, login, sessions, bytes. It shares its listening sockets
 with the other relays and has a link to the core. The supervisor starts it, gives it new links and
@@ -23,17 +23,17 @@ from receiver.brokers.upstream import Upstream
 from receiver.clock import SystemClock
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
-from receiver.gateway.admission import Admission
+from receiver.gateway.connection.connection import ConnectionServices
+from receiver.gateway.connection.request_memory import RequestMemory
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.gateway import Gateway
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.listener import Listener
-from receiver.gateway.nodes import Nodes
+from receiver.gateway.listeners.admission import Admission
+from receiver.gateway.listeners.listener import Listener
+from receiver.gateway.listeners.nodes import Nodes
 from receiver.gateway.random_numbers import random_numbers
-from receiver.gateway.relay import RelayServices
-from receiver.gateway.request_memory import RequestMemory
-from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.metrics import RelayMetrics
@@ -59,7 +59,7 @@ _log = structlog.get_logger("receiver.gateway")
 
 
 def run(channel: ControlChannel, setup: RelaySetup) -> int:
-    """Run a relay process until its supervisor ends it; return the exit status."""
+    """Run a relay until its supervisor ends it; return the exit status."""
     return run_event_loop(_Relay(channel, setup).run())
 
 
@@ -68,7 +68,7 @@ class _ListenerError(Exception):
 
 
 class _Relay:
-    """A relay process."""
+    """A relay."""
 
     def __init__(self, channel: ControlChannel, setup: RelaySetup) -> None:
         self._channel = channel
@@ -97,7 +97,7 @@ class _Relay:
             count_traffic=self._count_traffic,
             ask_for_link=self._ask_for_link,
         )
-        self._services = RelayServices(
+        self._services = ConnectionServices(
             core=self._core,
             limits=self._limits,
             memory=self._memory,
@@ -276,7 +276,7 @@ class _Relay:
         address: UpstreamAddress,
         *,
         node_id: int | None = None,
-        nodes: Nodes | None = None,
+        nodes: Nodes[Listener] | None = None,
         replace_address: ReplaceAddress | None = None,
     ) -> Listener:
         configured = settings.broker or receiver.broker

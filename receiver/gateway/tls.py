@@ -31,5 +31,5 @@ def client_context(listener: str, settings: UpstreamTlsSettings) -> TlsContext:
 
 def _prepare(context: ssl.SSLContext) -> None:
     # Distinguishes an end of stream without close_notify from a reset; see
-    # receiver.gateway.tls_socket.
+    # receiver.gateway.connection.tls_socket.
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF

@@ -9,10 +9,10 @@ import random
 import time
 from collections.abc import Callable
 
-from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.delivery.pause import Pause
 from receiver.host.delivery.retry import RetryPolicy
 from receiver.host.delivery.statistics import PluginState, Tally
+from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.plugin import ClientTelemetryReceiver
 

@@ -24,7 +24,7 @@ from receiver.plugin import (
 )
 
 if TYPE_CHECKING:  # the child process calls plugins too, and does not log
-    from receiver.host.delivery.failure_log import FailureLog
+    from receiver.host.failure_log import FailureLog
 
 __all__ = [
     "Accepted",

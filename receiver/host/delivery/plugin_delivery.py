@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.disk_queue import DiskQueue
-from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.delivery.fair_queue import FairQueue
 from receiver.host.delivery.memory_queue import MemoryQueue
 from receiver.host.delivery.retry import RetryPolicy
@@ -25,6 +24,7 @@ from receiver.host.delivery.statistics import (
     Tally,
 )
 from receiver.host.discovery import HostedPlugin
+from receiver.host.failure_log import FailureLog
 from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.settings import Delivery
 from receiver.host.spool.disk import Disk

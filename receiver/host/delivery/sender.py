@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from receiver.host.delivery.cpu_account import CpuAccount
-from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.delivery.lifecycle import PluginLifecycle
 from receiver.host.delivery.memory_queue import MemoryQueue
 from receiver.host.delivery.observed_export import (
@@ -28,6 +27,7 @@ from receiver.host.delivery.observed_export import (
 from receiver.host.delivery.pause import Pause
 from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
 from receiver.host.delivery.statistics import DropReason, PluginState, Tally
+from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, Push

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from receiver.host.delivery.disk_queue import DiskQueue
-from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 
 __all__ = ["Spooler"]

@@ -2,7 +2,7 @@
 
 Owns the process: its start, time-outs, exit, and restart with the next call. The sender decides
 when the next call comes, and paces calls after failures as with any plugin. The process runs
-:mod:`receiver.host.isolation.child`.
+:mod:`receiver.host.child`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from receiver.settings import PREFIX
 
 __all__ = ["PluginCrashError", "PluginProxy"]
 
-_MODULE: Final = "receiver.host.isolation.child"
+_MODULE: Final = "receiver.host.child"
 
 #: Seconds to start the interpreter and import the modules, also on a busy machine.
 _LOAD_TIMEOUT_S: Final = 60.0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.failure_log import FailureLog
 from receiver.host.settings import SpoolSettings
 from receiver.host.spool import Spool, SpoolError, SpoolStatistics
 from receiver.plugin import Push

@@ -8,7 +8,7 @@ from random import Random
 
 import google_crc32c
 
-from receiver.gateway.proxy_protocol import (
+from receiver.gateway.listeners.proxy_protocol import (
     MAX_HEADER_BYTES,
     ProxyHeader,
     ProxyProtocolError,

@@ -28,10 +28,10 @@ from random import Random
 from typing import Any, Final
 
 from receiver.event_loop import running_loop
-from receiver.gateway.direction import Direction
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
+from receiver.gateway.connection.direction import Direction
+from receiver.gateway.connection.tls_socket import TlsSocket, wrap
 from receiver.gateway.tls import server_context
-from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.settings.listeners import TlsSettings
 from tests.fuzz.target import Target, require
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles

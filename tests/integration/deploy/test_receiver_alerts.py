@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from receiver.gateway.admission import RefusalReason
+from receiver.gateway.listeners.admission import RefusalReason
 from tests.integration.deploy import alert_cases
 from tests.integration.deploy.alert_cases import (
     ASKED,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deploy.dashboards.runbooks import RUNBOOKS
-from receiver.gateway.admission import RefusalReason
+from receiver.gateway.listeners.admission import RefusalReason
 from spark_streaming.findings.settings import FindingSettings
 from tests.testbed.dashboard_queries import CHART, DASHBOARDS
 

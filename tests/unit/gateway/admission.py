@@ -9,7 +9,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from receiver.gateway.listener import Listener
+from receiver.gateway.listeners.listener import Listener
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
 from tests.unit.gateway.support import (
     Gate,

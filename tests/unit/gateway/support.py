@@ -18,15 +18,16 @@ from receiver.core.config_calls import ConfigCalls
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import Share, run, running_loop
-from receiver.gateway.admission import Admission
+from receiver.gateway.connection.closing import CloseReason
+from receiver.gateway.connection.connection import Connection, ConnectionServices
+from receiver.gateway.connection.request_memory import RequestMemory
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.listener import Listener
+from receiver.gateway.listeners.admission import Admission
+from receiver.gateway.listeners.listener import Listener
 from receiver.gateway.random_numbers import random_numbers
-from receiver.gateway.relay import CloseReason, Relay, RelayServices
-from receiver.gateway.request_memory import RequestMemory
-from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
 from receiver.plugin import Push
@@ -184,7 +185,7 @@ class Gate:
             count_traffic=lambda: None,
             ask_for_link=lambda: None,
         )
-        self.services = RelayServices(
+        self.services = ConnectionServices(
             core=self.core,
             limits=self.limits,
             memory=self.memory,
@@ -289,7 +290,7 @@ class Relayed:
         identity = replace(connection(security_protocol), id=connection_id, source_address=source_address)
         self.session = self.gate.make_session(identity, upstream)
         self.inner = (inner_client, inner_broker)
-        self.relay = Relay(
+        self.relay = Connection(
             running_loop(),
             number,
             identity,
@@ -303,7 +304,7 @@ class Relayed:
         self.gate.core.opened(number, identity, self.relay)
         self.relay.start()
 
-    def _on_close(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
+    def _on_close(self, relay: Connection, reason: CloseReason, error: Exception | None) -> None:
         assert self.closed is None, "closed twice"
         self.closed = (reason, error)
         self.gate.core.closed(relay.number)
@@ -329,8 +330,8 @@ class Relayed:
 
 async def system_buffers(listener: Listener) -> set[int]:
     """The sizes of the system's buffers of a listener's only connection, once it is there."""
-    await eventually(lambda: bool(listener._relays), "the relay")
-    (relay,) = listener._relays
+    await eventually(lambda: bool(listener._open), "the relay")
+    (relay,) = listener._open
     return {
         side.getsockopt(socket.SOL_SOCKET, option)
         for side in (relay._client, relay._broker)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.gateway.connection.tls_socket import Missing, TlsSocket, wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
-from receiver.gateway.tls_socket import Missing, TlsSocket, wrap
 from receiver.telemetry.identity import ANONYMOUS
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame

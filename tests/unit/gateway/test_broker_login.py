@@ -11,7 +11,7 @@ import pytest
 from scramp import ScramMechanism
 
 from receiver.brokers.upstream import Upstream
-from receiver.gateway.broker_login import BrokerLoginError, log_in
+from receiver.gateway.upstream.broker_login import BrokerLoginError, log_in
 from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import k36_sasl_authenticate
 from receiver.wire.primitives import Reader

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from receiver.gateway.listener import Listener
+from receiver.gateway.listeners.listener import Listener
 from receiver.settings.listeners import ListenerSettings
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import LOOPBACK, free_port

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from receiver.gateway.mute import Mute
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
+from receiver.gateway.connection.mute import Mute
 from receiver.session.session import SessionEnd
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from tests.testbed.scripted_broker import Answers, framed, produce_frame

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.gateway.proxy_protocol import (
+from receiver.gateway.listeners.proxy_protocol import (
     MAX_HEADER_BYTES,
     ProxyHeader,
     ProxyProtocolError,

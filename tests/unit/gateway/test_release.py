@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
 from receiver.link.messages import Report
 from receiver.settings.limits import LimitsSettings
 from receiver.wire.uuid import Uuid

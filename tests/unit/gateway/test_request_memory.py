@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
 from receiver.settings.limits import LimitsSettings
 from receiver.supervisor.shared_counts import SharedCounts
 from receiver.wire.uuid import Uuid

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiver.core import telemetry_calls
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
 from tests.unit.gateway.support import (

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
+from receiver.gateway.connection.tls_socket import wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls import client_context, server_context
-from receiver.gateway.tls_socket import wrap
 from receiver.settings.listeners import TlsSettings
 from receiver.tls import TlsFilesError
 from tests.unit.gateway.support import Gate, on_loop, pair

@@ -13,15 +13,15 @@ import pytest
 from receiver import event_loop
 from receiver.brokers.upstream import Upstream
 from receiver.event_loop import SHARE_S, Share, running_loop
-from receiver.gateway.direction import Direction
-from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.relay import CloseReason
-from receiver.gateway.tls_socket import (
+from receiver.gateway.connection.closing import CloseReason
+from receiver.gateway.connection.direction import Direction
+from receiver.gateway.connection.tls_socket import (
     MAX_RECORDS_IN_A_READ,
     MAX_RECORDS_WITHOUT_DATA,
     TlsSocket,
     wrap,
 )
+from receiver.gateway.handshake import HandshakeTurns
 from receiver.session.session import HEADER_BYTES_IN_A_TURN, Session
 from receiver.telemetry.identity import ClientIdentity
 from tests.testbed.scripted_broker import RANGES, ScriptedBroker, framed, produce_frame

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings
 from tests.testbed.ports import LOOPBACK, free_port
@@ -58,7 +58,7 @@ def test_only_names_are_resolved_and_once_for_concurrent_connections(
 
 
 def test_a_name_is_looked_up_again_after_a_while(lookups: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("receiver.gateway.upstream_address._LOOKUP_TTL_S", 0.0)
+    monkeypatch.setattr("receiver.gateway.upstream.address._LOOKUP_TTL_S", 0.0)
 
     async def main() -> None:
         with socket.create_server((LOOPBACK, 0)) as listening:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from receiver.gateway.listener import Listener
+from receiver.gateway.listeners.listener import Listener
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import LOOPBACK
 from tests.testbed.scripted_broker import (

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.gateway.handshake import HandshakeTurns
-from receiver.gateway.probe import ProbeError, probe
-from receiver.gateway.upstream_address import UpstreamAddress
-from receiver.gateway.upstream_watch import UpstreamWatch
+from receiver.gateway.upstream.address import UpstreamAddress
+from receiver.gateway.upstream.probe import ProbeError, probe
+from receiver.gateway.upstream.watch import UpstreamWatch
 from receiver.telemetry.identity import Broker
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.k03_metadata import Cluster

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from receiver.gateway.connection.tls_socket import TlsSocket, wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls import client_context, server_context
-from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.settings.listeners import TlsSettings, UpstreamTlsSettings
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.scripted_broker import Peer, ScriptedBroker

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from receiver.host.delivery.disk_queue import DiskQueue
-from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.delivery.fair_queue import FairQueue
+from receiver.host.failure_log import FailureLog
 from receiver.host.settings import SpoolSettings
 from receiver.host.spool.disk import Disk
 from tests.unit.host.support import numbers

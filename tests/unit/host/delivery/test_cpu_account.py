@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from receiver.host.delivery.cpu_account import CpuAccount
-from receiver.host.delivery.failure_log import FailureLog
 from receiver.host.delivery.observed_export import ObservedExport
 from receiver.host.delivery.statistics import Tally
+from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.plugin import ExportResult, Push, RetryableError
 from receiver.settings.limits import LimitsSettings

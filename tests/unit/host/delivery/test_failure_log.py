@@ -7,7 +7,7 @@ import structlog
 from pydantic import SecretBytes, SecretStr
 from structlog.testing import capture_logs
 
-from receiver.host.delivery.failure_log import FailureLog
+from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.plugin import PluginConfig
 

@@ -13,9 +13,9 @@ import ssl
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from receiver.gateway.connection.tls_socket import wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
 from receiver.gateway.tls import client_context
-from receiver.gateway.tls_socket import wrap
 from receiver.gateway.waiting import writable
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings

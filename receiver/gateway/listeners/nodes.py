@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -22,19 +22,47 @@ from receiver.settings.listeners import ListenerSettings
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.k03_metadata import Cluster
 
-if TYPE_CHECKING:
-    from receiver.gateway.listener import Listener
+__all__ = ["MakeNodeListener", "NodeListener", "Nodes"]
 
-__all__ = ["MakeNodeListener", "Nodes"]
+
+class NodeListener(Protocol):
+    """The listener of one node."""
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no connection is open or about to be."""
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes read since the start, from clients and from the broker."""
+
+    def open(self) -> None:
+        """Begin to accept clients."""
+
+    def close_port(self) -> None:
+        """Let the kernel refuse clients."""
+
+    def stop_accepting(self) -> None:
+        """Close this process's descriptor of the listening socket."""
+
+    async def drain(self, deadline: float) -> None:
+        """Finish responses in flight until a deadline in loop time, then close all."""
+
+
+_Listener = TypeVar("_Listener", bound=NodeListener)
 
 #: Makes the listener of a node at an address, on a socket that it owns. Without one, the rewriting
 #: listener gives it the clients that ask for its name.
-MakeNodeListener = Callable[[int, HostPort, socket.socket | None], "Listener"]
+MakeNodeListener: TypeAlias = Callable[[int, HostPort, socket.socket | None], _Listener]
 
 _log = structlog.get_logger("receiver.gateway")
 
 
-class Nodes:
+class Nodes(Generic[_Listener]):
     """The nodes of one rewriting listener.
 
     Args:
@@ -43,7 +71,7 @@ class Nodes:
             names.
         make_listener: Makes a node's listener.
         on_new: Called with a node's id and address when a response has named it, to tell the other
-            relay processes.
+            relays.
         on_hidden: Called when a broker was named that clients can't reach.
     """
 
@@ -52,7 +80,7 @@ class Nodes:
         settings: ListenerSettings,
         sockets: Mapping[int, socket.socket],
         *,
-        make_listener: MakeNodeListener,
+        make_listener: MakeNodeListener[_Listener],
         on_new: Callable[[int, HostPort], None],
         on_hidden: Callable[[], None],
     ) -> None:
@@ -62,8 +90,8 @@ class Nodes:
         self._on_new = on_new
         self._on_hidden = on_hidden
         self._table = NodeTable(settings, on_change=self._named, on_hidden=self._hidden)
-        self._listeners: dict[int, Listener] = {}
-        self._retired: list[Listener] = []
+        self._listeners: dict[int, _Listener] = {}
+        self._retired: list[_Listener] = []
         self._traffic_of_gone = (0, 0)
         self._rewrite = settings.rewrite
         self._warnings = RateLimitedLog("receiver.gateway", fields={"listener": settings.name})
@@ -76,12 +104,12 @@ class Nodes:
         return self._table.addresses
 
     @property
-    def listeners(self) -> Mapping[int, Listener]:
+    def listeners(self) -> Mapping[int, _Listener]:
         """The listeners of the known nodes, by node id."""
         return self._listeners
 
     @property
-    def all_listeners(self) -> list[Listener]:
+    def all_listeners(self) -> list[_Listener]:
         """Those listeners, and those that only have open connections left."""
         return [*self._listeners.values(), *self._retired]
 
@@ -101,7 +129,7 @@ class Nodes:
             total = _sum(total, listener.traffic)
         return total
 
-    def named(self, name: str) -> Listener | None:
+    def named(self, name: str) -> _Listener | None:
         """Return the listener of the node for whose name a client asks; None: it bootstraps.
 
         Args:
@@ -125,7 +153,7 @@ class Nodes:
         return self._table.name(broker)
 
     def learn(self, node_id: int, address: HostPort) -> None:
-        """Take a node's address from another relay process, or from before a reload."""
+        """Take a node's address from another relay, or from before a reload."""
         if self._table.learn(node_id, address):
             self._serve(node_id, address)
 
@@ -186,7 +214,7 @@ class Nodes:
         if self._is_open:
             listener.open()
 
-    def _retire(self, listener: Listener) -> None:
+    def _retire(self, listener: _Listener) -> None:
         listener.stop_accepting()
         self._retired.append(listener)
 

@@ -12,7 +12,7 @@ from typing import Final
 from scramp import ScramClient, ScramException
 
 from receiver.brokers.upstream import Upstream
-from receiver.gateway.node_id import Ask
+from receiver.gateway.upstream.node_id import Ask
 from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode, error_name

@@ -1,13 +1,14 @@
 """Accepts the clients of one listener and connects each to the broker.
 
-Owns the listening socket and its relays. A refused client, or one whose broker can't be reached, is
-reset at once, as by a broker that shuts down. The log gives the reason, at a limited rate.
+Owns the listening socket and its connections. A refused client, or one whose broker can't be
+reached, is reset at once, as by a broker that shuts down. The log gives the reason, at a limited
+rate.
 
 **The broker is away.** While no connection to the broker opens, the port is closed: the kernel
 refuses clients, as it would in front of a broker that is down, and they retry no more often than
 then. A client that is accepted and then reset takes the broker for alive, and retries at once. The
-relay processes share the socket. Any of them closes the port (``shutdown`` of a listening socket
-keeps the address bound), and any of them opens it again when it reaches the broker.
+relays share the socket. Any of them closes the port (``shutdown`` of a listening socket keeps the
+address bound), and any of them opens it again when it reaches the broker.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ import structlog
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.event_loop import running_loop
-from receiver.gateway.admission import Admission, RefusalReason, RefusedError
+from receiver.gateway.connection.closing import CloseReason, close_with_reset
+from receiver.gateway.connection.connection import Connection, ConnectionServices
+from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.core_link import CoreLink
-from receiver.gateway.nodes import Nodes
-from receiver.gateway.proxy_protocol import plain_address
-from receiver.gateway.relay import CloseReason, Relay, RelayServices, close_with_reset
-from receiver.gateway.tls_socket import TlsSocket
-from receiver.gateway.upstream_address import UpstreamAddress, describe_error
-from receiver.gateway.upstream_watch import UpstreamWatch
+from receiver.gateway.listeners.admission import Admission, RefusalReason, RefusedError
+from receiver.gateway.listeners.nodes import Nodes
+from receiver.gateway.listeners.proxy_protocol import plain_address
+from receiver.gateway.upstream.address import UpstreamAddress, describe_error
+from receiver.gateway.upstream.watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import RelayMetrics
 from receiver.plugin.sources import site_of
@@ -79,7 +81,7 @@ class Listener:
 
     Args:
         settings: The listener's settings.
-        listening: The listening socket, which all relay processes share; the listener owns its
+        listening: The listening socket, which all relays share; the listener owns its
             descriptor. None: another listener gives it clients.
         node_id: The node whose port this is, of a rewriting listener; None: the listener itself.
         admission: Admits its clients.
@@ -88,8 +90,8 @@ class Listener:
         broker: What is known of the broker; completed here.
         upstream: The API versions of the broker; set here.
         core: The link to the core, which knows the open connections.
-        metrics: The relay process's metrics.
-        services: What all relays share.
+        metrics: The relay's metrics.
+        services: What all connections share.
         make_session: Makes the session of a new identity.
     """
 
@@ -101,12 +103,12 @@ class Listener:
         node_id: int | None = None,
         admission: Admission,
         address: UpstreamAddress,
-        nodes: Nodes | None = None,
+        nodes: Nodes[Listener] | None = None,
         broker: ListenerBroker,
         upstream: Upstream,
         core: CoreLink,
         metrics: RelayMetrics,
-        services: RelayServices,
+        services: ConnectionServices,
         make_session: SessionFactory,
     ) -> None:
         self.settings = settings
@@ -130,7 +132,7 @@ class Listener:
             on_cluster=None if nodes is None else nodes.saw,
             name=self.name,
         )
-        self._relays: set[Relay] = set()
+        self._open: set[Connection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._socket = listening
         self._has_ended = False
@@ -162,8 +164,8 @@ class Listener:
     def traffic(self) -> tuple[int, int]:
         """Bytes read since the start, from clients and from the broker."""
         from_clients, from_broker = self._traffic_of_closed
-        for relay in self._relays:
-            up, down = relay.traffic
+        for connection in self._open:
+            up, down = connection.traffic
             from_clients += up
             from_broker += down
         if self.nodes is not None:
@@ -175,13 +177,13 @@ class Listener:
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self._relays)
+        return len(self._open)
 
     @property
     def empty(self) -> bool:
         """Whether no connection is open or about to be."""
         nodes = () if self.nodes is None else self.nodes.all_listeners
-        return not self._relays and not self._connecting and all(one.empty for one in nodes)
+        return not self._open and not self._connecting and all(one.empty for one in nodes)
 
     def open(self) -> None:
         """Begin to accept clients, and to probe the broker."""
@@ -218,23 +220,23 @@ class Listener:
         loop = asyncio.get_running_loop()
         for task in tuple(self._connecting):
             task.cancel()
-        for relay in self._relays:
-            relay.retire()
+        for connection in self._open:
+            connection.retire()
         now = loop.time()
         await self._close_drained(until=min(now + _RETIRED_S, (now + deadline) / 2))
-        for relay in self._relays:
-            relay.drain()
+        for connection in self._open:
+            connection.drain()
         await self._close_drained(until=deadline)
-        for relay in tuple(self._relays):
-            relay.close(CloseReason.DRAINED)
+        for connection in tuple(self._open):
+            connection.close(CloseReason.DRAINED)
 
     async def _close_drained(self, until: float) -> None:
         """Close the connections without due responses, until a time of the loop."""
         loop = asyncio.get_running_loop()
-        while self._relays and (now := loop.time()) < until:
-            for relay in tuple(self._relays):
-                if relay.is_drained(now):
-                    relay.close(CloseReason.DRAINED)
+        while self._open and (now := loop.time()) < until:
+            for connection in tuple(self._open):
+                if connection.is_drained(now):
+                    connection.close(CloseReason.DRAINED)
             await asyncio.sleep(min(_DRAIN_CHECK_S, until - now))
 
     # -- the port ----------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def close_port(self) -> None:
-        """Let the kernel refuse clients, in all relay processes."""
+        """Let the kernel refuse clients, in all relays."""
         if self._socket is None or not self._port_is_open:
             return
         self._stop_reading()
@@ -413,7 +415,7 @@ class Listener:
         session = self._make_session(identity, self._upstream)
         loop = running_loop()
         share = loop.share_of(site_of(identity.source_address))
-        relay = Relay(
+        connection = Connection(
             loop,
             number,
             identity,
@@ -424,10 +426,10 @@ class Listener:
             share,
             self._closed,
         )
-        self._relays.add(relay)
-        self._core.opened(number, identity, relay)
+        self._open.add(connection)
+        self._core.opened(number, identity, connection)
         self._metrics.connection_opened(self.settings.name)
-        relay.start()
+        connection.start()
 
     async def _connect(self, identity: ClientIdentity) -> socket.socket:
         started = running_loop().time()
@@ -452,12 +454,12 @@ class Listener:
         if not self._has_ended:
             self._watch.failed(reason)
 
-    def _closed(self, relay: Relay, reason: CloseReason, error: Exception | None) -> None:
-        identity = relay.identity
-        self._relays.discard(relay)
-        self._core.closed(relay.number)
+    def _closed(self, connection: Connection, reason: CloseReason, error: Exception | None) -> None:
+        identity = connection.identity
+        self._open.discard(connection)
+        self._core.closed(connection.number)
         self._limits.connection_closed(identity)
-        up, down = relay.traffic
+        up, down = connection.traffic
         from_clients, from_broker = self._traffic_of_closed
         self._traffic_of_closed = (from_clients + up, from_broker + down)
         self._metrics.connection_closed(self.settings.name, reason)

@@ -14,9 +14,9 @@ from typing import Final
 
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
-from receiver.gateway.broker_login import BrokerLoginError, log_in
-from receiver.gateway.node_id import CLIENT_ID, ask_api_versions, ask_describe_configs
-from receiver.gateway.upstream_address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
+from receiver.gateway.upstream.address import WANTS_CERTIFICATE, UpstreamAddress, describe_error
+from receiver.gateway.upstream.broker_login import BrokerLoginError, log_in
+from receiver.gateway.upstream.node_id import CLIENT_ID, ask_api_versions, ask_describe_configs
 from receiver.gateway.waiting import readable, writable
 from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import api_keys, k03_metadata, k18_api_versions, k74_list_config_resources

@@ -9,7 +9,7 @@ At the bound, the source that holds most loses the connection that has held memo
 The requests of well-behaved clients are complete within moments, so a flood evicts its own
 connections. No source may hold more than its share of the total.
 
-Bounds are those of all relay processes together, which see each other's totals. While one is
+Bounds are those of all relays together, which see each other's totals. While one is
 exceeded, the relays that hold more than an equal part of it close connections. So an attack on one
 relay closes no connection of another.
 """
@@ -19,15 +19,13 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from receiver.event_loop import running_loop
 from receiver.plugin.sources import site_of
 from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.supervisor.shared_counts import ProcessCounts
-
-if TYPE_CHECKING:
-    from receiver.gateway.relay import Relay
+from receiver.telemetry.identity import ClientIdentity
 
 __all__ = ["RequestMemory"]
 
@@ -41,6 +39,20 @@ _ALL: Final = ""
 _LOOK_S: Final = 0.1
 
 
+class Holder(Protocol):
+    """A connection that holds memory, and that a bound may close."""
+
+    @property
+    def identity(self) -> ClientIdentity:
+        """Who the client is."""
+
+    def close_for_held_bytes(self) -> None:
+        """Close because all connections together hold too many bytes."""
+
+    def close_for_request_timeout(self) -> None:
+        """Close because a request took too long to arrive."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Incomplete:
     """An incomplete request's number on its connection, and its deadline."""
@@ -52,12 +64,12 @@ class _Incomplete:
 class _Source:
     """The memory of one source, and its connections that hold it, oldest first."""
 
-    __slots__ = ("held_bytes", "name", "relays")
+    __slots__ = ("connections", "held_bytes", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.held_bytes = 0
-        self.relays: OrderedDict[Relay, None] = OrderedDict()
+        self.connections: OrderedDict[Holder, None] = OrderedDict()
 
 
 class RequestMemory:
@@ -65,8 +77,8 @@ class RequestMemory:
 
     Args:
         settings: The limits of the whole receiver.
-        shared: What each relay process holds, in all and by source.
-        relays: The number of relay processes.
+        shared: What each relay holds, in all and by source.
+        relays: The number of relays.
 
     Attributes:
         total: Bytes that all connections of this process hold.
@@ -74,10 +86,10 @@ class RequestMemory:
 
     def __init__(self, settings: LimitsSettings, shared: ProcessCounts, relays: int = 1) -> None:
         self._shared = shared
-        self._bytes: dict[Relay, int] = {}
+        self._bytes: dict[Holder, int] = {}
         self._sources: dict[str, _Source] = {}
         # Ordered by start, and so by deadline.
-        self._incomplete: dict[Relay, _Incomplete] = {}
+        self._incomplete: dict[Holder, _Incomplete] = {}
         self._timer: TimerHandle | None = None
         self._look: TimerHandle | None = None
         self.total = 0
@@ -97,40 +109,40 @@ class RequestMemory:
             or self._shared.total(site_of(source_address)) > self._max_source_bytes // 2
         )
 
-    def update(self, relay: Relay, held_bytes: int, incomplete: int | None) -> None:
+    def update(self, connection: Holder, held_bytes: int, incomplete: int | None) -> None:
         """Record the memory of a connection; close connections while a bound is exceeded.
 
         Args:
-            relay: The connection. It must call :meth:`release` when it closes.
+            connection: The connection. It must call :meth:`release` when it closes.
             held_bytes: Memory that it holds.
             incomplete: The number of its incomplete request, None if it has none. Each request on a
                 connection has another number.
         """
         if not held_bytes:
-            self.release(relay)
+            self.release(connection)
             return
-        name = site_of(relay.identity.source_address)
+        name = site_of(connection.identity.source_address)
         source = self._sources.get(name)
         if source is None:
             source = self._sources[name] = _Source(name)
-        self._add(source, held_bytes - self._bytes.get(relay, 0))
-        self._bytes[relay] = held_bytes
-        source.relays.setdefault(relay)
+        self._add(source, held_bytes - self._bytes.get(connection, 0))
+        self._bytes[connection] = held_bytes
+        source.connections.setdefault(connection)
         if incomplete is None:
-            self._complete(relay)
+            self._complete(connection)
         else:
-            self._begin(relay, incomplete, source)
+            self._begin(connection, incomplete, source)
         self._close_surplus(source)
 
-    def release(self, relay: Relay) -> None:
+    def release(self, connection: Holder) -> None:
         """Stop counting a connection that is closed or holds nothing."""
-        held_bytes = self._bytes.pop(relay, None)
+        held_bytes = self._bytes.pop(connection, None)
         if held_bytes is None:
             return
-        source = self._sources[site_of(relay.identity.source_address)]
+        source = self._sources[site_of(connection.identity.source_address)]
         self._add(source, -held_bytes)
-        del source.relays[relay]
-        self._complete(relay)
+        del source.connections[connection]
+        self._complete(connection)
         if not source.held_bytes:
             del self._sources[source.name]
 
@@ -147,10 +159,10 @@ class RequestMemory:
                 self._has_much(source.held_bytes, self._max_source_bytes)
                 and self._shared.total(source.name) > self._max_source_bytes
             ):
-                next(iter(source.relays)).close_for_held_bytes()
+                next(iter(source.connections)).close_for_held_bytes()
         while self._has_much(self.total, self._max_bytes) and self._shared.total(_ALL) > self._max_bytes:
-            largest = max(self._sources.values(), key=lambda one: one.held_bytes)
-            next(iter(largest.relays)).close_for_held_bytes()
+            largest = max(self._sources.values(), key=lambda source: source.held_bytes)
+            next(iter(largest.connections)).close_for_held_bytes()
         if self._relays == 1 or self._look is not None:
             return
         if self._has_much(self.total, self._max_bytes) or any(
@@ -167,28 +179,28 @@ class RequestMemory:
         self._look = None
         self._close_surplus(*self._sources.values())
 
-    def _begin(self, relay: Relay, number: int, source: _Source) -> None:
-        known = self._incomplete.get(relay)
+    def _begin(self, connection: Holder, number: int, source: _Source) -> None:
+        known = self._incomplete.get(connection)
         if known is not None:
             if known.number == number:
                 return
-            del self._incomplete[relay]  # so that the new request comes last
-            source.relays.move_to_end(relay)
+            del self._incomplete[connection]  # so that the new request comes last
+            source.connections.move_to_end(connection)
         deadline = running_loop().time() + self._timeout_s
-        self._incomplete[relay] = _Incomplete(number, deadline)
+        self._incomplete[connection] = _Incomplete(number, deadline)
         if self._timer is None:
             self._timer = running_loop().call_at(deadline, self._close_expired)
 
-    def _complete(self, relay: Relay) -> None:
-        self._incomplete.pop(relay, None)
+    def _complete(self, connection: Holder) -> None:
+        self._incomplete.pop(connection, None)
         if self._timer is not None and not self._incomplete:
             self._timer.cancel()
             self._timer = None
 
     def _close_expired(self) -> None:
         loop, self._timer = running_loop(), None
-        for relay, request in list(self._incomplete.items()):
+        for connection, request in list(self._incomplete.items()):
             if request.deadline > loop.time() + _TIMER_RESOLUTION_S:
                 self._timer = loop.call_at(request.deadline, self._close_expired)
                 return
-            relay.close_for_request_timeout()
+            connection.close_for_request_timeout()

@@ -8,15 +8,11 @@ another turn while there are any.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 from receiver.event_loop import DirectEventLoop, Share
-from receiver.gateway.direction import Direction
-from receiver.gateway.tls_socket import TlsSocket
+from receiver.gateway.connection.direction import Connection, Direction
+from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.wire.framing import FrameRewriter
-
-if TYPE_CHECKING:
-    from receiver.gateway.relay import Relay
 
 __all__ = ["TlsDirection"]
 
@@ -28,7 +24,7 @@ class TlsDirection(Direction):
 
     def __init__(
         self,
-        relay: Relay,
+        connection: Connection,
         loop: DirectEventLoop,
         source: TlsSocket,
         sink: socket.socket,
@@ -37,7 +33,7 @@ class TlsDirection(Direction):
         *,
         meters: bool = False,
     ) -> None:
-        super().__init__(relay, loop, source, sink, rewriter, share, meters=meters)
+        super().__init__(connection, loop, source, sink, rewriter, share, meters=meters)
         self._tls = source
 
     @property

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RECORDS_IN_A_READ", "MAX_RECORDS_WITHOUT_DATA", "Missing", "TlsSocket", "wrap"]
 
 #: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill
-#: the relay's buffer. Records of a few bytes cost two microseconds each.
+#: the connection's buffer. Records of a few bytes cost two microseconds each.
 MAX_RECORDS_IN_A_READ: Final = 64
 
 #: Records without application data that a peer may send after the handshake before the connection

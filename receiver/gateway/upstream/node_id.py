@@ -8,8 +8,8 @@ Metadata does not say who answered it. Two questions show it, each for one id at
   to reach another node. It needs no right.
 
 A broker that says yes for an id that cannot be its own ignores the question, so such an id is asked
-for too. Behind SASL both need a login (:mod:`receiver.gateway.broker_login`): before one, Kafka 4.4
-answers ApiVersions v5 with NONE for any node.
+for too. Behind SASL both need a login (:mod:`receiver.gateway.upstream.broker_login`): before one,
+Kafka 4.4 answers ApiVersions v5 with NONE for any node.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from receiver.gateway.connection.closing import close_with_reset
+from receiver.gateway.connection.tls_socket import TlsSocket, wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
-from receiver.gateway.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
-from receiver.gateway.relay import close_with_reset
+from receiver.gateway.listeners.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
 from receiver.gateway.tls import server_context
-from receiver.gateway.tls_socket import TlsSocket, wrap
 from receiver.gateway.waiting import readable
 from receiver.plugin.sources import site_of
 from receiver.principal.distinguished_name import MalformedCertificateError, subject_name

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.gateway.direction import BUFFER_BYTES
-from receiver.gateway.relay import CloseReason
+from receiver.gateway.connection.closing import CloseReason
+from receiver.gateway.connection.direction import BUFFER_BYTES
 from receiver.wire import api_keys
 from receiver.wire.framing import END_OF_REQUESTS
 from receiver.wire.uuid import Uuid
@@ -154,6 +154,52 @@ def test_a_reset_goes_on_as_a_reset(resets: str) -> None:
     on_loop(main())
 
 
+@pytest.mark.parametrize("resets", ["client", "broker"])
+def test_what_came_before_a_reset_arrives_though_the_other_side_still_sends(resets: str) -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            before, behind = produce_frame(1, b"before"), produce_frame(2, b"behind")
+            gone, left = (wire.client, wire.broker) if resets == "client" else (wire.broker, wire.client)
+            gone.send(before)
+            reset(gone)
+            left.send(behind)
+            # These bytes meet the reset before anything was read from the peer that is gone.
+            (wire.relay._down if resets == "client" else wire.relay._up).readable()
+            assert await receive_frame(left) == before[4:]
+            assert not await at_end(left)
+            assert await wire.reason() == f"{resets}_reset"
+
+    on_loop(main())
+
+
+def test_responses_before_a_reset_reach_a_slow_client() -> None:
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            answer = framed(b"\0\0\0\1" + bytes(range(256)) * 1000)
+            await send(wire.broker, answer)
+            reset(wire.broker)
+            assert await receive(wire.client, len(answer)) == answer
+            assert await wire.reason() is CloseReason.BROKER_RESET
+
+    on_loop(main())
+
+
+def test_a_peer_that_reads_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.gateway.connection.connection._FAILED_S", 0.1)
+
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            sender = asyncio.create_task(send(wire.broker, framed(b"\0\0\0\1" + bytes(5_000_000))))
+            await eventually(lambda: bool(wire.relay._down._backlog), "a backlog")
+            sender.cancel()
+            reset(wire.broker)
+            # The broker's end is noticed once the client reads, or sends.
+            await send(wire.client, produce_frame(1))
+            assert await wire.reason() is CloseReason.BROKER_RESET
+
+    on_loop(main())
+
+
 @pytest.mark.parametrize("slow", ["client", "broker"])
 def test_a_slow_reader_slows_its_peer_and_loses_nothing(slow: str) -> None:
     async def main() -> None:
@@ -227,7 +273,7 @@ def test_garbage_from_the_client_ends_the_connection_after_the_answers_in_front_
 def test_a_broker_that_does_not_close_after_garbage_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("receiver.gateway.relay._REFUSED_S", 0.1)
+    monkeypatch.setattr("receiver.gateway.connection.connection._REFUSED_S", 0.1)
 
     async def main() -> None:
         async with relayed() as wire:

@@ -1,7 +1,7 @@
 """Moves the bytes of one direction of a connection.
 
-Owns the flow of bytes and the backlog for a slow reader. The relay decides what an end of stream,
-an error or a local response means for the connection.
+Owns the flow of bytes and the backlog for a slow reader. The connection decides what an end of
+stream, an error or a local response means.
 
 One call moves at most one buffer, and no more than the session can take in a turn of the event
 loop; see :attr:`Direction.limit`.
@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from receiver.event_loop import DirectEventLoop, Share
 from receiver.wire.framing import BrokenStreamError, FrameRewriter
 
-if TYPE_CHECKING:
-    from receiver.gateway.relay import Relay
-
-__all__ = ["BUFFER_BYTES", "Direction"]
+__all__ = ["BUFFER_BYTES", "Connection", "Direction"]
 
 #: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144
@@ -42,6 +39,40 @@ _buffer = bytearray(BUFFER_BYTES)
 _view = memoryview(_buffer)
 
 
+class Connection(Protocol):
+    """What a direction tells its connection, which may close because of it."""
+
+    def cpu(self) -> float:
+        """Return the seconds of CPU time that the thread has used."""
+
+    def charge(self, started: float) -> None:
+        """Charge the client for CPU time since ``started``, if its session worked for it."""
+
+    def spent(self, seconds: float) -> None:
+        """Charge the client for seconds of CPU time."""
+
+    def moved(self) -> None:
+        """Act on the session's effects and state after bytes were moved."""
+
+    def backed_up(self) -> None:
+        """Count the bytes that wait for a slow reader."""
+
+    def ended(self, direction: Direction) -> None:
+        """Handle the end of a source whose bytes the sink has taken."""
+
+    def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
+        """Handle malformed bytes from a source."""
+
+    def source_failed(self, direction: Direction, error: OSError) -> None:
+        """Handle a failed source; nothing more comes from it."""
+
+    def sink_failed(self, direction: Direction, error: OSError) -> None:
+        """Handle a failed sink, which may still be read from."""
+
+    def fail(self, error: Exception) -> None:
+        """Close after an unexpected exception in our code."""
+
+
 class Direction:
     """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
@@ -52,18 +83,19 @@ class Direction:
         bytes_read: Bytes read from the source.
         ended: Whether the source has reached its end of stream.
         limit: Returns how many bytes one turn may read; None for a whole buffer.
-        paused: Whether the relay wants no reads from the source.
-        supervised: Whether the relay wants to hear of every chunk, not only of rewritten ones.
+        paused: Whether the connection wants no reads from the source.
+        shuts_down: Whether the sink sees the end of the source.
+        supervised: Whether the connection wants to hear of every chunk, not only of rewritten ones.
     """
 
     __slots__ = (
         "_backlog",
+        "_connection",
         "_full_bytes",
         "_loop",
         "_passing",
         "_reading",
         "_recv_into",
-        "_relay",
         "_rewriter",
         "_room",
         "_send",
@@ -74,12 +106,13 @@ class Direction:
         "ended",
         "limit",
         "paused",
+        "shuts_down",
         "supervised",
     )
 
     def __init__(
         self,
-        relay: Relay,
+        connection: Connection,
         loop: DirectEventLoop,
         source: socket.socket,
         sink: socket.socket,
@@ -88,7 +121,7 @@ class Direction:
         *,
         meters: bool = False,
     ) -> None:
-        self._relay = relay
+        self._connection = connection
         self._loop = loop
         self._share = share
         self._source = source
@@ -105,6 +138,7 @@ class Direction:
         self.ended = False
         self.limit: Callable[[], int] | None = None
         self.paused = False
+        self.shuts_down = True
         self.supervised = False
 
     @property
@@ -141,7 +175,7 @@ class Direction:
         except BlockingIOError:
             return False
         except OSError as error:
-            self._relay.reset_by(self, error)
+            self._connection.source_failed(self, error)
             return False
         if not count:
             self._end()
@@ -154,37 +188,37 @@ class Direction:
         else:
             self._rewrite(chunk, passed)
         if self.supervised:
-            self._relay.moved()
+            self._connection.moved()
             return True
         return count == room
 
     def _metered_passing(self, chunk: memoryview) -> int:
         """Pass a chunk; charge the client if that is costly, and read less at a time then."""
-        relay = self._relay
-        started = relay.cpu()
+        connection = self._connection
+        started = connection.cpu()
         passed = self._rewriter.passing(chunk)
-        used_s = relay.cpu() - started
+        used_s = connection.cpu() - started
         if used_s > _CHEAP_S:
-            relay.spent(used_s)
+            connection.spent(used_s)
             self._room = max(self._room // 2, _MIN_READ_BYTES)
         return passed
 
     def _rewrite(self, chunk: memoryview, passed: int) -> None:
-        relay = self._relay
-        started = relay.cpu()
+        connection = self._connection
+        started = connection.cpu()
         try:
             out = self._rewriter.rewrite(chunk, passed)
         except BrokenStreamError as error:
-            relay.charge(started)
-            relay.refuse(self, error)
+            connection.charge(started)
+            connection.refuse(self, error)
             return
         except Exception as error:  # a bug must end this connection only
-            relay.fail(error)
+            connection.fail(error)
             return
-        relay.charge(started)
+        connection.charge(started)
         if out:
             self.give(out)
-        relay.moved()
+        connection.moved()
 
     def give(self, out: memoryview | bytes) -> None:
         """Send to the sink; pause the source while bytes are left over."""
@@ -197,7 +231,7 @@ class Direction:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._relay.lose(self, error)
+            self._connection.sink_failed(self, error)
             return
         if sent == len(out):
             if self._room != BUFFER_BYTES:
@@ -213,7 +247,7 @@ class Direction:
         )
         self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
         self.update()
-        self._relay.backed_up()
+        self._connection.backed_up()
 
     def _writable(self) -> bool:
         try:
@@ -221,7 +255,7 @@ class Direction:
         except BlockingIOError:
             return False
         except OSError as error:
-            self._relay.lose(self, error)
+            self._connection.sink_failed(self, error)
             return False
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:
@@ -231,19 +265,31 @@ class Direction:
         self.update()
         if self.ended:
             self._shut_down()
-            self._relay.ended(self)
+            self._connection.ended(self)
         else:
-            self._relay.moved()
+            self._connection.moved()
         return False
+
+    def end_source(self) -> None:
+        """Take the source for ended; what it has sent still goes to the sink."""
+        if not self.ended:
+            self._end()
+
+    def drop(self) -> None:
+        """Forget the bytes that wait for a sink which is gone."""
+        self._loop.set_direct_writer(self._sink.fileno(), None)
+        self._backlog = b""
 
     def _end(self) -> None:
         self.ended = True
         self.update()
         if not self._backlog:
             self._shut_down()
-        self._relay.ended(self)
+        self._connection.ended(self)
 
     def _shut_down(self) -> None:
+        if not self.shuts_down:
+            return
         try:
             self._sink.shutdown(socket.SHUT_WR)
         except OSError:  # the sink is gone already; the other direction notices that
@@ -255,7 +301,7 @@ class Direction:
         self._loop.set_direct_writer(self._sink.fileno(), None)
         self._backlog = b""
         self._reading = False
-        self.limit = None  # it refers to the session, which the relay closes
+        self.limit = None  # it refers to the session, which the connection closes
         self.ended = True
 
 

@@ -1,33 +1,35 @@
-"""Relays the bytes of one connection between client and broker.
+"""One connection: moves bytes between a client and its broker.
 
 Owns how the two directions affect each other: back-pressure, half-close, drain and close. The
 session decides what to do with the bytes.
 
-Back-pressure: the relay keeps what one side can't take (at most one buffer), and does not read from
-the other side until that is sent. So a slow reader slows only its own peer. The kept bytes count in
-:mod:`receiver.gateway.request_memory`.
+Back-pressure: the connection keeps what one side can't take (at most one buffer), and does not read
+from the other side until that is sent. So a slow reader slows only its own peer. The kept bytes
+count in :mod:`receiver.gateway.connection.request_memory`.
+
+The states are in :mod:`receiver.gateway.connection.states`.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-import struct
 from asyncio import TimerHandle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Final
 
 from receiver.clock import Clock
 from receiver.event_loop import DirectEventLoop, Share
+from receiver.gateway.connection.closing import CloseReason, close_with_reset, has_unsent
+from receiver.gateway.connection.direction import Direction
+from receiver.gateway.connection.mute import Mute
+from receiver.gateway.connection.request_memory import RequestMemory
+from receiver.gateway.connection.states import TRANSITIONS, State
+from receiver.gateway.connection.tls_direction import TlsDirection
+from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.core_link import CoreLink
-from receiver.gateway.direction import Direction
 from receiver.gateway.events import GatewayEvents
-from receiver.gateway.mute import Mute
-from receiver.gateway.request_memory import RequestMemory
-from receiver.gateway.tls_direction import TlsDirection
-from receiver.gateway.tls_socket import TlsSocket
 from receiver.link.messages import Answer
 from receiver.request_log import RequestLog
 from receiver.session.effects import (
@@ -45,7 +47,7 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 from receiver.wire.uuid import RESERVED_UUIDS, Uuid
 
-__all__ = ["CloseReason", "Relay", "RelayServices", "close_with_reset"]
+__all__ = ["Connection", "ConnectionServices"]
 
 #: Seconds for which one direction may stay open after the other has ended. Kafka clients and
 #: brokers close both directions; only a peer that disappeared leaves a connection half-open.
@@ -53,6 +55,9 @@ _HALF_CLOSED_S: Final = 60.0
 
 #: Seconds that a broker has to answer the requests in front of malformed bytes.
 _REFUSED_S: Final = 5.0
+
+#: Seconds in which the bytes of a peer that is gone reach the other one.
+_FAILED_S: Final = 5.0
 
 #: Seconds of silence after which a retired connection may close between two requests. A client
 #: often sends its next request, perhaps a push, right after a response.
@@ -62,38 +67,10 @@ _SETTLED_S: Final = 0.05
 #: due. Longer than a consumer's fetch.max.wait.ms, which is 500 ms by default.
 _QUIET_S: Final = 3.0
 
-#: The SO_LINGER value with which close() sends a reset.
-_RESET = struct.pack("ii", 1, 0)
-
-
-def close_with_reset(side: socket.socket) -> None:
-    """Close a socket so that its peer sees a reset."""
-    side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    socket.socket.close(side)  # TlsSocket.close() would send a close_notify first
-
-
-class CloseReason(StrEnum):
-    """Why a connection ended; a metric label and a log field."""
-
-    CLIENT_CLOSED = "client_closed"
-    BROKER_CLOSED = "broker_closed"
-    CLIENT_RESET = "client_reset"
-    BROKER_RESET = "broker_reset"
-    CLIENT_PROTOCOL_ERROR = "client_protocol_error"
-    BROKER_PROTOCOL_ERROR = "broker_protocol_error"
-    CLIENT_TLS_ERROR = "client_tls_error"
-    BROKER_TLS_ERROR = "broker_tls_error"
-    INVALID_REQUEST = "invalid_request"
-    LIMIT = "limit"
-    HELD_BYTES = "held_bytes"
-    REQUEST_TIMEOUT = "request_timeout"
-    DRAINED = "drained"
-    INTERNAL_ERROR = "internal_error"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelayServices:
-    """What all relays share.
+class ConnectionServices:
+    """What all connections share.
 
     Attributes:
         core: The link to the core, which answers calls.
@@ -112,14 +89,14 @@ class RelayServices:
     clock: Clock
 
 
-class Relay:
+class Connection:
     """Both directions of a connection, from the time that the broker is connected.
 
     Args:
-        number: The connection's number on this relay process.
+        number: Its number on this relay.
         identity: Who the client is, so far.
-        client: The client's socket, non-blocking; the relay owns it.
-        broker: The broker's socket, non-blocking; the relay owns it.
+        client: The client's socket, non-blocking; the connection owns it.
+        broker: The broker's socket, non-blocking; the connection owns it.
         services: What all relays share.
         share: The share of each event loop turn that the client's site may use.
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
@@ -133,11 +110,10 @@ class Relay:
     __slots__ = (
         "_broker",
         "_client",
-        "_closed",
+        "_deadline",
         "_down",
-        "_draining",
         "_ended_first",
-        "_half_closed",
+        "_failed",
         "_identity_changed",
         "_last_moved",
         "_loop",
@@ -145,10 +121,10 @@ class Relay:
         "_muted",
         "_on_close",
         "_refused",
-        "_retired",
         "_services",
         "_session",
         "_share",
+        "_state",
         "_up",
         "cpu",
         "identity",
@@ -163,9 +139,9 @@ class Relay:
         client: socket.socket,
         broker: socket.socket,
         session: Session,
-        services: RelayServices,
+        services: ConnectionServices,
         share: Share,
-        on_close: Callable[[Relay, CloseReason, Exception | None], None],
+        on_close: Callable[[Connection, CloseReason, Exception | None], None],
     ) -> None:
         self._loop = loop
         self._client = client
@@ -174,15 +150,14 @@ class Relay:
         self._services = services
         self._share = share
         self._on_close = on_close
-        self._half_closed: TimerHandle | None = None
+        self._state = State.OPEN
+        self._deadline: TimerHandle | None = None  # of a state that has to end soon
         self._muted: TimerHandle | None = None
         self._mute = Mute()
         self._ended_first: CloseReason | None = None
         self._refused: BrokenStreamError | None = None
-        self._closed = False
+        self._failed: Direction | None = None  # the direction whose sink is gone
         self._identity_changed = False
-        self._retired = False
-        self._draining = False
         self._last_moved = 0.0
         self.number = number
         self.identity = identity
@@ -196,25 +171,36 @@ class Relay:
         self._up.update()
         self._down.update()
 
+    @property
+    def _closed(self) -> bool:
+        return self._state is State.CLOSED
+
+    def _enter(self, state: State) -> bool:
+        """Move on to a state; return whether the table allows it."""
+        if state not in TRANSITIONS[self._state]:
+            return False
+        self._state = state
+        return True
+
     def close(self, reason: CloseReason, error: Exception | None = None, *, reset: bool = False) -> None:
         """Close both sockets, with a reset if the peers should see one."""
-        if self._closed:
+        if not self._enter(State.CLOSED):
             return
-        self._closed = True
-        for timer in (self._half_closed, self._muted):
+        for timer in (self._deadline, self._muted):
             if timer is not None:
                 timer.cancel()
         self._services.memory.release(self)
         self._up.detach()
         self._down.detach()
         for side in (self._client, self._broker):
-            if reset:
+            # A reset would discard what a peer that has failed had sent before.
+            if reset and not (self._failed is not None and has_unsent(side)):
                 close_with_reset(side)
             else:
                 side.close()
         self._on_close(self, reason, error)
-        # These refer back to this relay. Without the cycle, Python frees the kept bytes at once.
-        self._refused = None
+        # These refer back here. Without the cycle, Python frees the kept bytes at once.
+        self._refused = self._failed = None
         self._session.close()
         del self._session, self._up, self._down
 
@@ -225,18 +211,15 @@ class Relay:
         repeated. So the connection closes when the client has been silent for a while. A consumer
         has a Fetch in flight nearly all the time, and repeats it.
         """
-        self._retired = True
+        self._enter(State.RETIRED)
         self._last_moved = self._loop.time()
-        self._up.supervised = self._down.supervised = True
+        self._control_flow()
 
     def drain(self) -> None:
         """Take no further request, but carry the responses that are still due."""
-        self._draining = True
+        self._enter(State.DRAINING)
         self._last_moved = self._loop.time()
-        requests = self._session.requests
-        self._up.limit = lambda: requests.due or 1
-        self._up.supervised = self._down.supervised = True
-        self._pause_as_needed()
+        self._control_flow()
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -258,13 +241,13 @@ class Relay:
         session, silent_s = self._session, now - self._last_moved
         if session.due or session.responses.due or not self._down.flushed:
             return False
-        if not self._draining:
+        if self._state < State.DRAINING:
             return silent_s >= _SETTLED_S and (
                 session.only_polls or not (session.awaiting or session.in_flight)
             )
         return not session.awaiting and (not session.in_flight or silent_s >= _QUIET_S)
 
-    # -- called by the directions, also after they have caused the relay to close ------------------
+    # -- called by the directions, also after they have closed the connection ----------------------
 
     def opposite(self, direction: Direction) -> Direction:
         """Return the other direction."""
@@ -358,19 +341,17 @@ class Relay:
             self.fail(error)
 
     def _follow_session(self) -> None:
-        session = self._session
-        if session.closing is not None:
-            self._up.paused = True
-            self._up.update()
-            if self._down.flushed:
-                self.close(CloseReason(session.closing))
+        if self._session.closing is not None:
+            self._enter(State.ENDING)
+        self._control_flow()
+        if self._state is State.ENDING and self._down.flushed:
+            self.close(CloseReason(self._session.closing or SessionEnd.INVALID_REQUEST))
             return
-        if not self._draining:
-            self._up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
-        self._pause_as_needed()
+        if self._failed is not None and self._delivered(self._failed):
+            self._close_as_ended()
+            return
         self._count_memory()
-        if self._retired or self._draining:
-            self._last_moved = self._loop.time()
+        self._last_moved = self._loop.time()
 
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""
@@ -382,22 +363,32 @@ class Relay:
         held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
         self._services.memory.update(self, held_bytes, requests.frames if requests.held else None)
 
-    def _pause_as_needed(self) -> None:
-        # A draining relay stops reading at the end of a request, so that it cuts none. If it had
-        # paused in the middle of a request, it reads the rest once the due responses are sent.
-        # Otherwise, the relay does not read from a client that does not read its responses.
-        waits = not self._session.due if self._draining else not self._down.flushed
-        session, down = self._session, self._down
+    def _control_flow(self) -> None:
+        """Set what the directions may read now; nothing else does."""
+        session, state, up, down = self._session, self._state, self._up, self._down
         congested = session.congested
-        self._up.paused = waits or self._muted is not None or congested
-        self._up.update()
-        # Responses that pass unchanged end it too.
-        down.supervised = congested or self._retired or self._draining
+        if state is State.DRAINING:
+            # Reading stops at the end of a request, so that none is cut. If it had paused in the
+            # middle of a request, the rest is read once the due responses are sent.
+            waits = not session.due
+            up.limit = self._rest_of_request
+        else:
+            # A client that does not read its responses is not read from.
+            waits = not down.flushed
+            up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
+        takes_nothing = state in (State.REFUSED, State.ENDING) or self._failed is up
+        up.paused = takes_nothing or waits or congested or self._muted is not None
         # The answer to a call comes before everything that the broker says after it.
         down.limit = session.response_bytes_in_a_turn if session.may_call else None
-        if down.paused != session.calling:
-            down.paused = session.calling
-            down.update()
+        down.paused = session.calling or self._failed is down
+        # Responses that pass unchanged end a congestion too.
+        down.supervised = congested or state is not State.OPEN
+        up.supervised = state in (State.RETIRED, State.DRAINING)
+        up.update()
+        down.update()
+
+    def _rest_of_request(self) -> int:
+        return self._session.requests.due or 1
 
     def _mute_client(self, now: float) -> None:
         if self._muted is not None:
@@ -416,21 +407,26 @@ class Relay:
             self._ended_first = self._reason_of(
                 direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED
             )
-        if self._down.finished and (self._up.finished or self._refused is not None):
+        over = self._up.finished or self._refused is not None
+        if (self._down.finished and over) or (self._failed is not None and self._delivered(self._failed)):
             self._close_as_ended()
-        elif self._half_closed is None:
+        elif self._enter(State.HALF_CLOSED):
             self._close_within(_HALF_CLOSED_S)
 
     def _close_within(self, seconds: float) -> None:
-        if self._half_closed is not None:
-            self._half_closed.cancel()
-        self._half_closed = self._loop.call_later(seconds, self._close_as_ended)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._loop.call_later(seconds, self._close_as_ended)
 
     def _close_as_ended(self) -> None:
         if self._ended_first is not None:
-            self.close(self._ended_first, self._refused)
+            self.close(self._ended_first, self._refused, reset=self._failed is not None)
 
-    def reset_by(self, direction: Direction, error: OSError) -> None:
+    def _delivered(self, failed: Direction) -> bool:
+        """Return whether the peer of a failed sink has sent its last byte, and the other has it."""
+        return self.opposite(failed).finished
+
+    def source_failed(self, direction: Direction, error: OSError) -> None:
         """Handle a failed source: after a reset both peers see a reset.
 
         After a TLS error both peers see an orderly end, because OpenSSL has sent an alert.
@@ -444,18 +440,36 @@ class Relay:
             reason = self._reason_of(direction, CloseReason.CLIENT_TLS_ERROR, CloseReason.BROKER_TLS_ERROR)
             self.close(reason, error)
             return
-        reason = self._reason_of(direction, CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET)
-        self.close(reason, reset=True)
+        self._peer_failed(self.opposite(direction))
+        direction.end_source()
 
-    def lose(self, direction: Direction, error: OSError) -> None:
-        """Handle a failed sink."""
-        if not self._closed:
-            self.reset_by(self.opposite(direction), error)
+    def sink_failed(self, direction: Direction, error: OSError) -> None:
+        """Handle a failed sink: what its peer had sent before still goes on to the other peer."""
+        if self._closed:
+            return
+        if self._refused is not None or isinstance(error, ssl.SSLError):
+            self.source_failed(self.opposite(direction), error)
+            return
+        self._peer_failed(direction)
+
+    def _peer_failed(self, direction: Direction) -> None:
+        """Take nothing more for the peer that a direction sends to."""
+        if self._failed is None:
+            self._failed = direction
+            self._ended_first = self._reason_of(
+                self.opposite(direction), CloseReason.CLIENT_RESET, CloseReason.BROKER_RESET
+            )
+            self._enter(State.FAILED)
+            # Nobody sees an orderly end before the reset.
+            self._up.shuts_down = self._down.shuts_down = False
+            direction.drop()
+            self._close_within(_FAILED_S)
+        self._control_flow()
 
     def refuse(self, direction: Direction, error: BrokenStreamError) -> None:
         """Handle malformed bytes from the source of a direction.
 
-        A broker answers the requests in front of malformed bytes and then closes. So the relay
+        A broker answers the requests in front of malformed bytes and then closes. So the connection
         sends it malformed bytes too: its responses still reach the client in order, and then the
         broker closes.
         """
@@ -468,11 +482,10 @@ class Relay:
             return
         self._refused = error
         self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR
+        self._enter(State.REFUSED)
         self._up.give(error.before + END_OF_REQUESTS)
         if not self._closed:
-            self._pause_as_needed()
-            self._up.paused = True
-            self._up.update()
+            self._control_flow()
             self._close_within(_REFUSED_S)
 
     def fail(self, error: Exception) -> None:

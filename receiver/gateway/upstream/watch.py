@@ -18,9 +18,9 @@ from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.shadow import shadow_problem
 from receiver.brokers.upstream import Upstream
-from receiver.gateway.broker_login import BrokerLoginError
-from receiver.gateway.probe import ProbeError, probe
-from receiver.gateway.upstream_address import UpstreamAddress
+from receiver.gateway.upstream.address import UpstreamAddress
+from receiver.gateway.upstream.broker_login import BrokerLoginError
+from receiver.gateway.upstream.probe import ProbeError, probe
 from receiver.log import RateLimitedLog
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster

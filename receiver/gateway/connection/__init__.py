@@ -1,0 +1,1 @@
+"""One connection: both directions, their flow and their end."""

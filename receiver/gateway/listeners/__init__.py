@@ -1,0 +1,1 @@
+"""Accepts clients: ports, nodes, admission, TLS and PROXY headers."""
