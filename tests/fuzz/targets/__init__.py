@@ -16,6 +16,7 @@ from tests.fuzz.targets import (
     spool,
     spool_files,
     steps,
+    subscriptions,
     tls,
     wire,
 )
@@ -40,5 +41,6 @@ TARGETS: dict[str, Target] = {
         tls.TARGET,
         principal.RULES,
         principal.NAMES,
+        subscriptions.TARGET,
     )
 }
