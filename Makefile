@@ -48,8 +48,8 @@ ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images t
 test-all: $(STAMP) ## Everything: `make test`, then each longer target, and a table of how each ended (some hours)
 	@$(BIN)/python -m tests.targets $(ALL_TESTS)
 
-test-full: $(STAMP) ## The tests marked `full`, which `make test` leaves out: security matrix, crash tests, release, chart, Prometheus, ...
-	@$(BIN)/python -m tests --full
+test-full: $(STAMP) ## The tests marked `full`, which `make test` leaves out: security matrix, crash tests, release, chart, Prometheus, ...; properties and fuzzing at random: SEED
+	@$(BIN)/python -m tests --full $(if $(SEED),--seed $(SEED))
 
 coverage: $(STAMP) ## Measure branch coverage of receiver, plugins and spark_streaming under the tests of `make test`, and check the minimum
 	@rm -rf $(COVERAGE_DATA) && mkdir -p $(COVERAGE_DATA)

@@ -1,17 +1,21 @@
 """Runs the tests in groups, a few groups at a time.
 
 ``python -m tests`` runs the gate: lint and every test that is not marked ``full``. With ``--full``
-it runs the tests marked ``full`` (see ``tests/selection.py``). Each test belongs to exactly one
-group. The last group runs the tests that no other group names, so no test is left out.
+it runs the tests marked ``full`` (see ``tests/selection.py``), and those marked ``explores`` with a
+seed (see ``tests/exploration.py``). Each test belongs to exactly one group. The last group runs the
+tests that no other group names, so no test is left out.
 
-Each line of output starts with the name of its group. The exit status is 0 if every group passed.
+Each line of output starts with the name of its group. At the end stand the slowest tests and, for
+each group, how long it took and for what it waited. The exit status is 0 if every group passed.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -21,8 +25,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests import exploration, timing
 from tests.testbed.parts import CHOSEN
 
 _TREE: Final = Path(__file__).parents[1]
@@ -34,6 +39,8 @@ _FAILURES: Final = ("FAILED ", "ERROR ")
 #: Spark's JVMs live for a minute. Compiling their code with the first compiler alone takes a third
 #: less CPU time in all.
 _ENVIRONMENT: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+#: How many tests the report names.
+_SLOWEST: Final = 10
 #: These have targets of their own: `make test-kubernetes`.
 _ELSEWHERE: Final = ("tests/kubernetes",)
 
@@ -58,12 +65,29 @@ class _Group:
 
 @dataclass(slots=True, kw_only=True)
 class _Outcome:
-    """How a group ended: its status, wall and CPU seconds, and pytest's lines about what failed."""
+    """How a group ended.
+
+    Attributes:
+        passed: Whether each command did.
+        wall_s: How long it took, in seconds.
+        cpu_s: CPU seconds of its processes.
+        failures: pytest's lines about what did not pass.
+        measures: What ``tests/timing.py`` wrote of each phase of each test.
+    """
 
     passed: bool = True
     wall_s: float = 0.0
     cpu_s: float = 0.0
     failures: list[str] = field(default_factory=list)
+    measures: list[dict[str, Any]] = field(default_factory=list)
+
+    def phase_s(self, phase: str) -> float:
+        """Return the seconds that the tests spent in ``setup``, ``call`` or ``teardown``."""
+        return sum(float(measure["wall_s"]) for measure in self.measures if measure["phase"] == phase)
+
+    def processor_s(self) -> float:
+        """Return the seconds that the tests were ready to go on and no processor was free."""
+        return sum(float(measure["processor_s"]) for measure in self.measures)
 
 
 def _set_up(*parts: str) -> _Group:
@@ -156,18 +180,21 @@ def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
     # that starts there locks other users out of it. The embedded PostgreSQL may be such a user.
     basetemp = f"--basetemp={folder / group.name}"
     workers = ("-n", str(group.workers), "--dist", "loadfile") if group.workers else ("-p", "no:xdist")
-    return (*_PYTEST, basetemp, "-m", marker, "--durations=5", *workers, *group.tests, *ignored)
+    return (*_PYTEST, basetemp, "-m", marker, *workers, *group.tests, *ignored)
 
 
-def _run(group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> _Outcome:
+def _run(
+    group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[str, str], folder: Path
+) -> _Outcome:
     start = time.monotonic()
     outcome = _Outcome()
+    measures = folder / f"{group.name}.json"
     for command in commands:
         # setpriv ends a child with this process, and the child's own children end with the child.
         with subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *command],
             cwd=_TREE,
-            env={**environment, **os.environ},
+            env={**environment, **os.environ, timing.VARIABLE: str(measures)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -186,6 +213,8 @@ def _run(group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[
         if process.returncode not in (0, _NOTHING_SELECTED if group.tests else 0):
             outcome.passed = False
             break
+    if measures.exists():
+        outcome.measures = json.loads(measures.read_text())
     _write(f"[{group.name}] {_summary(outcome)}\n")
     return outcome
 
@@ -193,6 +222,30 @@ def _run(group: _Group, commands: Sequence[Sequence[str]], environment: Mapping[
 def _summary(outcome: _Outcome) -> str:
     word = "passed" if outcome.passed else "failed"
     return f"{word} in {outcome.wall_s:.0f} s ({outcome.cpu_s:.0f} CPU seconds)"
+
+
+def _report(outcomes: Mapping[str, _Outcome]) -> str:
+    """Return the slowest tests, and what each group waited for, in seconds.
+
+    ``set-up`` and ``teardown`` are mostly servers that start and stop. ``calls`` are the tests
+    themselves. ``processor`` is the part of the three in which no processor was free.
+    """
+    measured = [
+        (float(measure["wall_s"]), str(measure["test"]), str(measure["phase"]))
+        for outcome in outcomes.values()
+        for measure in outcome.measures
+    ]
+    lines = ["slowest tests:"]
+    lines += [
+        f"{wall_s:7.1f} s  {test} ({phase})" for wall_s, test, phase in sorted(measured)[: -_SLOWEST - 1 : -1]
+    ]
+    columns = ("wall", "CPU", "set-up", "calls", "teardown", "processor")
+    lines.append(f"{'seconds':<12}" + "".join(f"{column:>11}" for column in columns))
+    for name, outcome in outcomes.items():
+        phases = [outcome.phase_s(phase) for phase in ("setup", "call", "teardown")]
+        numbers = (outcome.wall_s, outcome.cpu_s, *phases, outcome.processor_s())
+        lines.append(f"{name:<12}" + "".join(f"{number:>11.1f}" for number in numbers))
+    return "".join(f"==> [test] {line}\n" for line in lines)
 
 
 def _write(text: str) -> None:
@@ -205,17 +258,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests", description="Run the tests in groups.")
     parser.add_argument("--full", action="store_true", help="run the tests that the gate leaves out")
     parser.add_argument("--no-lint", action="store_true", help="leave lint and types out")
+    parser.add_argument(
+        "--seed", help="for --full: what properties and fuzzing draw from (default: a new one)"
+    )
     arguments = parser.parse_args()
-    marker = "full" if arguments.full else "not full"
+    marker = "full or explores" if arguments.full else "not full"
     parts = (*_PARTS, *_FULL_PARTS) if arguments.full else _PARTS
     # A test that needs another part fails here too, and not only on a machine without that part.
     environment = {**_ENVIRONMENT, CHOSEN: ",".join(parts)}
+    # The order of a set of strings follows the hash seed, and so may what a property draws.
+    environment["PYTHONHASHSEED"] = "0"
+    if arguments.full:
+        seed = arguments.seed or secrets.token_hex(4)
+        environment |= {exploration.VARIABLE: seed, "PYTHONHASHSEED": str(exploration.as_number(seed))}
+        _write(f"==> [test] properties and fuzzing draw from the seed {seed}\n")
     without = {_LINT.name} if arguments.full or arguments.no_lint else set()
     folder = Path(tempfile.mkdtemp(prefix="kct-"))
     outcomes: dict[str, _Outcome] = {}
 
     def run(group: _Group) -> None:
-        outcomes[group.name] = _run(group, group.commands or (_command(group, folder, marker),), environment)
+        outcomes[group.name] = _run(
+            group, group.commands or (_command(group, folder, marker),), environment, folder
+        )
 
     set_up = _set_up(*parts)
     setting_up = threading.Thread(target=run, args=(set_up,))
@@ -241,8 +305,7 @@ def main() -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    for name, outcome in outcomes.items():
-        _write(f"==> [test] {name}: {_summary(outcome)}\n")
+    _write(_report(outcomes))
     # A group without an outcome did not run, so it has not passed.
     expected = [set_up.name, *(group.name for group in groups)]
     failed = [name for name in expected if name not in outcomes or not outcomes[name].passed]
@@ -253,6 +316,8 @@ def main() -> int:
         for name in failed:
             for line in outcomes[name].failures if name in outcomes else ():
                 _write(f"[{name}] {line}")
+        if arguments.full:
+            _write(f"`make test-full SEED={seed}` repeats what properties and fuzzing drew\n")
         _write(f"failed: {', '.join(failed)}; the tests' files are in {folder}\n")
     else:
         shutil.rmtree(folder, ignore_errors=True)

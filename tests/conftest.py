@@ -1,3 +1,3 @@
-"""Loads the marker ``full`` and the fixtures of all tests, which start nothing until used."""
+"""Loads the markers, the measures and the fixtures of all tests, which start nothing until used."""
 
-pytest_plugins = ["tests.selection", "tests.testbed.fixtures"]
+pytest_plugins = ["tests.exploration", "tests.selection", "tests.timing", "tests.testbed.fixtures"]

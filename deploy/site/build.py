@@ -52,6 +52,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "rollup-metrics",
         "rollup-tables",
         "protocol",
+        "bridge-protocol",
     ),
     "Project": (
         "architecture",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.exploration import SEED, as_number
 from tests.unit.api.conftest import ask, connection
 from tests.unit.cli.conftest import Sidecar, served
 
@@ -23,7 +24,8 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
         sidecar.connections.extend(connection(number) for number in range(5))
         program = Path(sys.executable).with_name("schemathesis")
         command = [program, "--config-file", _CONFIGURATION, "--no-color", "run"]
-        options = ["--max-examples", "25", "--seed", "1", f"{sidecar.url}/openapi.json"]
+        seed = str(as_number(SEED)) if SEED else "1"
+        options = ["--max-examples", "25", "--seed", seed, f"{sidecar.url}/openapi.json"]
         result = subprocess.run(
             [*map(str, command), *options], cwd=tmp_path, capture_output=True, text=True, check=False
         )

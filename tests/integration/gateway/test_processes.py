@@ -78,7 +78,7 @@ def test_without_the_core_traffic_flows_and_telemetry_is_throttled(broker: Scrip
                 assert raw.exchange(produce_frame(2, b"through")).endswith(b"through")
                 started = time.monotonic()
                 assert error_of(raw.exchange(get_subscriptions())) == THROTTLING_QUOTA_EXCEEDED
-                assert time.monotonic() - started < 30  # a second on a machine that is not busy
+                assert time.monotonic() - started < 100  # the core would not answer before it is killed
                 assert raw.exchange(produce_frame(2, b"still")).endswith(b"still")
             os.kill(core, signal.SIGKILL)
             wait_for_another(sidecar, CORE, core)

@@ -87,7 +87,7 @@ def take_in(store: Store, url: str, query_id: str, number: int, table: pa.Table,
     assert done == (fate != "repeat")
 
 
-@settings(max_examples=10, deadline=None, database=None)
+@settings(max_examples=10, deadline=None)
 @given(batches=_batches)
 def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list[Point], str, bool]]) -> None:
     example = next(_examples)
@@ -146,7 +146,7 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             }
 
 
-@settings(max_examples=15, deadline=None, database=None)
+@settings(max_examples=15, deadline=None)
 @given(growths=_growths)
 def test_a_growing_hour_has_each_minute_once(
     store: Store, url: str, growths: list[tuple[list[tuple[int, int, int]], int]]

@@ -228,7 +228,7 @@ def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.
             assert len(running._open) == 1
             began = time.monotonic()
             while running._open:
-                assert time.monotonic() - began < 30
+                assert time.monotonic() - began < 100
                 await asyncio.sleep(0.05)
             writer.close()
 

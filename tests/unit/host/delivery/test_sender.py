@@ -274,7 +274,7 @@ def test_a_hang_never_blocks_shutdown(where: str) -> None:
     began = time.monotonic()
     with capture_logs() as logs:
         assert not host.stop(0.3)
-    assert 0.3 <= time.monotonic() - began < 25
+    assert 0.3 <= time.monotonic() - began < 100
     (statistics,) = host.statistics()
     lost = 0 if where == "stop" else 3
     assert statistics.state is PluginState.ABANDONED
@@ -291,7 +291,7 @@ def test_a_hang_never_blocks_shutdown(where: str) -> None:
 
 
 def test_stop_drains_the_queue_in_spite_of_a_back_off() -> None:
-    failures = iter([RetryableError("away", retry_after_s=60)])
+    failures = iter([RetryableError("away", retry_after_s=600)])
 
     def export(pushes: Sequence[Push]) -> None:
         if error := next(failures, None):
@@ -304,8 +304,8 @@ def test_stop_drains_the_queue_in_spite_of_a_back_off() -> None:
         host.offer(push(number))
     wait_for(lambda: host.statistics()[0].failures == 1)
     began = time.monotonic()
-    assert host.stop(50)
-    assert time.monotonic() - began < 45
+    assert host.stop(250)
+    assert time.monotonic() - began < 100
     assert plugin.calls == [[0], [0], [1], [2]]
 
 

@@ -228,14 +228,14 @@ def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
     began = time.monotonic()
     for number in range(1, 1000):
         assert host.offer(push(number), partial(stored.append, number))
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 100
     assert stored == list(range(1, 991)), "whoever had to go out of memory gets its callback"
     wait_for(lambda: len(quick.handed) == 1000)
     wait_for(lambda: "a write has taken" in (host.statistics()[0].spool_problem or ""))
     began = time.monotonic()
     with capture_logs() as logs:
         host.stop(0.2)
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 100
     stuck, _ = host.statistics()
     assert (stuck.dropped[DropReason.QUEUE_FULL], stuck.dropped[DropReason.SHUTDOWN]) == (990, 10)
     assert any(line["event"].startswith("spool hangs") for line in logs)
@@ -247,13 +247,13 @@ def test_disks_that_hang_have_their_last_time_together(
 ) -> None:
     monkeypatch.setattr("receiver.host.delivery.plugin_delivery._LAST_WRITES_S", 1.0)
     disk = HangingDisk(monkeypatch)
-    host = PluginHost([spooling(tmp_path / str(index), took, name=f"p{index}") for index in range(20)])
+    host = PluginHost([spooling(tmp_path / str(index), took, name=f"p{index}") for index in range(70)])
     host.start()
     host.offer(push())
     assert disk.waits.wait(120)
     began = time.monotonic()
     host.stop(0.1)
-    assert 1 <= time.monotonic() - began < 15
+    assert 1 <= time.monotonic() - began < 60
     disk.go_on()
 
 
