@@ -158,7 +158,7 @@ def run(
     given = locals()
     with _errors(spark=True):
         settings = _settings(given)
-        if settings.checkpoint is None and settings.embedded is None:
+        if settings.checkpoint_path is None:
             raise _fail("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR", 2)
         if once:
             _check_source(settings)
@@ -212,16 +212,18 @@ def rebuild(
     topic: _Topic = None,
     postgres: _Postgres = None,
     postgres_file: _PostgresFile = None,
+    checkpoint: _Checkpoint = None,
     config: _Config = None,
 ) -> None:
     """Delete the totals since a time and compute them again from the source.
 
-    The rebuild starts no earlier than the oldest push in the source. Older totals stay.
+    The rebuild starts no earlier than the oldest push in the source. Older totals stay. So does the
+    job's checkpoint: the job goes on where it was.
 
     \u0008
     Example:
       kafka-telemetry rollup rebuild --since 2026-01-31T00:00Z --source spool_files --path
-      ./telemetry
+        ./telemetry --postgres postgresql://rollup@localhost/telemetry
     """
     given = locals()
     with _errors(spark=True):

@@ -113,10 +113,11 @@ class Job:
         """Process pushes until stopped.
 
         Raises:
-            JobError: The store has data of another version, or Spark has ended.
+            JobError: The store has data of another version, or Spark has ended; or there is no
+                checkpoint.
             StoreError: PostgreSQL can't be used.
         """
-        self._run(self._settings.checkpoint_path)
+        self._run(self._checkpoint())
 
     def run_once(self, *, checkpoint: str | None = None, min_minute: int | None = None) -> None:
         """Process everything the source holds, then run maintenance.
@@ -131,7 +132,13 @@ class Job:
             StoreError: PostgreSQL can't be used.
         """
         self._once = True
-        self._run(checkpoint or self._settings.checkpoint_path, min_minute)
+        self._run(checkpoint or self._checkpoint(), min_minute)
+
+    def _checkpoint(self) -> str:
+        path = self._settings.checkpoint_path
+        if path is None:
+            raise JobError("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR")
+        return path
 
     def _run(self, checkpoint: str, min_minute: int | None = None) -> None:
         since = None if min_minute is None else int(read_again_since(min_minute).timestamp()) * _SECOND_NS

@@ -198,7 +198,8 @@ def _local_defaults(settings: RollupSettings, *, delta: bool) -> dict[str, str]:
         # Only this user may read lakes and checkpoints, because they contain client data.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
-    if urlsplit(settings.checkpoint_path).scheme in {"", "file"}:
+    # A rebuild has no checkpoint but a local folder.
+    if urlsplit(settings.checkpoint_path or "").scheme in {"", "file"}:
         # Spark's default starts some thirty `readlink` processes for each batch. This class renames
         # files, too, and a local file system renames them atomically.
         options["spark.sql.streaming.checkpointFileManagerClass"] = _FILE_MANAGER

@@ -329,10 +329,14 @@ class RollupSettings(Settings):
         return Path(url.removeprefix(_EMBEDDED)) / "postgres" if url.startswith(_EMBEDDED) else None
 
     @property
-    def checkpoint_path(self) -> str:
-        """Absolute checkpoint folder, because Spark resolves relative ones differently."""
+    def checkpoint_path(self) -> str | None:
+        """Absolute checkpoint folder, because Spark resolves relative ones differently.
+
+        None if neither the settings nor an embedded PostgreSQL give one.
+        """
         text = self.checkpoint
         if text is None:
-            assert self.embedded is not None  # noqa: S101 -- the command line requires one of both
+            if self.embedded is None:
+                return None
             text = str(self.embedded.parent / "checkpoint")
         return text if "://" in text else str(Path(text).expanduser().resolve())

@@ -115,16 +115,20 @@ def in_ranges(
     states = {state.client_key: state for state in after}
     found: list[Contribution] = []
     ranges: dict[int, list[Contribution]] = {}
-    for key in changes.keys() | states.keys():
+    for key in changes.keys() | states.keys() | own_minutes.keys():
         of_client, old = changes.get(key, _NO_CHANGES), before.get(key)
         state = states[key] if key in states else before[key]
-        kept: dict[int, Contribution] = {}
-        if of_client:
-            # A late entry may change a minute amid the range. The range begins after it then.
-            others = [m for m, one in of_client.items() if carries(state, m) and one.packed != state.counts]
-            if others:
-                state = states[key] = state._replace(carried_from=max(others) + 1)
-            kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
+        # A late entry may change a minute amid the range, or have it. The range begins after it
+        # then.
+        others = [
+            minute
+            for minute, changed_one in of_client.items()
+            if carries(state, minute) and changed_one.packed != state.counts
+        ]
+        others += [minute for minute in own_minutes.get(key, ()) if carries(state, minute)]
+        if others:
+            state = states[key] = state._replace(carried_from=max(others) + 1)
+        kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
         if old is not None and (old.counts, old.carried_from) != (state.counts, state.carried_from):
             written = of_client.keys() | own_minutes.get(key, ())
             whole = _no_longer_implied(old, state, written, kept)

@@ -109,6 +109,24 @@ def test_one_command_is_enough(rollup: Rollup, tmp_path: Path) -> None:
     assert (found["pushes"], found["repeats"], found["dead_letters"]) == (3, 0, 0)
 
 
+# Starts Spark twice.
+@pytest.mark.full
+@pytest.mark.parametrize("checkpoint", [(), ("--checkpoint", "checkpoint")])
+def test_a_rebuild_is_run_as_the_docs_say(
+    rollup: Rollup, tmp_path: Path, database: str, query: Query, checkpoint: tuple[str, ...]
+) -> None:
+    spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW + n * MINUTE_NS) for n in range(3)])
+    source = ("--source", "spool_files", "--path", "./telemetry", "--postgres", database)
+    status, _, err = rollup.run("run", *source, "--once", "--checkpoint", "checkpoint")
+    assert status == 0, err
+    before = query("SELECT bucket, metric, sum FROM metric_1m ORDER BY 1, 2")
+    assert before
+    status, out, err = rollup.run("rebuild", "--since", "2026-01-31T00:00Z", *source, *checkpoint)
+    assert status == 0, err
+    assert out.startswith("rebuilt since ")
+    assert query("SELECT bucket, metric, sum FROM metric_1m ORDER BY 1, 2") == before
+
+
 def test_a_metrics_port_that_is_taken_ends_the_command_at_once(rollup: Rollup, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"

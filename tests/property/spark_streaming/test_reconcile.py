@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.spark_streaming.contributions.support import (
@@ -159,6 +159,14 @@ def test_totals_follow_the_rules(
         min_size=1,
         max_size=8,
     )
+)
+@example(
+    pushes=[
+        (0, 5_000, "push", False),
+        (120, 5_000, "empty push", True),
+        (60, 5_000, "push", False),
+        (0, 5_000, "push", False),
+    ]
 )
 def test_a_client_counts_at_most_once_in_a_minute(pushes: list[tuple[int, int, str, bool]]) -> None:
     """This holds for empty pushes and changing intervals too."""

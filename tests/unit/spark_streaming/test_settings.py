@@ -37,6 +37,11 @@ def test_a_checkpoint_url_is_not_changed() -> None:
     assert settings.checkpoint_path == "s3a://bucket/checkpoint"
 
 
+def test_a_postgresql_of_ones_own_gives_no_checkpoint() -> None:
+    settings = load(None, {"postgres": "postgresql://rollup@localhost/telemetry"})
+    assert settings.checkpoint_path is None
+
+
 def test_the_metrics_address_has_no_brackets() -> None:
     assert load(None, {}).metrics.address is None
     assert load(None, {"metrics": {"bind": "[::1]:8643"}}).metrics.address == ("::1", 8643)
