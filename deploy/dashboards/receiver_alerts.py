@@ -155,13 +155,13 @@ RECEIVER_RULES: Final = (
         description="One call has lasted for more than a minute. Run the plugin with isolation: process.",
     ),
     PrometheusRule(
-        name="KafkaTelemetryAnsweredBeforeStored",
-        expression=_grew("kafka_telemetry_pushes_answered_before_stored_total", 15),
+        name="KafkaTelemetryPushesNotStored",
+        expression=_grew("kafka_telemetry_pushes_not_stored_total", 15),
         lasts="0m",
         severity="warning",
-        summary="Receiver {{ .Labels.instance }} answers pushes before they are on disk",
-        description="The disk is too slow for a plugin with delivery: spool_always. A crash now loses "
-        "these pushes.",
+        summary="Receiver {{ .Labels.instance }} refuses pushes that it can't store",
+        description="The disk of a plugin with delivery: spool_always is full, fails or is too slow. "
+        "Clients go on with their next push.",
     ),
     PrometheusRule(
         name="KafkaTelemetryOverBudget",

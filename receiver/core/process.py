@@ -321,11 +321,11 @@ class _Core:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
-        def notify() -> None:
+    def _deliver(self, push: Push, stored: Callable[[bool], None]) -> bool:
+        def notify(is_safe: bool) -> None:  # noqa: FBT001 - as of the callback
             # Called in a plugin's thread, which may outlive the event loop.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(stored)
+                self._loop.call_soon_threadsafe(stored, is_safe)
 
         # Charged with each push, so that an idle receiver needs no timer.
         if cpu_s := self._host.take_cpu():

@@ -1,14 +1,19 @@
 """Answers the telemetry calls of sessions (KIP-714).
 
 Applies the limits, asks the telemetry core, offers an accepted push to the plugins, counts and logs
-the outcome, and encodes the answer. The answer to a push that a plugin stores on disk waits until
-it is stored.
+the outcome, and encodes the answer. The answer to a push that a plugin must store on disk
+(``spool_always``) waits until it is stored. If that takes too long, or fails, the push is not
+accepted: the client gets THROTTLING_QUOTA_EXCEEDED and goes on with its next push, although the
+plugin may still deliver this one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 from receiver.clock import Clock
@@ -27,12 +32,12 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 __all__ = ["TelemetryCalls"]
 
-#: Seconds for which the answer to a push waits until the push is on disk. A slower disk must not
-#: hold up the client.
+#: Seconds for which the answer to a push waits until the push is safe. A slower disk must not hold
+#: up the client.
 _STORED_S: Final = 0.5
 
 
@@ -60,7 +65,7 @@ class TelemetryCalls:
         metrics: ReceiverMetrics,
         log: RequestLog,
         clock: Clock,
-        deliver: Callable[[Push, Callable[[], None]], bool],
+        deliver: Callable[[Push, Callable[[bool], None]], bool],
         instance_learned: Callable[[ClientIdentity], None],
     ) -> None:
         self._telemetry = telemetry
@@ -70,7 +75,7 @@ class TelemetryCalls:
         self._clock = clock
         self._deliver = deliver
         self._instance_learned = instance_learned
-        self._overdue = 0  # pushes that were answered before they were stored, and still are not
+        self._overdue = 0  # pushes that were refused because they were not stored, and still are not
 
     def call(self, identity: ClientIdentity, call: TelemetryCall, reply: Reply) -> None:
         """Decide a call of an authenticated connection, and charge the CPU time to its peers."""
@@ -80,9 +85,9 @@ class TelemetryCalls:
         if exceeded is not None:
             answer = self._throttle(identity, call, exceeded)
         elif isinstance(call.request, PushTelemetryRequest):
-            waiting = _StoredReply(self, identity, reply)
-            exceeded, answer, waits = self._push(identity, call.header, call.request, now, waiting.stored)
-            if not waits:
+            waiting = _StoredReply(self, reply, call.header)
+            exceeded, answer = self._push(identity, call.header, call.request, now, waiting)
+            if waiting.report is None:
                 waiting = None
         else:
             exceeded, answer = self._get(identity, call.header, call.request, now)
@@ -96,14 +101,21 @@ class TelemetryCalls:
         else:
             waiting.wait(answered)
 
-    def answered_before_stored(self, identity: ClientIdentity) -> None:
-        """Count and log a push whose answer did not wait any longer for the disk."""
-        self._overdue += 1
-        self._metrics.push_answered_before_stored()
-        self._log.warning("push answered before it is on disk", identity)
+    def not_stored(self, identity: ClientIdentity, *, overdue: bool) -> None:
+        """Count and log a push that is refused because it was not stored.
+
+        Args:
+            identity: Who pushed it.
+            overdue: Whether it may still be stored.
+        """
+        self._overdue += overdue
+        self._metrics.push_not_stored()
+        self._log.warning(
+            "push refused because it is not on disk", identity, kind="slow" if overdue else "dropped"
+        )
 
     def stored_late(self) -> None:
-        """Take back a push of :meth:`answered_before_stored`."""
+        """Take back an overdue push of :meth:`not_stored`."""
         self._overdue -= 1
 
     @property
@@ -129,17 +141,30 @@ class TelemetryCalls:
         header: RequestHeader,
         request: PushTelemetryRequest,
         now: float,
-        stored: Callable[[], None],
-    ) -> tuple[Exceeded | None, bytes, bool]:
+        waiting: _StoredReply,
+    ) -> tuple[Exceeded | None, bytes]:
         started = self._clock.cpu()
         outcome = self._telemetry.push_telemetry(
             identity, request, now=now, received_at_ns=self._clock.wall_ns()
         )
         self._learn(outcome, identity)
-        self._report_push(header, outcome, self._clock.cpu() - started)
-        waits = outcome.push is not None and self._deliver(outcome.push, stored)
+        cpu_s = self._clock.cpu() - started
+        if outcome.push is not None and self._deliver(outcome.push, waiting.stored):
+            waiting.report = partial(self._report_stored, header, outcome, cpu_s)
+        else:
+            self._report_push(header, outcome, cpu_s)
         body = k72_push_telemetry.encode_response(outcome.response, header.api_version)
-        return outcome.exceeded, frame(response_header(header), body), waits
+        return outcome.exceeded, frame(response_header(header), body)
+
+    def _report_stored(
+        self, header: RequestHeader, outcome: PushOutcome, cpu_s: float, state: _Stored
+    ) -> None:
+        """Count and log a push once it is known whether it is stored."""
+        if state is not _Stored.SAFE:
+            self.not_stored(outcome.identity, overdue=state is _Stored.OVERDUE)
+            refused = PushTelemetryResponse(error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            outcome = replace(outcome, response=refused, push=None, problem="it is not on disk")
+        self._report_push(header, outcome, cpu_s)
 
     def _throttle(self, identity: ClientIdentity, call: TelemetryCall, exceeded: Exceeded) -> bytes:
         """Answer a push with an error, a get with an empty subscription to renew.
@@ -188,38 +213,52 @@ class TelemetryCalls:
         )
 
 
+class _Stored(Enum):
+    """What became of a push that a plugin must store."""
+
+    SAFE = auto()
+    DROPPED = auto()
+    OVERDUE = auto()
+
+
 class _StoredReply:
-    """Replies once a push is stored, or after :data:`_STORED_S` seconds."""
+    """Replies once a push is safe, or refuses it when it is dropped or after :data:`_STORED_S`.
 
-    __slots__ = ("_answer", "_calls", "_identity", "_reply", "_timer")
+    Attributes:
+        report: Counts and logs the push; None if its answer does not wait.
+    """
 
-    def __init__(self, calls: TelemetryCalls, identity: ClientIdentity, reply: Reply) -> None:
+    __slots__ = ("_answer", "_calls", "_header", "_reply", "_timer", "report")
+
+    def __init__(self, calls: TelemetryCalls, reply: Reply, header: RequestHeader) -> None:
         self._calls = calls
-        self._identity = identity
         self._reply = reply
+        self._header = header
         self._answer: CallAnswer | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.report: Callable[[_Stored], None] | None = None
 
     def wait(self, answer: CallAnswer) -> None:
         self._answer = answer
         if self._calls.disk_is_slow:
-            self._time_out()
+            self._end(_Stored.OVERDUE)
         else:
-            self._timer = asyncio.get_running_loop().call_later(_STORED_S, self._time_out)
+            self._timer = asyncio.get_running_loop().call_later(_STORED_S, self._end, _Stored.OVERDUE)
 
-    def stored(self) -> None:
+    def stored(self, is_safe: bool) -> None:  # noqa: FBT001 - the host's callback
         if self._answer is None:
             self._calls.stored_late()
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._send(self._answer)
+        self._end(_Stored.SAFE if is_safe else _Stored.DROPPED)
 
-    def _time_out(self) -> None:
-        if self._answer is not None:
-            self._calls.answered_before_stored(self._identity)
-            self._send(self._answer)
-
-    def _send(self, answer: CallAnswer) -> None:
-        self._answer = None
+    def _end(self, state: _Stored) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None or self.report is None:
+            return
+        self.report(state)
+        if state is not _Stored.SAFE:
+            refused = telemetry_error(self._header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            answer = CallAnswer(answer.token, refused, answer.throttled)
         self._reply(answer)

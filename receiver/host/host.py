@@ -33,21 +33,23 @@ class _Countdown:
     """Calls a function once this was called a number of times, from any thread.
 
     Args:
-        stored: The function.
+        stored: The function. Its argument is True if that of all calls was.
         count: The number of calls.
     """
 
-    def __init__(self, stored: Callable[[], None], count: int) -> None:
+    def __init__(self, stored: Callable[[bool], None], count: int) -> None:
         self._stored = stored
         self._left = count
+        self._are_safe = True
         self._lock = threading.Lock()
 
-    def __call__(self, count: int = 1) -> None:
+    def __call__(self, is_safe: bool, count: int = 1) -> None:  # noqa: FBT001 - as of the callback
         with self._lock:
             self._left -= count
+            self._are_safe &= is_safe
             last = self._left == 0
         if last:
-            self._stored()
+            self._stored(self._are_safe)
 
 
 class PluginHost:
@@ -136,7 +138,7 @@ class PluginHost:
     def _delivery(self, hosted: HostedPlugin) -> PluginDelivery:
         return PluginDelivery(hosted, hangs_after_s=self._hangs_after_s, clock=self._clock, cpu=self._cpu)
 
-    def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
+    def offer(self, push: Push, stored: Callable[[bool], None] | None = None) -> bool:
         """Queue a push for every plugin; never waits, never raises.
 
         At its bound a queue drops and counts the oldest pushes. The method may be called before
@@ -144,8 +146,9 @@ class PluginHost:
 
         Args:
             push: The push.
-            stored: Called when every plugin with ``delivery: spool_always`` has the push on disk or
-                failed to write it; from any thread, perhaps before this method returns.
+            stored: Called from any thread, perhaps before this method returns. With True when every
+                plugin with ``delivery: spool_always`` has the push on disk or has delivered it.
+                With False when one of them has dropped it.
 
         Returns:
             Whether ``stored`` will be called, once. False: there is nothing to wait for.
@@ -159,7 +162,7 @@ class PluginHost:
         if without_wait == len(self._offers):
             return False
         if without_wait:
-            countdown(without_wait)
+            countdown(True, without_wait)  # noqa: FBT003 - as of the callback
         return True
 
     def stop(self, timeout_s: float) -> bool:

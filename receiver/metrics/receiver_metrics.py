@@ -146,9 +146,9 @@ class ReceiverMetrics:
         self.protocol_errors = self._counter(
             "protocol_errors", "Connections with malformed or forbidden requests.", "listener", "reason"
         )
-        self.answered_before_stored = self._plain_counter(
-            "pushes_answered_before_stored",
-            "Pushes answered after half a second although they were not on disk yet.",
+        self.not_stored = self._plain_counter(
+            "pushes_not_stored",
+            "Pushes answered THROTTLING_QUOTA_EXCEEDED because a plugin did not store them in time.",
         )
         self.core_unavailable = self._plain_counter(
             "core_unavailable_calls",
@@ -247,9 +247,9 @@ class ReceiverMetrics:
         self._steps_done(outcome.metrics.steps)
         self.push_seconds.observe(seconds)
 
-    def push_answered_before_stored(self) -> None:
-        """Count a push that was answered before it was on disk."""
-        self.answered_before_stored.inc()
+    def push_not_stored(self) -> None:
+        """Count a push that was refused because it was not on disk in time."""
+        self.not_stored.inc()
 
     def limit_exceeded(self, exceeded: Exceeded) -> None:
         """Count a connection, request or push over a limit."""

@@ -86,32 +86,31 @@ class DiskQueue(MemoryQueue):
         self._cpu = CpuAccount() if cpu is None else cpu
         self._shares: RecentShares[str] = RecentShares(disk.max_bytes)
 
-    def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
+    def offer(self, push: Push, stored: Callable[[bool], None] | None = None) -> bool:
         """Add a push; see :meth:`MemoryQueue.offer`.
 
         Returns:
-            Whether ``stored`` will be called, once, by any thread: when the push is on disk or
-            can't be written. True only if every push is written and the disk works.
+            Whether ``stored`` will be called, once, by any thread: with True when the push is on
+            disk or delivered, with False when it is dropped. True only if every push is written.
         """
         now = self._clock()
+        waits = stored is not None and self._always
+        queued = Queued(push, len(push.payload.data), now, stored if waits else None)
         with self._lock:
             self._offered += 1
             if self._closed:
                 self._dropped[DropReason.SHUTDOWN] += 1
-                return False
-            waits = stored is not None and not self._readable_unwritten
-            queued = Queued(push, len(push.payload.data), now, stored if waits else None)
-            dropped = self.memory.add(queued)
-            self._dropped[DropReason.QUEUE_FULL] += len(dropped)
-            if dropped and dropped[-1] is queued:
-                queued.stored, waits = None, False
+                dropped = [queued]
+            else:
+                dropped = self.memory.add(queued)
+                self._dropped[DropReason.QUEUE_FULL] += len(dropped)
             callbacks = _take_callbacks(dropped)
             if self._awaited_items:
                 self._wake_sender()
             if self._idle or self._writes_early:
                 self._idle = False
                 self._work.notify()
-        _call_all(callbacks)
+        _call_all(callbacks, safe=False)
         return waits
 
     def close(self, deadline: float) -> None:
@@ -142,14 +141,20 @@ class DiskQueue(MemoryQueue):
                 return False
             self._count(count, dropped)
             position: Position | None = None
+            finished: list[Queued] = []
             for _ in range(count):
                 if self._spooled:
                     position = self._spooled.popleft().position
                     self._account.acknowledged(1)
-                elif self._in_flight.popleft().copied:
+                    continue
+                finished.append(self._in_flight.popleft())
+                if finished[-1].copied:
                     self._account.acknowledged(1)
             uncommitted = self._account.uncommitted
             self._commit_position = position if uncommitted else None
+            # While the disk fails, they are read without being written.
+            callbacks = _take_callbacks(finished)
+        _call_all(callbacks, safe=dropped is None)
         if uncommitted:
             with self._disk.lock:
                 self._commit()
@@ -177,7 +182,7 @@ class DiskQueue(MemoryQueue):
             self._dropped[DropReason.SHUTDOWN] += dropped
             self._work.notify()
             callbacks = _take_callbacks(rest)
-        _call_all(callbacks)
+        _call_all(callbacks, safe=False)
         return dropped
 
     # -- the spooler -------------------------------------------------------------------------------
@@ -307,9 +312,7 @@ class DiskQueue(MemoryQueue):
         with self._lock:
             if opened:
                 self._account.opened(self._disk.statistics)
-            callbacks = [] if opened else _take_callbacks(self.memory)
             self._wake_sender()
-        _call_all(callbacks)
         return opened
 
     def _write(self) -> bool:
@@ -329,8 +332,12 @@ class DiskQueue(MemoryQueue):
             self._cpu.add(pushes_written, time.thread_time() - cpu_began)
         with self._lock:
             self._writing_since = None
-            callbacks = _take_callbacks(chunk)
-            if not self._abandoned:
+            callbacks, unsafe = [], _take_callbacks(refused)
+            if written:
+                callbacks = _take_callbacks((*copies, *kept))
+            if self._abandoned:
+                unsafe += _take_callbacks(chunk)
+            else:
                 memory.reserve(())
                 if written:
                     for queued in copies:
@@ -344,9 +351,9 @@ class DiskQueue(MemoryQueue):
                     self._account.wrote(pushes, len(copies), acknowledged, self._disk.statistics)
                 else:
                     memory.put_back(chunk)
-                    callbacks += _take_callbacks(memory)
             self._wake_sender()
-        _call_all(callbacks)
+        _call_all(callbacks, safe=True)
+        _call_all(unsafe, safe=False)
         self._commit()
         return written
 
@@ -402,9 +409,9 @@ class DiskQueue(MemoryQueue):
             self._account.committed(count, self._disk.statistics)
 
 
-def _take_callbacks(pushes: Iterable[Queued]) -> list[Callable[[], None]]:
-    """Remove and return the callbacks that wait for pushes to be stored."""
-    callbacks = []
+def _take_callbacks(pushes: Iterable[Queued]) -> list[Callable[[bool], None]]:
+    """Remove and return the callbacks that wait for pushes to be safe."""
+    callbacks: list[Callable[[bool], None]] = []
     for queued in pushes:
         if queued.stored is not None:
             callbacks.append(queued.stored)
@@ -412,6 +419,6 @@ def _take_callbacks(pushes: Iterable[Queued]) -> list[Callable[[], None]]:
     return callbacks
 
 
-def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:
+def _call_all(callbacks: Iterable[Callable[[bool], None]], *, safe: bool) -> None:
     for stored in callbacks:
-        stored()
+        stored(safe)

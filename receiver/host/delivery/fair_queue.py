@@ -28,7 +28,7 @@ class Queued:
         push: The push.
         size: Its OTLP bytes.
         since: The time of its offer, in monotonic seconds.
-        stored: Called when it is on disk or can't be written; None if nothing waits for that.
+        stored: Called with whether the push is safe; None if nothing waits for that.
         copied: Whether it is on disk, too.
         number: Its position in the queue; set by :class:`FairQueue`.
     """
@@ -36,7 +36,7 @@ class Queued:
     push: Push
     size: int
     since: float
-    stored: Callable[[], None] | None = None
+    stored: Callable[[bool], None] | None = None
     copied: bool = False
     number: int = 0
 

@@ -47,7 +47,7 @@ class MemoryQueue:
         self._exported = 0
         self._dropped = dict.fromkeys(DropReason, 0)
 
-    def offer(self, push: Push, stored: Callable[[], None] | None = None) -> bool:
+    def offer(self, push: Push, stored: Callable[[bool], None] | None = None) -> bool:
         """Add a push without waiting; drop and count pushes over the bound.
 
         Args:

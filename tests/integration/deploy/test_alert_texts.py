@@ -74,7 +74,7 @@ SUMMARIES: Final = {
     "KafkaTelemetrySpoolNearlyFull": "The spool of plugin otlp of sidecar:8080 is nearly full",
     "KafkaTelemetrySpoolProblem": "Plugin otlp of sidecar:8080 can't use its spool",
     "KafkaTelemetryPluginHangs": "Plugin otlp of sidecar:8080 hangs",
-    "KafkaTelemetryAnsweredBeforeStored": "Receiver sidecar:8080 answers pushes before they are on disk",
+    "KafkaTelemetryPushesNotStored": "Receiver sidecar:8080 answers pushes before they are on disk",
     "KafkaTelemetryOverBudget": "Clients of receiver sidecar:8080 exceed a series budget",
     "KafkaTelemetryInstancesEvicted": "Receiver sidecar:8080 evicts client instances at its bound",
     "KafkaTelemetryCertificateEnds": (

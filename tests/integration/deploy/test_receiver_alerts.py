@@ -36,7 +36,7 @@ MALFORMED: Final = 'kafka_telemetry_protocol_errors_total{listener="CLIENT",reas
 PUSHES: Final = 'kafka_telemetry_pushes_total{client_software_name="%s",outcome="%s"}'
 DROPPED: Final = 'kafka_telemetry_plugin_dropped_pushes_total{plugin="otlp",reason="%s",type="otlp"}'
 PLUGIN: Final = 'kafka_telemetry_plugin_%s{plugin="otlp",type="otlp"}'
-ANSWERED_BEFORE_STORED: Final = "kafka_telemetry_pushes_answered_before_stored_total"
+PUSHES_NOT_STORED: Final = "kafka_telemetry_pushes_not_stored_total"
 OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
 STALE: Final = "kafka_telemetry_subscriptions_stale"
@@ -67,7 +67,7 @@ WELL: Final[Shown] = {
     'kafka_telemetry_plugin_spool_max_bytes{plugin="console",type="console"}': always(0),
     PLUGIN % "spool_problem": always(0),
     PLUGIN % "call_seconds": always(0.1),
-    ANSWERED_BEFORE_STORED: always(4),
+    PUSHES_NOT_STORED: always(4),
     OVERFLOWED: always(5),
     EVICTED: always(6),
     STALE: always(0),
@@ -89,7 +89,7 @@ QUIET: Final[dict[str, Shown]] = {
         CLOSED % "held_bytes": changes(1, None),
         PUSHES % ("java", "INVALID_RECORD"): changes(2, None),
         PUSHES % ("java", "TELEMETRY_TOO_LARGE"): changes(2, None),
-        ANSWERED_BEFORE_STORED: but_at(MINUTES[EVENT : EVENT + 1], changes(4, 0)),
+        PUSHES_NOT_STORED: but_at(MINUTES[EVENT : EVENT + 1], changes(4, 0)),
         DROPPED % "permanent": but_at(MINUTES[EVENT : EVENT + 1], changes(7, 0)),
     },
     "another program's target is down": {"up": always(0)},
@@ -183,8 +183,8 @@ ONCE: Final[dict[str, tuple[str, Shown]]] = {
         },
     ),
     "a disk that was slow for a moment": (
-        "KafkaTelemetryAnsweredBeforeStored",
-        WELL | {ANSWERED_BEFORE_STORED: changes(4, 5)},
+        "KafkaTelemetryPushesNotStored",
+        WELL | {PUSHES_NOT_STORED: changes(4, 5)},
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -71,8 +72,8 @@ class AnyLog(RuleBasedStateMachine):
             else:
                 assert number not in self.waiting
 
-    def stored(self, number: int) -> Callable[[], None]:
-        def call() -> None:
+    def stored(self, number: int) -> Callable[[bool], None]:
+        def call(_: bool) -> None:
             self.waiting[number] = self.waiting.get(number, 0) + 1
 
         return call
@@ -172,18 +173,24 @@ class SpoolAlways(RuleBasedStateMachine):
         for _ in range(count):
             number = self.offered
             self.offered += 1
-            assert self.queue.offer(push(number), partial(self.stored.add, number))
+            assert self.queue.offer(push(number), partial(self.told, number))
+
+    def told(self, number: int, safe: bool) -> None:
+        assert safe
+        self.stored.add(number)
 
     @precondition(lambda self: due(self.queue, self.clock))
-    @rule()
-    def spool(self) -> None:
-        assert self.queue.write()
+    @rule(full=st.booleans())
+    def spool(self, full: bool) -> None:
+        with full_disk() if full else contextlib.nullcontext():
+            assert self.queue.write() != (full and self.queue._disk.problem is not None)
+        self.clock.now += 60
 
     @precondition(lambda self: not self.in_flight)
     @rule(max_items=st.integers(1, 30))
     def read(self, max_items: int) -> None:
         self.in_flight = read(self.queue, max_items)
-        assert set(self.in_flight) <= self.stored
+        assert set(self.in_flight) <= self.stored or self.queue._disk.problem is not None
 
     @precondition(lambda self: self.in_flight)
     @rule()

@@ -62,7 +62,7 @@ class Core:
         self.identity = connection()
         self.learned: list[ClientIdentity] = []
         self.answers: list[CallAnswer] = []
-        self.storing: list[Callable[[], None]] | None = None
+        self.storing: list[Callable[[bool], None]] | None = None
         self._tokens = 0
         self._calls = TelemetryCalls(
             telemetry=telemetry_core(self.limits, max_push_bytes=1 << 20),
@@ -74,7 +74,7 @@ class Core:
             instance_learned=self.learned.append,
         )
 
-    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+    def _deliver(self, push: Push, stored: Callable[[bool], None]) -> bool:
         if self.storing is None:
             return False
         self.storing.append(stored)
@@ -196,20 +196,38 @@ class Disk:
     def answered(self) -> int:
         return len(self.core.answers)
 
+    @property
+    def errors(self) -> list[int]:
+        return [read_push(answer.frame[4:], answer.token) for answer in self.core.answers]
+
 
 def test_an_answer_waits_until_the_push_is_stored() -> None:
     async def main() -> None:
         disk = Disk()
         disk.push()
         assert disk.answered == 0
-        disk.storing[0]()
-        assert disk.answered == 1
-        assert disk.core.counted("pushes_answered_before_stored_total") == 0
+        disk.storing[0](True)
+        assert disk.errors == [ErrorCode.NONE]
+        assert disk.core.counted("pushes_not_stored_total") == 0
 
     asyncio.run(main())
 
 
-def test_while_the_disk_is_slow_no_answer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_that_is_dropped_is_refused() -> None:
+    async def main() -> None:
+        disk = Disk()
+        disk.push()
+        disk.storing[0](False)
+        assert disk.errors == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+        assert disk.core.counted("pushes_not_stored_total") == 1
+        disk.push()
+        disk.storing[1](True)
+        assert disk.errors[1:] == [ErrorCode.NONE]
+
+    asyncio.run(main())
+
+
+def test_while_the_disk_is_slow_pushes_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry_calls, "_STORED_S", 0.0)
 
     async def main() -> None:
@@ -219,15 +237,15 @@ def test_while_the_disk_is_slow_no_answer_waits(monkeypatch: pytest.MonkeyPatch)
             await asyncio.sleep(0)
         monkeypatch.setattr(telemetry_calls, "_STORED_S", 3600.0)
         disk.push()
-        assert disk.answered == 2
-        assert disk.core.counted("pushes_answered_before_stored_total") == 2
+        assert disk.errors == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
+        assert disk.core.counted("pushes_not_stored_total") == 2
         for stored in disk.storing:
-            stored()
+            stored(True)
         assert disk.answered == 2
         disk.push()
         assert disk.answered == 2, "the disk is well again"
-        disk.storing[-1]()
-        assert disk.answered == 3
-        assert disk.core.counted("pushes_answered_before_stored_total") == 2
+        disk.storing[-1](True)
+        assert disk.errors[2:] == [ErrorCode.NONE]
+        assert disk.core.counted("pushes_not_stored_total") == 2
 
     asyncio.run(main())

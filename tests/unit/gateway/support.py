@@ -134,7 +134,9 @@ class Gate:
         self.memory = RequestMemory(limits or LimitsSettings(), held or SharedCounts().claim(), relays)
         self.metrics = ReceiverMetrics(version="0")
         self.pushed: list[Push] = []
-        self.storing: list[Callable[[], None]] | None = None  # where set, answers wait for these to be called
+        self.storing: list[Callable[[bool], None]] | None = (
+            None  # where set, answers wait for these to be called
+        )
         # Not the link's, so that an event is never on its way while a test looks for it.
         self.events_of_relay = RelayMetrics()
         self.log = RequestLog(self.events_of_relay.limit_exceeded, log_requests=False)
@@ -212,7 +214,7 @@ class Gate:
         if self in _gates:
             _gates.remove(self)
 
-    def _deliver(self, push: Push, stored: Callable[[], None]) -> bool:
+    def _deliver(self, push: Push, stored: Callable[[bool], None]) -> bool:
         self.pushed.append(push)
         if self.storing is not None:
             self.storing.append(stored)

@@ -11,6 +11,7 @@ import pytest
 
 from receiver.core import telemetry_calls
 from receiver.gateway.connection.closing import CloseReason
+from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
 from tests.unit.gateway.support import (
@@ -28,7 +29,7 @@ from tests.unit.gateway.support import (
 from tests.unit.session.support import get_subscriptions, push, read_push, read_subscriptions
 
 ANSWER = framed(b"\0\0\0\1answer")
-Storing = list[Callable[[], None]]
+Storing = list[Callable[[bool], None]]
 PAYLOADS = Path(__file__).parents[2] / "data" / "payloads"
 OTLP = (PAYLOADS / "franz-producer-okprefix-02.bin").read_bytes()
 
@@ -81,7 +82,7 @@ def test_the_answer_comes_when_the_push_is_stored(marked: bool) -> None:
             reading = asyncio.create_task(receive_frame(test.wire.client))
             assert await is_silent(asyncio.shield(reading), 0.2)
             (stored,) = test.storing
-            stored()
+            stored(True)
             assert read_push(await reading) == 0
             if marked:
                 assert (await receive_frame(test.wire.client)).endswith(b"answer")
@@ -96,7 +97,7 @@ def test_what_the_broker_says_behind_it_waits_too() -> None:
             await send(test.wire.broker, ANSWER)
             reading = asyncio.create_task(receive_frame(test.wire.client))
             assert await is_silent(asyncio.shield(reading), 0.2)
-            test.storing[0]()
+            test.storing[0](True)
             assert read_push(await reading) == 0
             assert (await receive_frame(test.wire.client)).endswith(b"answer")
 
@@ -114,10 +115,10 @@ def test_a_slow_disk_delays_no_response_beyond_the_limit(
             await test.push()
             if marked:
                 assert (await receive_frame(test.wire.client)).endswith(b"answer")
-            assert read_push(await receive_frame(test.wire.client)) == 0
+            assert read_push(await receive_frame(test.wire.client)) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             text, _ = test.wire.gate.metrics.exposition()
-            assert b"kafka_telemetry_pushes_answered_before_stored_total 1.0" in text
-            test.storing[0]()  # late, and of no more interest
+            assert b"kafka_telemetry_pushes_not_stored_total 1.0" in text
+            test.storing[0](True)  # late, and of no more interest
             if marked:
                 assert (await receive_frame(test.wire.client)).endswith(b"answer")
             await send(test.wire.broker, ANSWER)
@@ -148,7 +149,7 @@ def test_nothing_overtakes_an_answer(how: str) -> None:
             await eventually(lambda: bool(test.storing), "the push")
             reading = asyncio.create_task(receive_frame(wire.client))
             assert await is_silent(asyncio.shield(reading), 0.2)
-            test.storing[0]()
+            test.storing[0](True)
             assert read_push(await reading) == 0
             assert (await receive_frame(wire.client)).endswith(b"answer")
 
@@ -161,9 +162,9 @@ def test_a_client_may_leave_meanwhile() -> None:
             await test.push()
             reset(test.wire.client)
             await send(test.wire.broker, ANSWER)
-            test.storing[0]()
+            test.storing[0](True)
             assert await test.wire.reason() is CloseReason.CLIENT_RESET
-            test.storing[0]()
+            test.storing[0](True)
 
     on_loop(main())
 
@@ -173,7 +174,7 @@ def test_an_end_of_the_broker_comes_behind_the_answer() -> None:
         async with pushing(marked=True) as test:
             await test.push()
             test.wire.broker.close()
-            test.storing[0]()
+            test.storing[0](True)
             for _ in range(3):
                 await receive_frame(test.wire.client)
             assert await at_end(test.wire.client)
@@ -187,7 +188,7 @@ def test_a_drain_waits_for_the_answer() -> None:
             await test.push()
             test.wire.relay.drain()
             assert not test.wire.quiet()
-            test.storing[0]()
+            test.storing[0](True)
             assert read_push(await receive_frame(test.wire.client)) == 0
             await asyncio.sleep(0.05)
             assert test.wire.quiet()

@@ -30,6 +30,18 @@ from tests.unit.host.disks import (
 from tests.unit.host.support import numbers, push, wait_for
 
 
+def _never(_: bool) -> None:
+    pytest.fail("nobody waits")
+
+
+def _keep(stored: list[int], number: int, _: bool) -> None:
+    stored.append(number)
+
+
+def _tell(told: list[tuple[int, bool]], number: int, safe: bool) -> None:
+    told.append((number, safe))
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -59,7 +71,7 @@ class TestAlways:
         assert folder.is_dir()
         stored: list[int] = []
         for number in range(3):
-            assert queue.offer(push(number), partial(stored.append, number))
+            assert queue.offer(push(number), partial(_keep, stored, number))
         assert (read(queue), stored) == ([], [])
         assert due(queue, clock)
         assert queue.write()
@@ -84,19 +96,23 @@ class TestAlways:
         assert spool.open().pushes == 50
         spool.close()
 
-    def test_stored_is_called_when_the_disk_fails_and_memory_drops_the_push(
+    def test_while_the_disk_fails_a_push_is_safe_when_it_is_delivered(
         self, folder: Path, clock: Clock
     ) -> None:
         queue = disk_queue(folder, clock)
-        stored: list[int] = []
-        for number in range(2):
-            assert queue.offer(push(number), partial(stored.append, number))
+        told: list[tuple[int, bool]] = []
+        for number in range(3):
+            assert queue.offer(push(number), partial(_tell, told, number))
         with full_disk():
             assert not queue.write()
-        assert stored == [0, 1]
-        assert not queue.offer(push(2), pytest.fail), "nobody has to wait while the disk refuses"
-        assert read(queue, 1) == [0]
         assert "File too large" in (queue._disk.problem or "")
+        assert read(queue, 1) == [0]
+        assert told == []
+        queue.acknowledge(1)
+        assert told == [(0, True)]
+        clock.now += 60
+        assert queue.write()
+        assert told == [(0, True), (1, True), (2, True)]
 
     def test_it_is_tried_again_with_back_off_and_goes_on_where_it_was(
         self, folder: Path, clock: Clock
@@ -116,20 +132,29 @@ class TestAlways:
         assert counts(queue) == (0, 2, 1, 0)
         queue.acknowledge(1)
         assert queue._disk.statistics.pushes == 2, "the copy of what was in flight is passed over"
-        assert queue.offer(push(3), lambda: None)
+        assert queue.offer(push(3), lambda _: None)
         assert queue.write()
         assert read(queue) == [1, 2, 3]
 
-    def test_memory_keeps_its_bound_and_calls_stored_for_dropped_pushes(
-        self, folder: Path, clock: Clock
-    ) -> None:
+    def test_memory_keeps_its_bound_and_says_which_pushes_it_drops(self, folder: Path, clock: Clock) -> None:
         queue = disk_queue(folder, clock, max_items=4)
-        stored: list[int] = []
+        told: list[tuple[int, bool]] = []
         for number in range(6):
-            assert queue.offer(push(number), partial(stored.append, number))
-        assert stored == [0, 1]
+            assert queue.offer(push(number), partial(_tell, told, number))
+        assert told == [(0, False), (1, False)]
         assert queue.statistics().dropped[DropReason.QUEUE_FULL] == 2
-        assert not queue.offer(push(6, size=2_000_000), pytest.fail), "it fits nowhere"
+        assert queue.offer(push(6, size=2_000_000), partial(_tell, told, 6))
+        assert told[2:] == [(6, False)], "it fits nowhere"
+
+    def test_a_queue_that_ends_says_what_it_drops(self, folder: Path, clock: Clock) -> None:
+        queue = disk_queue(folder, clock)
+        told: list[bool] = []
+        assert queue.offer(push(0), told.append)
+        with full_disk():
+            assert queue.finish() == 1
+        queue.close(0.0)
+        assert queue.offer(push(1), told.append)
+        assert told == [False, False]
 
 
 class TestWhenBehind:
@@ -139,7 +164,7 @@ class TestWhenBehind:
         self, folder: Path, clock: Clock
     ) -> None:
         queue = disk_queue(folder, clock, after_s=1.0)
-        assert not queue.offer(push(0), pytest.fail)
+        assert not queue.offer(push(0), _never)
         clock.now += 0.9
         assert not due(queue, clock)
         assert read(queue) == [0]
@@ -428,7 +453,7 @@ class TestEnd:
     def test_pushes_that_the_disk_refuses_are_dropped_and_counted(self, folder: Path, clock: Clock) -> None:
         queue = disk_queue(folder, clock)
         stored: list[int] = []
-        queue.offer(push(0), partial(stored.append, 0))
+        queue.offer(push(0), partial(_keep, stored, 0))
         with full_disk():
             assert queue.finish() == 1
         assert stored == [0]
@@ -458,7 +483,7 @@ def test_a_disk_that_hangs_makes_neither_offers_nor_statistics_wait(
     began = time.monotonic()
     stored: list[int] = []
     for number in range(1, 101):
-        assert queue.offer(push(number), partial(stored.append, number))
+        assert queue.offer(push(number), partial(_keep, stored, number))
     statistics = queue.statistics()
     assert time.monotonic() - began < 100
     assert (statistics.memory, statistics.dropped[DropReason.QUEUE_FULL], statistics.writing_since) == (
