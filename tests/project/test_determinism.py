@@ -40,10 +40,9 @@ PAUSES = {
     "integration/rollup/test_rollup.py": 1,
     "integration/test_clients.py": 2,
     "integration/test_subscribed_clients.py": 1,
-    "unit/api/test_connections.py": 6,
+    "unit/api/test_connections.py": 3,
     "unit/api/test_events.py": 1,
     "unit/api/test_filters.py": 1,
-    "unit/api/test_https.py": 2,
     "unit/api/test_server.py": 1,
     "unit/gateway/support.py": 1,
     "unit/gateway/test_connection.py": 2,
@@ -67,7 +66,7 @@ PAUSES = {
     "unit/plugins/spool_files/test_files.py": 1,
     "unit/store/test_subscriptions.py": 1,
     "unit/supervisor/program.py": 2,
-    "unit/test_event_loop.py": 13,
+    "unit/test_event_loop.py": 1,
 }
 
 

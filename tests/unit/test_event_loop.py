@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 
 import pytest
 
 from receiver.event_loop import run, running_loop
-from tests.unit.gateway.support import on_loop, pair, reset
+from tests.unit.gateway.support import eventually, on_loop, pair, reset
+
+
+async def readable_bytes(end: socket.socket) -> None:
+    """Wait until the system has bytes, an end or a reset for this socket."""
+    await eventually(lambda: bool(select.select([end], [], [], 0)[0]), "bytes to read")
 
 
 def test_a_direct_callback_is_called_as_often_as_bytes_arrive() -> None:
@@ -29,12 +35,13 @@ def test_a_direct_callback_is_called_as_often_as_bytes_arrive() -> None:
                 return False
 
         loop.set_direct_reader(one.fileno(), drained)
-        for data in (b"abcde", b"f"):
+        for data, sent in ((b"abcde", b"abcde"), (b"f", b"abcdef")):
             other.sendall(data)
-            await asyncio.sleep(0.02)
+            await eventually(lambda sent=sent: b"".join(seen) == sent, "the bytes")  # type: ignore[misc]
         loop.set_direct_reader(one.fileno(), None)
         other.sendall(b"unseen")
-        await asyncio.sleep(0.02)
+        await readable_bytes(one)
+        await asyncio.sleep(0)
         assert b"".join(seen) == b"abcdef"
         one.close()
         other.close()
@@ -59,11 +66,10 @@ def test_a_reset_that_comes_with_data_is_seen_after_the_data() -> None:
         # Both are there before the loop looks for the first time: one event for the two.
         other.sendall(b"answer")
         reset(other)
-        await asyncio.sleep(0.02)
+        await readable_bytes(one)
         loop.set_direct_reader(one.fileno(), readable)
-        await asyncio.sleep(0.05)
         # The system may throw the data away with the reset; what must not be missed is the reset.
-        assert seen[-1] is None
+        await eventually(lambda: seen[-1:] == [None], "the reset")
         one.close()
 
     on_loop(main())
@@ -83,10 +89,9 @@ def test_the_end_that_comes_with_data_is_seen_after_the_data() -> None:
 
         other.sendall(b"answer")
         other.shutdown(socket.SHUT_WR)
-        await asyncio.sleep(0.01)
+        await readable_bytes(one)
         loop.set_direct_reader(one.fileno(), readable)
-        await asyncio.sleep(0.05)
-        assert seen == [b"answer", b""]
+        await eventually(lambda: seen == [b"answer", b""], "the end")
         one.close()
         other.close()
 
@@ -117,8 +122,7 @@ def test_one_socket_can_have_a_reader_and_a_writer() -> None:
         loop.set_direct_writer(one.fileno(), writable)
         await asyncio.wait_for(written.wait(), 120)
         other.sendall(b"in")
-        await asyncio.sleep(0.02)
-        assert read == [b"in"]
+        await eventually(lambda: read == [b"in"], "the bytes")
         assert other.recv(100) == b"out"
         loop.set_direct_reader(one.fileno(), None)
         one.close()
@@ -142,8 +146,7 @@ def test_timers_tasks_and_threads_are_served_while_direct_callbacks_are_busy() -
 
         loop.set_direct_reader(one.fileno(), bounce)
         other.send(b"x")
-        await asyncio.sleep(0.05)
-        assert rounds > 10
+        await eventually(lambda: rounds > 10, "ten rounds")
         called = asyncio.Event()
         thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(called.set))
         thread.start()
@@ -193,10 +196,9 @@ def test_a_failing_direct_callback_is_reported_and_ends_nothing() -> None:
             raise ValueError("a mistake")
 
         loop.set_direct_reader(one.fileno(), readable)
-        other.send(b"x")
-        await asyncio.sleep(0.02)
-        other.send(b"x")
-        await asyncio.sleep(0.02)
+        for number in (1, 2):
+            other.send(b"x")
+            await eventually(lambda number=number: len(reports) == number, "a report")  # type: ignore[misc]
         loop.set_direct_reader(one.fileno(), None)
         one.close()
         other.close()
@@ -233,11 +235,10 @@ def test_the_end_behind_more_than_one_buffer_is_seen(room: int) -> None:
 
         other.sendall(b"0123456789")
         other.shutdown(socket.SHUT_WR)
-        await asyncio.sleep(0.02)
+        await readable_bytes(one)
         loop.set_direct_reader(one.fileno(), readable)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: seen[-1:] == [b""], "the end")
         assert b"".join(seen) == b"0123456789"
-        assert seen[-1] == b""
         one.close()
         other.close()
 

@@ -16,6 +16,7 @@ from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
 from receiver.settings.rest import RestSettings
 from tests.unit.api.conftest import EDITOR_TOKEN, Api, bearer, problem_of, token_settings
 from tests.unit.api.test_authorization import BODY, routes_of
+from tests.unit.gateway.support import eventually
 
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -224,12 +225,8 @@ def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.
             _, writer = await asyncio.open_connection("127.0.0.1", running.address.port, limit=1)
             asked = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
             writer.write(asked * 2000)
-            await asyncio.sleep(0.1)
-            assert len(running._open) == 1
-            began = time.monotonic()
-            while running._open:
-                assert time.monotonic() - began < 100
-                await asyncio.sleep(0.05)
+            await eventually(lambda: len(running._open) == 1, "the connection")
+            await eventually(lambda: not running._open, "its end")
             writer.close()
 
     asyncio.run(scenario())
@@ -237,7 +234,7 @@ def test_a_response_that_is_not_read_is_cut_off(local: Api, monkeypatch: pytest.
 
 def test_an_idle_connection_takes_the_next_request(local: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     for deadline in ("_REQUEST_S", "_READ_S"):
-        monkeypatch.setattr(connection, deadline, 0.1)
+        monkeypatch.setattr(connection, deadline, 0.6)
     request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
     async def scenario() -> None:
@@ -249,7 +246,7 @@ def test_an_idle_connection_takes_the_next_request(local: Api, monkeypatch: pyte
                 assert head.startswith(b"HTTP/1.1 200 ")
                 (length,) = [line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")]
                 await reader.readexactly(int(length.removeprefix(b"content-length: ")))
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.9)
             writer.close()
 
     asyncio.run(scenario())
@@ -292,7 +289,10 @@ def test_when_all_connections_are_busy_a_new_one_is_closed(
             busy = [await asyncio.open_connection("127.0.0.1", running.address.port) for _ in range(3)]
             for _, writer in busy:
                 writer.write(begun + b"content-length: 10\r\n\r\n")
-            await asyncio.sleep(0.1)
+            opened = running._open
+            await eventually(
+                lambda: [one.idle_since for one in opened.values()] == [None] * 3, "three busy connections"
+            )
             assert await send(running.address.port, b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n") == b""
             for _, writer in busy:
                 writer.close()

@@ -20,6 +20,7 @@ from receiver.tls import server_context
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.ports import LOOPBACK, listening_on
 from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, Api, Clock, bearer, problem_of, token_settings
+from tests.unit.gateway.support import eventually
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -235,11 +236,10 @@ def test_an_unfinished_handshake_is_cut_off(
                 with contextlib.suppress(ConnectionError):
                     await asyncio.wait_for(reader.read(), 120)
                 writer.close()
-            await asyncio.sleep(0.1)
-            assert not server._open
+            await eventually(lambda: not server._open, "the end of all connections")
             # Another handshake is in progress when the server stops.
             _, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
-            await asyncio.sleep(0.05)
+            await eventually(lambda: len(server._open) == 1, "the connection")
         writer.close()
 
     asyncio.run(scenario())
