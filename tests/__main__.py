@@ -312,12 +312,12 @@ def main() -> int:
     total = sum(outcome.cpu_s for outcome in outcomes.values())
     _write(f"==> [test] all groups: {time.monotonic() - start:.0f} s ({total:.0f} CPU seconds)\n")
     if failed:
+        if arguments.full:
+            _write(f"`make test-full SEED={seed}` repeats what properties and fuzzing drew\n")
         # Once more at the end, where a reader of a long log looks first.
         for name in failed:
             for line in outcomes[name].failures if name in outcomes else ():
                 _write(f"[{name}] {line}")
-        if arguments.full:
-            _write(f"`make test-full SEED={seed}` repeats what properties and fuzzing drew\n")
         _write(f"failed: {', '.join(failed)}; the tests' files are in {folder}\n")
     else:
         shutil.rmtree(folder, ignore_errors=True)
