@@ -1,5 +1,7 @@
 """Reconciles entries: aggregates points and corrects for other pushes.
 
+``docs/reconciliation.md`` says what a minute is worth.
+
 For any batches and any order of arrival, the points plus all corrections of a series and minute
 equal
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
 from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.property.spark_streaming.model import END, totals
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
     LAST,
@@ -18,11 +17,9 @@ from tests.unit.spark_streaming.contributions.support import (
     Entry,
     Point,
     Store,
-    bucket,
 )
 
 RULE_OF = {1: LAST, 2: LAST, 3: RATE, 4: RATE, 5: DISTRIBUTION, 6: DISTRIBUTION}
-END = 40
 
 
 def points() -> st.SearchStrategy[tuple[Point, ...]]:
@@ -63,52 +60,6 @@ def histories(draw: st.DrawFn) -> list[list[Entry]]:
     return pushes
 
 
-def oracle(
-    entries: Sequence[Entry], closed: int
-) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int, int], int]]:
-    """Apply the rules to all entries at once."""
-    minutes: dict[int, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
-    for entry in entries:
-        minutes[entry.client][entry.minute].append(entry)
-    sums: Counter[tuple[int, int]] = Counter()
-    spread: Counter[tuple[int, int, int]] = Counter()
-    for own in minutes.values():
-        for minute, minute_entries in own.items():
-            newest = max(minute_entries, key=lambda e: (e.time_ns, e.push))
-            values: dict[int, float] = {}
-            of_push = sorted(
-                (e for others in own.values() for e in others if e.push == newest.push),
-                key=lambda e: e.time_ns,
-            )
-            earlier = [e for e in of_push if e.minute < minute]
-            if earlier:
-                reach = (earlier[-1].time_ns // 1_000_000 + 3 * earlier[-1].interval_ms) // 60_000
-                earlier = [e for e in earlier if e.minute == earlier[-1].minute and reach >= minute]
-            for entry in (*earlier, *(e for e in of_push if e.minute == minute)):
-                last: Counter[int] = Counter()
-                for point in entry.points:
-                    if point.rule == LAST:
-                        last[point.series] += point.value  # type: ignore[assignment]
-                values.update(last)
-            silent_ns = newest.time_ns + 3 * newest.interval_ms * 1_000_000
-            later = [m for m in own if m > minute]
-            for m in range(minute, END):
-                carried = m * MINUTE_NS <= silent_ns and not newest.terminating and (later or m <= closed)
-                if m == minute or (carried and m < min(later, default=END)):
-                    for series, value in values.items():
-                        sums[m, series] += value  # type: ignore[assignment]
-            for series, rule in RULE_OF.items():
-                by_entry = [[p.value for p in e.points if p.series == series] for e in minute_entries]
-                there = [values for values in by_entry if values]
-                every = [value for values in there for value in values]
-                if there and rule == RATE:
-                    sums[minute, series] += sum(every) / len(there)  # type: ignore[assignment]
-                if there and rule == DISTRIBUTION:
-                    sums[minute, series] += sum(every)  # type: ignore[assignment]
-                    spread[minute, series, bucket(sum(every) / len(every))] += 1
-    return {k: v for k, v in sums.items() if not math.isclose(v, 0, abs_tol=1e-9)}, dict(spread)
-
-
 @settings(max_examples=150, deadline=None)
 @given(
     pushes=histories(),
@@ -137,7 +88,7 @@ def test_totals_follow_the_rules(
             closed = max(closed, random.randrange(20))
             store.maintenance(closed)
     store.maintenance(max(closed, 18))
-    sums, spread = oracle([entry for push in pushes for entry in push], max(closed, 18))
+    sums, spread = totals([entry for push in pushes for entry in push], RULE_OF, max(closed, 18))
     assert store.total().keys() == sums.keys()
     for key, value in store.total().items():
         if RULE_OF[key[1]] == RATE:
@@ -160,6 +111,7 @@ def test_totals_follow_the_rules(
         max_size=8,
     )
 )
+# A late push in a minute to which an empty push had carried counts, and then one at another minute.
 @example(
     pushes=[
         (0, 5_000, "push", False),
@@ -169,14 +121,14 @@ def test_totals_follow_the_rules(
     ]
 )
 def test_a_client_counts_at_most_once_in_a_minute(pushes: list[tuple[int, int, str, bool]]) -> None:
-    """This holds for empty pushes and changing intervals too."""
+    """A minute has its newest push or an earlier one, also with empty pushes and new intervals."""
     store, closed = Store(), 0
     entries = []
     for number, (second, interval_ms, kind, carrying) in enumerate(pushes):
         entry = Entry(
             time_ns=second * 1_000_000_000,
             push=str(number),
-            points=() if "empty" in kind else (Point(1, 1.0, LAST),),
+            points=() if "empty" in kind else (Point(1, float(2**number), LAST),),
             interval_ms=interval_ms,
             terminating="terminating" in kind,
         )
@@ -187,9 +139,16 @@ def test_a_client_counts_at_most_once_in_a_minute(pushes: list[tuple[int, int, s
             store.maintenance(closed)
     store.maintenance(END)
     total = store.total()
-    assert set(total.values()) <= {1}
-    own = {entry.minute for entry in entries if entry.points}
-    assert {(minute, 1) for minute in own} <= total.keys()
+    own = {
+        entry.minute: entry.points[0].value
+        for entry in sorted(entries, key=lambda e: (e.time_ns, e.push))
+        if entry.points
+    }
+    for minute, value in own.items():
+        assert total[minute, 1] == value
+    # Powers of two, so that the sum of two pushes is not the value of another one.
+    for (minute, _), value in total.items():
+        assert value in {e.points[0].value for e in entries if e.points and e.minute <= minute}
     silent_ns = max(e.time_ns + 3 * e.interval_ms * 1_000_000 for e in entries)
     assert all(minute in own or minute * MINUTE_NS <= silent_ns for minute, _ in total)
     # Otherwise no later minute would be complete (progress.whole_until).
