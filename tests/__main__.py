@@ -140,6 +140,14 @@ _STORE: Final = _Group(
         "tests/integration/rollup/test_embedded.py",
     ),
 )
+#: The longest of these wait for PostgreSQL, so they have a server of their own.
+_PACKING: Final = _Group(
+    name="packing",
+    tests=(
+        "tests/integration/rollup/store/test_merging.py",
+        "tests/integration/rollup/store/test_packing.py",
+    ),
+)
 #: Sidecars in front of a scripted broker.
 _GATEWAY: Final = _Group(name="gateway", tests=("tests/integration/gateway",))
 #: One broker and one collector for all of these.
@@ -151,6 +159,7 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 _GROUPS: Final = (
     _LINT,
     _SPARK,
+    _PACKING,
     _STORE,
     _KAFKA,
     _UNIT,

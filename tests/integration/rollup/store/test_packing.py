@@ -186,7 +186,9 @@ def open_bytes(database: str, grain: Grain = GRAINS[0]) -> int:
     return size
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 6))]
+)
 def test_packing_changes_nothing_that_is_shown(
     store: Store, database: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -625,7 +627,7 @@ def test_hours_and_days_are_packed_and_get_late_points(
         assert kept > 0
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_packers_are_killed_beside_batches_and_each_other(
     store: Store,
     database: str,
