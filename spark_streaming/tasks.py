@@ -33,6 +33,7 @@ from spark_streaming.contributions import (
 from spark_streaming.postgres import (
     DEAD_LETTER_ROWS,
     MAX_PAYLOADS,
+    MAX_ROWS,
     Horizons,
     StoreDataError,
     StoreError,
@@ -403,8 +404,8 @@ def _filled(value: object, kind: pa.DataType, size: int) -> pa.Array | pa.Chunke
 
 
 def _letters(dead: pa.Table, settings: TaskSettings) -> pa.Table:
-    # The driver keeps the payloads of the first of all tasks.
-    dead = dead.sort_by("position")
+    # The first of all tasks are kept at the commit.
+    dead = dead.sort_by("position").slice(0, MAX_ROWS)
     kept = pa.array(np.arange(dead.num_rows) < MAX_PAYLOADS)
     return pa.table(
         [

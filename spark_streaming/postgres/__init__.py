@@ -4,7 +4,7 @@ Callers pass finished rows. No other part of the project writes these tables.
 """
 
 from spark_streaming.postgres.batch import Batch
-from spark_streaming.postgres.dead_letters import DEAD_LETTER_ROWS, MAX_PAYLOADS
+from spark_streaming.postgres.dead_letters import DEAD_LETTER_ROWS, MAX_PAYLOADS, MAX_ROWS
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.maintenance import Maintenance
@@ -25,6 +25,7 @@ from spark_streaming.postgres.values import (
 __all__ = [
     "DEAD_LETTER_ROWS",
     "MAX_PAYLOADS",
+    "MAX_ROWS",
     "Batch",
     "BatchStatistics",
     "Horizons",

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from spark_streaming.postgres.staging import storable
 
-__all__ = ["DEAD_LETTER_ROWS", "MAX_PAYLOADS", "append", "enter", "put", "without"]
+__all__ = ["DEAD_LETTER_ROWS", "MAX_PAYLOADS", "MAX_ROWS", "append", "enter", "put", "without"]
 
 #: Payloads that could not be read: source, reason, length, and the part that is kept.
 DEAD_LETTER_ROWS: Final = pa.schema(
@@ -23,7 +23,9 @@ DEAD_LETTER_ROWS: Final = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-#: Dead letters of a batch that keep their payload. All keep their reason.
+#: Dead letters of pushes that a batch keeps, the first ones by position. The ledger counts all.
+MAX_ROWS: Final = 1_000
+#: Of these, those that keep their payload. All keep their reason.
 MAX_PAYLOADS: Final = 100
 _COLUMNS: Final = "query_id, batch_id, source, position, reason, bytes"
 _TYPES: Final = ("text", "int8", "text", "text", "text", "int8", "bytea")
@@ -40,14 +42,19 @@ def append(cursor: psycopg.Cursor[Any], letters: pa.Table, batch: tuple[str, int
 
 
 def enter(cursor: psycopg.Cursor[Any], load_ids: Collection[int]) -> None:
-    """Insert the letters of loads, the first of them with their payloads."""
+    """Insert the first letters of loads, and the first of these with their payloads."""
     cursor.execute(
         sql.SQL(
             "INSERT INTO dead_letter (seen_at, {columns}, payload) SELECT seen_at, {columns}, "
             "CASE WHEN row_number() OVER (ORDER BY position COLLATE {bytes}) <= {most} "
             "THEN payload ELSE '' END "
-            "FROM dead_letter_load WHERE load_id = ANY(%s)"
-        ).format(columns=sql.SQL(_COLUMNS), most=sql.Literal(MAX_PAYLOADS), bytes=sql.Identifier("C")),
+            "FROM dead_letter_load WHERE load_id = ANY(%s) ORDER BY position COLLATE {bytes} LIMIT {rows}"
+        ).format(
+            columns=sql.SQL(_COLUMNS),
+            most=sql.Literal(MAX_PAYLOADS),
+            rows=sql.Literal(MAX_ROWS),
+            bytes=sql.Identifier("C"),
+        ),
         [list(load_ids)],
     )
 

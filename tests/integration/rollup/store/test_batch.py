@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.contributions import ClientState, Contribution
-from spark_streaming.postgres import DEAD_LETTER_ROWS, Store, TaskStore
+from spark_streaming.postgres import DEAD_LETTER_ROWS, MAX_PAYLOADS, MAX_ROWS, Store, TaskStore
 from spark_streaming.postgres.reasons import MAX_REASONS
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store.rows import (
@@ -177,3 +177,13 @@ def test_tasks_connect_with_what_the_driver_has_in_its_environment_and_files(
     assert conninfo_to_dict(url)["password"] == "hunter 2"
     with closing(TaskStore(url, retention=RetentionSettings())) as tasks:
         assert known(tasks, {"a" * 32: NOW_NS}) == set()
+
+
+def test_the_dead_letters_of_a_batch_are_bounded(store: Store, database: str) -> None:
+    number = MAX_ROWS + 7
+    positions = [f"{n:06}" for n in range(number)]
+    letters = [["s"] * number, positions, ["why"] * number, [1] * number, [b"\xff"] * number]
+    assert take_in(store, "q", 0, letters=pa.table(letters, schema=DEAD_LETTER_ROWS))
+    found = read(database, "SELECT position, length(payload) FROM telemetry.dead_letter ORDER BY position")
+    assert [position for position, _ in found] == positions[:MAX_ROWS]
+    assert sum(length for _, length in found) == MAX_PAYLOADS
