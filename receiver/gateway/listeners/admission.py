@@ -11,7 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -19,7 +19,13 @@ from typing import Final
 from receiver.gateway.connection.closing import close_with_reset
 from receiver.gateway.connection.tls_socket import TlsSocket, wrap
 from receiver.gateway.handshake import HandshakeTurns, handshake
-from receiver.gateway.listeners.proxy_protocol import MAX_HEADER_BYTES, ProxyProtocolError, may_begin, parse
+from receiver.gateway.listeners.proxy_protocol import (
+    MAX_HEADER_BYTES,
+    ProxyHeader,
+    ProxyProtocolError,
+    may_begin,
+    parse,
+)
 from receiver.gateway.tls import server_context
 from receiver.gateway.waiting import readable
 from receiver.plugin.sources import site_of
@@ -30,7 +36,12 @@ from receiver.telemetry.control.limits import Exceeded, Limits, Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import tls_problem
 
-__all__ = ["Admission", "RefusalReason", "RefusedError"]
+__all__ = ["MAX_WITHOUT_HEADER", "Admission", "RefusalReason", "RefusedError"]
+
+
+#: Clients of load balancers that may wait for their PROXY header at once. A load balancer sends the
+#: header first, so the one that has waited longest makes room for another.
+MAX_WITHOUT_HEADER: Final = 1_024
 
 
 class RefusalReason(StrEnum):
@@ -71,6 +82,19 @@ class RefusedError(Exception):
         self.exceeded = exceeded
 
 
+@dataclass(eq=False, slots=True)
+class _Handshake:
+    """A client that has to complete its handshake.
+
+    Attributes:
+        deadline: Ends it.
+        displaced: Whether it was ended to make room for another client.
+    """
+
+    deadline: asyncio.Timeout
+    displaced: bool = False
+
+
 class Admission:
     """Admits or refuses the clients of one listener.
 
@@ -81,8 +105,6 @@ class Admission:
         tls: The listener's TLS context; None without TLS.
         needs_no_bytes: Whether :meth:`count` is the only check, because there is no PROXY header
             and no TLS.
-        knows_sources: Whether the socket's address is the client's, because there is no PROXY
-            header.
     """
 
     def __init__(self, settings: ListenerSettings, limits: Limits, turns: HandshakeTurns) -> None:
@@ -93,9 +115,16 @@ class Admission:
         self._rules = MappingRules.parse(settings.principal_mapping_rules)
         proxy_protocol = settings.proxy_protocol
         self._load_balancers = () if proxy_protocol is None else tuple(map(ip_network, proxy_protocol.from_))
-        self.knows_sources = not self._load_balancers
-        self.needs_no_bytes = self.tls is None and self.knows_sources
+        self._without_header: dict[_Handshake, None] = {}  # the oldest first
+        self.needs_no_bytes = self.tls is None and not self._load_balancers
         self._timeout_s = None if self.needs_no_bytes else settings.handshake_timeout_ms / 1000
+
+    def knows_source(self, peer_address: str) -> bool:
+        """Return whether the address of a socket's peer is the client's, and no load balancer's."""
+        if not self._load_balancers:
+            return True
+        peer = ip_address(peer_address)
+        return not any(peer in network for network in self._load_balancers)
 
     def count(self, source_address: str) -> None:
         """Count a connection for its source address.
@@ -105,6 +134,22 @@ class Admission:
         """
         self._check(self._limits.connection_opened(source_address, asyncio.get_running_loop().time()))
 
+    def displace(self) -> bool:
+        """Refuse the client that has waited longest for its PROXY header.
+
+        Nobody can be charged for it, because its source is not known yet.
+
+        Returns:
+            Whether there was one.
+        """
+        oldest = next(iter(self._without_header), None)
+        if oldest is None:
+            return False
+        del self._without_header[oldest]
+        oldest.displaced = True
+        oldest.deadline.reschedule(asyncio.get_running_loop().time())
+        return True
+
     async def admit(
         self, client: socket.socket, identity: ClientIdentity
     ) -> tuple[socket.socket, ClientIdentity]:
@@ -113,7 +158,7 @@ class Admission:
         Args:
             client: The client's socket, non-blocking. This method owns it, and closes it if a check
                 fails.
-            identity: Who the client is, as far as the listener knows. If :attr:`knows_sources` is
+            identity: Who the client is, as far as the listener knows. If :meth:`knows_source` is
                 true, the caller has counted it already.
 
         Returns:
@@ -124,13 +169,16 @@ class Admission:
         Raises:
             RefusedError: A check failed.
         """
-        side, counted = client, self.knows_sources
+        side, counted = client, self.knows_source(identity.source_address)
+        own = _Handshake(asyncio.timeout(self._timeout_s))
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with own.deadline:
                 if not counted:
-                    identity = await self._learn_source(client, identity)
+                    identity = await self._learn_source(client, identity, own)
                     self.count(identity.source_address)
                     counted = True
+                elif self._load_balancers:
+                    await self._refuse_header(client, identity)
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
@@ -145,20 +193,36 @@ class Admission:
             elif side.fileno() != -1:
                 close_with_reset(side)
             if isinstance(error, OSError):
-                raise self._refusal(error, side) from None
+                raise self._refusal(error, side, own) from None
             raise
         return side, identity
 
-    async def _learn_source(self, client: socket.socket, identity: ClientIdentity) -> ClientIdentity:
+    async def _refuse_header(self, client: socket.socket, identity: ClientIdentity) -> None:
+        """Refuse a PROXY header from an address that is no load balancer's."""
+        if may_begin(await _peek(client, MAX_HEADER_BYTES)):
+            raise RefusedError(
+                RefusalReason.PROXY_PROTOCOL,
+                f"PROXY header from {identity.source_address}, which is in no network of "
+                "listeners[].proxy_protocol.from",
+            )
+
+    async def _learn_source(
+        self, client: socket.socket, identity: ClientIdentity, own: _Handshake
+    ) -> ClientIdentity:
         """Read the client's address from the PROXY header of a known load balancer."""
-        peer = ip_address(identity.source_address)
-        if not any(peer in network for network in self._load_balancers):
-            if may_begin(await _peek(client, MAX_HEADER_BYTES)):
-                raise RefusedError(
-                    RefusalReason.PROXY_PROTOCOL,
-                    f"PROXY header from {peer}, which is in no network of listeners[].proxy_protocol.from",
-                )
+        if len(self._without_header) >= MAX_WITHOUT_HEADER:
+            self.displace()
+        self._without_header[own] = None
+        try:
+            header = await self._header(client, identity.source_address)
+        finally:
+            self._without_header.pop(own, None)
+        if header.source is None:
             return identity
+        source_address, source_port = header.source
+        return replace(identity, source_address=source_address, source_port=source_port)
+
+    async def _header(self, client: socket.socket, peer: str) -> ProxyHeader:
         received = b""
         while True:
             ahead = await _peek(client, MAX_HEADER_BYTES - len(received))
@@ -170,11 +234,7 @@ class Admission:
             # The bytes behind the header belong to Kafka or TLS and must stay in the socket.
             received += client.recv(len(ahead) if header is None else header.size - len(received))
             if header is not None:
-                break
-        if header.source is None:
-            return identity
-        source_address, source_port = header.source
-        return replace(identity, source_address=source_address, source_port=source_port)
+                return header
 
     def _identify(self, tls: TlsSocket, identity: ClientIdentity) -> ClientIdentity:
         """Take the principal from the client certificate, like Kafka does.
@@ -196,10 +256,12 @@ class Admission:
         if exceeded is not None:
             raise RefusedError(_OVER_LIMIT[exceeded.scope], str(exceeded), exceeded)
 
-    def _refusal(self, error: OSError, side: socket.socket) -> RefusedError:
+    def _refusal(self, error: OSError, side: socket.socket, own: _Handshake) -> RefusedError:
         if isinstance(error, ssl.SSLError):
             return RefusedError(RefusalReason.TLS_HANDSHAKE, tls_problem(error))
         if isinstance(error, TimeoutError) and error.errno is None:
+            if own.displaced:
+                return RefusedError(RefusalReason.LIMIT, "the oldest of too many without a PROXY header")
             timeout_ms = self._settings.handshake_timeout_ms
             problem = f"no handshake within listeners[].handshake_timeout_ms ({timeout_ms})"
             return RefusedError(RefusalReason.HANDSHAKE_TIMEOUT, problem)

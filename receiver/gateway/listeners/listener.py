@@ -321,13 +321,14 @@ class Listener:
 
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
         by_name = 0 if self.nodes is None else self.nodes.connections_by_name
-        if self.connections + len(self._connecting) + by_name >= self.settings.max_connections:
+        full = self.connections + len(self._connecting) + by_name >= self.settings.max_connections
+        if full and not self._admission.displace():
             close_with_reset(client)
             problem = f"listeners[].max_connections ({self.settings.max_connections}) connections are open"
             self._refuse(RefusalReason.LIMIT, problem)
             return
         source_address = plain_address(source_address)
-        if self._admission.knows_sources:
+        if self._admission.knows_source(source_address):
             try:
                 self._admission.count(source_address)
             except RefusedError as error:

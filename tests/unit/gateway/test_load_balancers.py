@@ -9,6 +9,7 @@ import socket
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.gateway.listeners import admission
 from receiver.settings.hostport import HostPort
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import ScriptedBroker, produce_frame
@@ -26,6 +27,7 @@ from tests.unit.gateway.support import (
     Gate,
     at_end,
     connected,
+    eventually,
     is_reset,
     on_loop,
     opened,
@@ -151,6 +153,63 @@ def test_a_load_balancer_has_to_send_a_header(broker: ScriptedBroker, say: bytes
         assert gate.value("connections_refused_total", listener="CLIENT", reason=reason) == 1
         assert nobody_is_counted(gate)
         assert asked(broker) == 0
+
+    on_loop(main())
+
+
+def test_the_oldest_without_a_header_makes_room(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MAX_WITHOUT_HEADER", 2)
+
+    async def main() -> None:
+        gate = Gate()
+        async with (
+            opened(gate.listener(broker.port, **PROXIED)) as listener,
+            connected(listener) as oldest,
+            connected(listener) as second,
+        ):
+            async with connected(listener) as third:
+                assert not await at_end(oldest)
+                for client in (second, third):
+                    await send(client, v2() + produce_frame(1, b"echo"))
+                    assert (await receive_frame(client)).endswith(b"echo")
+        assert gate.value("connections_refused_total", listener="CLIENT", reason="limit") == 1
+        assert nobody_is_counted(gate)
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("source", [LOOPBACK, ELSEWHERE])
+def test_silent_clients_leave_room_in_a_full_listener(broker: ScriptedBroker, source: str) -> None:
+    async def main() -> None:
+        gate = Gate()
+        settings = {**PROXIED, "max_connections": 2}
+        header = v2() if source == LOOPBACK else b""
+        async with (
+            opened(gate.listener(broker.port, **settings)) as listener,
+            connected(listener) as oldest,
+            connected(listener) as second,
+            connected(listener, source) as client,
+        ):
+            assert not await at_end(oldest)
+            await send(client, header + produce_frame(1, b"echo"))
+            assert (await receive_frame(client)).endswith(b"echo")
+            await send(second, v2() + produce_frame(1, b"echo"))
+            assert (await receive_frame(second)).endswith(b"echo")
+            # Nobody waits for a header now, so the listener is full.
+            assert await is_reset(listener, v2())
+
+    on_loop(main())
+
+
+def test_a_silent_client_from_elsewhere_is_counted_at_once(broker: ScriptedBroker) -> None:
+    async def main() -> None:
+        gate = Gate()
+        async with opened(gate.listener(broker.port, **PROXIED)) as listener:
+            async with connected(listener, ELSEWHERE):
+                await eventually(lambda: gate.limits._sources._connections == {ELSEWHERE: 1}, "a count")
+            await eventually(lambda: nobody_is_counted(gate), "nobody is counted")
 
     on_loop(main())
 
