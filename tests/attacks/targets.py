@@ -1,7 +1,8 @@
 """The targets: a receiver with default limits, and HAProxy in TCP mode as the baseline.
 
 Both are in front of the same broker and have the same ports: a plain and a TLS listener, one for
-PROXY headers, and one for HTTP.
+PROXY headers from the attacker's address, one that rewrites addresses, and one for HTTP. HAProxy
+rewrites no addresses.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 from benchmarks import relays
 from benchmarks.processes import Running
 from receiver.settings.limits import LimitsSettings
-from tests.attacks.attacks import Attack, Port
+from tests.attacks.attacks import ATTACKER, Attack, Port
 from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
 
@@ -25,7 +26,9 @@ _PUSH_INTERVAL_MS: Final = 100
 
 _MORE = """\
     bind {tls} ssl crt {keystore}
-    bind {proxy} accept-proxy
+    bind {rewriting}
+    bind {proxy}
+    tcp-request connection expect-proxy layer4 if {{ dst_port {proxy_port} }} {{ src {attacker} }}
     stick-table type ip size 1k expire 1m store conn_cur
     tcp-request connection track-sc0 src
     tcp-request connection reject if {{ sc0_conn_cur gt {connections} }}
@@ -54,7 +57,7 @@ class Target:
 
 
 def _ports() -> dict[Port, str]:
-    ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rest")
+    ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rewriting", "rest")
     return {port: f"{LOOPBACK}:{free_port()}" for port in ports}
 
 
@@ -82,7 +85,14 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
                 "name": "PROXY",
                 "bind": ports["proxy"],
                 "upstream": upstream,
-                "proxy_protocol": {"from": ["127.0.0.0/8"]},
+                "proxy_protocol": {"from": [ATTACKER]},
+            },
+            {
+                "name": "REWRITING",
+                "bind": ports["rewriting"],
+                "upstream": upstream,
+                "addresses": "rewrite",
+                "rewrite": {"host": LOOPBACK, "first_port": free_port() - 1, "nodes": 2},
             },
         ],
         "rest": {"bind": ports["rest"]},
@@ -102,6 +112,9 @@ def haproxy(upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Ta
         tls=ports["tls"],
         keystore=files.keystore,
         proxy=ports["proxy"],
+        proxy_port=ports["proxy"].rpartition(":")[2],
+        attacker=ATTACKER,
+        rewriting=ports["rewriting"],
         connections=LimitsSettings().source_address.connections,
         rest=ports["rest"],
     )

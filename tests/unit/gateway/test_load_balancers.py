@@ -168,12 +168,12 @@ def test_the_oldest_without_a_header_makes_room(
             opened(gate.listener(broker.port, **PROXIED)) as listener,
             connected(listener) as oldest,
             connected(listener) as second,
+            connected(listener) as third,
         ):
-            async with connected(listener) as third:
-                assert not await at_end(oldest)
-                for client in (second, third):
-                    await send(client, v2() + produce_frame(1, b"echo"))
-                    assert (await receive_frame(client)).endswith(b"echo")
+            assert not await at_end(oldest)
+            for client in (second, third):
+                await send(client, v2() + produce_frame(1, b"echo"))
+                assert (await receive_frame(client)).endswith(b"echo")
         assert gate.value("connections_refused_total", listener="CLIENT", reason="limit") == 1
         assert nobody_is_counted(gate)
 
