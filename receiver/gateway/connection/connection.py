@@ -267,6 +267,7 @@ class Connection:
         if self._muted is None and (exceeded := services.limits.overspent(self.identity, now)) is not None:
             services.log.limit_exceeded(self.identity, exceeded)
             self._mute_client(now)
+            self._control_flow()  # a chunk that passes is not followed by `moved`
 
     def moved(self) -> None:
         """Execute the session's effects and act on its state after bytes were moved."""

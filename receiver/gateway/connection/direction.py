@@ -27,8 +27,11 @@ __all__ = ["BUFFER_BYTES", "Connection", "Direction"]
 #: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144
 
-#: The read size for a sink that stays slow, or for bytes that are costly to pass.
+#: The read size for a sink that stays slow.
 _MIN_READ_BYTES: Final = 16_384
+
+#: The first and the smallest read size for bytes that may be costly to pass.
+_MIN_CHEAP_BYTES: Final = 2_048
 
 #: CPU seconds that passing a chunk may take before the client is charged for it.
 _CHEAP_S: Final = 0.001
@@ -90,9 +93,11 @@ class Direction:
 
     __slots__ = (
         "_backlog",
+        "_cheap_bytes",
         "_connection",
         "_full_bytes",
         "_loop",
+        "_meters",
         "_passing",
         "_reading",
         "_recv_into",
@@ -127,6 +132,7 @@ class Direction:
         self._source = source
         self._sink = sink
         self._rewriter = rewriter
+        self._meters = meters
         self._passing = self._metered_passing if meters else rewriter.passing
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
@@ -134,6 +140,7 @@ class Direction:
         self._full_bytes = 0
         self._reading = False
         self._room = BUFFER_BYTES
+        self._cheap_bytes = _MIN_CHEAP_BYTES if meters else BUFFER_BYTES
         self.bytes_read = 0
         self.ended = False
         self.limit: Callable[[], int] | None = None
@@ -167,7 +174,7 @@ class Direction:
 
     def readable(self) -> bool:
         """Move at most one buffer; return whether there may be more."""
-        room = self._room
+        room = min(self._room, self._cheap_bytes)
         if self.limit is not None:
             room = min(room, self.limit())
         try:
@@ -193,15 +200,30 @@ class Direction:
         return count == room
 
     def _metered_passing(self, chunk: memoryview) -> int:
-        """Pass a chunk; charge the client if that is costly, and read less at a time then."""
-        connection = self._connection
-        started = connection.cpu()
+        started = self._connection.cpu()
         passed = self._rewriter.passing(chunk)
+        self._meter(started, len(chunk))
+        return passed
+
+    def _meter(self, started: float, count: int) -> bool:
+        """Charge the client if its bytes were costly, and read less at a time then.
+
+        Returns:
+            Whether it was charged.
+        """
+        connection = self._connection
         used_s = connection.cpu() - started
         if used_s > _CHEAP_S:
             connection.spent(used_s)
-            self._room = max(self._room // 2, _MIN_READ_BYTES)
-        return passed
+            self._cheap_bytes = max(int(count * _CHEAP_S / used_s), _MIN_CHEAP_BYTES)
+            return True
+        if self._cheap_bytes < BUFFER_BYTES:
+            self._cheap_bytes *= 2
+        return False
+
+    def _charge(self, started: float, count: int) -> None:
+        if not (self._meters and self._meter(started, count)):
+            self._connection.charge(started)
 
     def _rewrite(self, chunk: memoryview, passed: int) -> None:
         connection = self._connection
@@ -209,13 +231,13 @@ class Direction:
         try:
             out = self._rewriter.rewrite(chunk, passed)
         except BrokenStreamError as error:
-            connection.charge(started)
+            self._charge(started, len(chunk) - passed)
             connection.refuse(self, error)
             return
         except Exception as error:  # a bug must end this connection only
             connection.fail(error)
             return
-        connection.charge(started)
+        self._charge(started, len(chunk) - passed)
         if out:
             self.give(out)
         connection.moved()
