@@ -135,6 +135,9 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
             named += _paths(listener.broker, ("listeners", index, "broker"))
     named += _paths(settings.broker, ("broker",))
     named += _paths(settings.rest.tls, ("rest", "tls"))
+    if settings.bridge is not None:
+        named += _paths(settings.bridge.token, ("bridge", "token"))
+        named += _paths(settings.bridge.tls, ("bridge", "tls"))
     for index, token in enumerate(settings.rest.tokens):
         named += _paths(token, ("rest", "tokens", index))
     if settings.subscriptions.kafka is not None:
@@ -194,6 +197,8 @@ def _ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Itera
         (f"listeners[{index}]", bind) for index, one in enumerate(settings.listeners) for bind in one.binds
     ]
     taken.append(("rest", settings.rest.bind))
+    if settings.bridge is not None:
+        taken.append(("bridge", settings.bridge.bind))
     for index, plugin in enumerate(plugins):
         bind = plugin.config.get("bind")
         if not isinstance(bind, str):

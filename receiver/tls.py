@@ -18,8 +18,13 @@ from typing import Final, TypeAlias
 import structlog
 
 from receiver.log import RateLimitedLog
-from receiver.settings.listeners import ClientAuth, TlsSettings, TlsVersion, UpstreamTlsSettings
-from receiver.settings.rest import RestTlsSettings
+from receiver.settings.listeners import (
+    ClientAuth,
+    ServerTlsSettings,
+    TlsSettings,
+    TlsVersion,
+    UpstreamTlsSettings,
+)
 from receiver.watch import Watch
 
 __all__ = [
@@ -82,7 +87,7 @@ class TlsContext:
     """An SSL context that follows its files.
 
     Args:
-        listener: The listener's name, or ``rest``; for the log.
+        listener: The listener's name, ``rest`` or ``bridge``; for the log.
         files: The files to watch.
         make: Makes a context from the files.
         certificates: The files with a certificate of ours.
@@ -153,7 +158,7 @@ def _not_after(certificates: Sequence[Path]) -> float | None:
 
 def server_context(
     listener: str,
-    settings: TlsSettings | RestTlsSettings,
+    settings: ServerTlsSettings,
     *,
     key: str,
     prepare: _Prepare = lambda _: None,

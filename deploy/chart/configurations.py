@@ -45,8 +45,6 @@ def configurations() -> dict[str, dict[str, Any]]:
     """Make the definitions by name, with those that they refer to."""
     shapes: dict[str, dict[str, Any]] = {}
     receiver = _shape(ReceiverSettings, "receiver", shapes)
-    del receiver["required"]
-    # `broker` comes from the chart, or its parts from the environment.
     # The probes' port is read from it.
     shapes["receiver.RestSettings"]["required"] = ["bind"]
     receiver["properties"]["plugins"] = {"type": "array", "items": _plugin(shapes)}

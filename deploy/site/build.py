@@ -27,7 +27,7 @@ _DOCS: Final = Path("docs")
 
 #: The site's sections and their pages. A page is named by its path below docs/ without the suffix.
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
-    "Start": ("quick-start", "where-are-my-metrics", "doctor", "attach", "concepts", "glossary"),
+    "Start": ("quick-start", "where-are-my-metrics", "doctor", "attach", "bridge", "concepts", "glossary"),
     "Operations": (
         "operations",
         "runbooks",

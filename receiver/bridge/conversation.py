@@ -43,7 +43,14 @@ _MAX_ACKNOWLEDGED: Final = 65_535
 
 
 class ConversationError(Exception):
-    """The conversation ends; the text is the reason, which the bridge was sent."""
+    """The conversation ends; the text is the reason, which the bridge was sent.
+
+    ``kind`` is ``token``, ``version`` or ``protocol``.
+    """
+
+    def __init__(self, reason: str, kind: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +138,12 @@ class Conversation:
         self.in_flight -= 1
         self._results.append((sequence, result))
 
-    def refuse(self, reason: str) -> ConversationError:
+    def refuse(self, reason: str, kind: str = "protocol") -> ConversationError:
         """End the conversation for a reason, and return the error to raise."""
         if not self._ended:
             self._ended = True
             self._out.append(frames.frame(frames.encode_refused(reason)))
-        return ConversationError(reason)
+        return ConversationError(reason, kind)
 
     def to_send(self) -> bytes:
         """Return the bytes to send now, and forget them."""
@@ -205,7 +212,8 @@ class Conversation:
         if not hello.min_version <= frames.VERSION <= hello.max_version:
             raise self.refuse(
                 f"the bridge speaks versions {hello.min_version} to {hello.max_version} of the protocol, and "
-                f"the receiver {frames.VERSION}"
+                f"the receiver {frames.VERSION}",
+                "version",
             )
         challenge = frames.encode_challenge(Challenge(version=frames.VERSION, nonce=self._nonce))
         self._said = hello, data, challenge
@@ -214,7 +222,7 @@ class Conversation:
     def _welcome(self, hello: Hello, said: bytes, challenge: bytes, shown: bytes) -> Joined:
         token = tokens.find_token(self._tokens, shown, said, challenge)
         if token is None:
-            raise self.refuse("the bridge does not have the receiver's token (bridge.token.file)")
+            raise self.refuse("the bridge does not have the receiver's token (bridge.token.file)", "token")
         answer = Welcome(
             proof=tokens.proof(token, tokens.RECEIVER, said, challenge),
             max_push_bytes=self._max_push_bytes,

@@ -145,9 +145,15 @@ def explain_client(
     interval, temporality = found["interval_from"], found["temporality_from"]
     within_s = found["asked_within_ms"] / 1000
     news = "" if found["in_effect"] else "it will learn of a change"
+    by_bridge = found["via"] == "bridge"
     rows = [
+        *(
+            [("via", "bridge", "the broker decides; this receiver would ask for what follows")]
+            if by_bridge
+            else []
+        ),
         ("state", found["state"], ""),
-        ("next request", f"within {within_s:.0f} s", news),
+        *([] if by_bridge else [("next request", f"within {within_s:.0f} s", news)]),
         ("interval", f"{found['push_interval_ms'] / 1000:g} s", _origin(interval)),
         ("temporality", found["temporality"], _origin(temporality)),
         *(
@@ -249,7 +255,7 @@ def list_connections(
 
 def client_row(client: dict[str, Any]) -> dict[str, str]:
     """Return the row of a client in a table."""
-    age = client["last_push_age_s"]
+    age, interval_ms = client["last_push_age_s"], client["push_interval_ms"]
     return {
         "client instance id": client["client_instance_id"],
         "client id": client["client_id"],
@@ -257,7 +263,7 @@ def client_row(client: dict[str, Any]) -> dict[str, str]:
         "version": client["client_software_version"],
         "address": _address(client),
         "state": client["state"],
-        "interval": f"{client['push_interval_ms'] / 1000:g} s",
+        "interval": "-" if interval_ms is None else f"{interval_ms / 1000:g} s",
         "pushes": str(client["pushes"]),
         "last push": "-" if age is None else f"{age:.0f} s ago",
     }
@@ -292,7 +298,8 @@ def _changes(known: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]])
 
 def _address(shown: dict[str, Any]) -> str:
     host = shown["source_address"]
-    return f"{f'[{host}]' if ':' in host else host}:{shown['source_port']}"
+    port = shown["source_port"]
+    return f"{f'[{host}]' if ':' in host else host}{'' if port is None else f':{port}'}"
 
 
 def _origin(origin: dict[str, Any]) -> str:

@@ -23,9 +23,12 @@ import structlog
 
 from receiver import dumps
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
+from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
+from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_state import ListenerState
 from receiver.clock import SystemClock
+from receiver.core.bridge_pushes import BridgePushes
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.expiry import Expiry
 from receiver.core.relays import Relays
@@ -65,6 +68,9 @@ _SWITCH_INTERVAL_S: Final = 0.001
 
 _MAX_EXPIRED_PER_SCRAPE: Final = 1000
 
+#: Most bridges whose latest pushes are remembered.
+_MAX_BRIDGES: Final = 1024
+
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
 
@@ -80,7 +86,7 @@ def run(channel: ControlChannel, setup: CoreSetup) -> int:
         try:
             core = _Core(channel, setup)
             await core.start()
-        except (StoreError, ServerError) as error:
+        except (StoreError, ServerError, BridgeListenerError) as error:
             channel.send("failed", problem=str(error), status=1)
             return 1
         except (SettingsError, InvalidValueError) as error:
@@ -99,11 +105,15 @@ class _Prepared:
     hash_key: bytes | None
     plugins: list[HostedPlugin]
     rest: RestServer
+    bridge: BridgeListener | None
+    keeps_bridge: bool  # it did not change
     store: SubscriptionStore | None  # None: it did not change
     relays: int
 
     def discard(self) -> None:
         self.rest.close()
+        if self.bridge is not None:
+            self.bridge.close()
         if self.store is not None:
             self.store.close()
 
@@ -173,6 +183,17 @@ class _Core:
             on_broker=self._check_upstreams,
         )
         self._relays.max_connections = _max_connections(settings)
+        self._bridge_pushes = BridgePushes(
+            telemetry=self._telemetry,
+            limits=self._limits,
+            plugin_time=self._plugin_time,
+            metrics=self._metrics,
+            log=self._request_log,
+            clock=self._clock,
+            deliver=self._deliver,
+        )
+        self._taken_pushes = TakenPushes(WINDOW, _MAX_BRIDGES)
+        self._bridge = self._bridge_listener(settings, setup.bridge)
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
@@ -189,6 +210,8 @@ class _Core:
         await self._subscriptions.load()
         self._host.start()
         self._rest.start()
+        if self._bridge is not None:
+            self._bridge.start()
         for relay_id, link in self._setup.links.items():
             self._relays.attach(relay_id, link)
         self._loop.add_reader(self._channel.fileno(), self._control)
@@ -242,21 +265,27 @@ class _Core:
                 self._stop(float(message.fields["timeout_s"]))
 
     def _prepare(self, message: Message) -> None:
-        text, rest = message.fds
+        text, rest, *bridge = message.fds
         rest_socket = socket.socket(fileno=rest)
+        bridge_socket = socket.socket(fileno=bridge[0]) if bridge else None
         try:
             self._prepared = self._prepared_from(
                 ReceiverSettings.model_validate_json(read_file(text), strict=True),
                 rest_socket,
+                bridge_socket,
                 int(message.fields["relays"]),
             )
-        except (SettingsError, InvalidValueError, StoreError, ServerError) as error:
+        except (SettingsError, InvalidValueError, StoreError, ServerError, BridgeListenerError) as error:
             self._channel.send("refused", problem=str(error))
         else:
             self._channel.send("prepared")
 
     def _prepared_from(
-        self, settings: ReceiverSettings, rest_socket: socket.socket, relays: int
+        self,
+        settings: ReceiverSettings,
+        rest_socket: socket.socket,
+        bridge_socket: socket.socket | None,
+        relays: int,
     ) -> _Prepared:
         key = hash_key(settings.telemetry.privacy)
         self._telemetry.check_settings(settings.telemetry, key)
@@ -267,11 +296,17 @@ class _Core:
         try:
             # Token files may have changed though their paths did not, so it is always built anew.
             rest = self._rest_server(settings, rest_socket)
-        except ServerError:
+            keeps_bridge = settings.bridge == self._settings.bridge and (
+                settings.telemetry.max_inflated_bytes == self._settings.telemetry.max_inflated_bytes
+            )
+            if keeps_bridge and bridge_socket is not None:
+                bridge_socket.close()
+            bridge = None if keeps_bridge else self._bridge_listener(settings, bridge_socket)
+        except (ServerError, BridgeListenerError):
             if store is not None:
                 store.close()
             raise
-        return _Prepared(settings, key, plugins, rest, store, relays)
+        return _Prepared(settings, key, plugins, rest, bridge, keeps_bridge, store, relays)
 
     def _commit(self) -> None:
         prepared, self._prepared = self._prepared, None
@@ -297,7 +332,14 @@ class _Core:
         """Apply what has to be waited for."""
         replaced, self._rest = self._rest, prepared.rest
         self._rest.start(replaced)
+        bridge = None
+        if not prepared.keeps_bridge:
+            bridge, self._bridge = self._bridge, prepared.bridge
+            if self._bridge is not None:
+                self._bridge.start()
         self._channel.send("applied")
+        if bridge is not None:
+            await bridge.stop()
         if prepared.store is not None:
             before, self._store = self._store, prepared.store
             try:
@@ -312,7 +354,11 @@ class _Core:
             self._stopping = self._loop.create_task(self._drain(timeout_s))
 
     async def _drain(self, timeout_s: float) -> None:
+        if self._bridge is not None:
+            self._bridge.pause()
         await asyncio.to_thread(self._host.stop, timeout_s)
+        if self._bridge is not None:  # after the last push is stored, and acknowledged
+            await self._bridge.stop()
         await self._rest.stop()
         self._relays.close()
         self._expiry.close()
@@ -345,6 +391,20 @@ class _Core:
     def _disconnected(self, connection_id: str) -> None:
         self._telemetry.instances.disconnected(connection_id)
         self._plugin_time.closed(connection_id)
+
+    def _bridge_listener(
+        self, settings: ReceiverSettings, listening: socket.socket | None
+    ) -> BridgeListener | None:
+        if settings.bridge is None or listening is None:
+            return None
+        return BridgeListener(
+            settings.bridge,
+            listening,
+            max_push_bytes=settings.telemetry.max_inflated_bytes,
+            take=self._bridge_pushes.take,
+            taken=self._taken_pushes,
+            metrics=self._metrics.bridges,
+        )
 
     def _rest_server(self, settings: ReceiverSettings, listening: socket.socket) -> RestServer:
         dependencies = ApiDependencies(
@@ -440,6 +500,9 @@ class _Core:
         rest = self._rest.certificate_ends
         if rest is not None:
             ends["rest", "client"] = rest
+        bridge = None if self._bridge is None else self._bridge.certificate_ends
+        if bridge is not None:
+            ends["bridge", "client"] = bridge
         return [(listener, side, not_after) for (listener, side), not_after in ends.items()]
 
     def _instances(self) -> ClientInstances:

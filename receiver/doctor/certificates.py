@@ -75,7 +75,7 @@ def _of_server(
     name: str, tls: ServerTlsSettings, key: str, host: str | None, ca: Path | None, now: datetime
 ) -> Iterator[Finding]:
     try:
-        server_context(name, tls, key=key)  # type: ignore[arg-type]  # both kinds are ServerTlsSettings
+        server_context(name, tls, key=key)
     except TlsFilesError as error:
         yield failed(Area.TLS, "files", error.setting, error.problem, "correct the file or the setting")
         return

@@ -203,7 +203,7 @@ def _strict(finding: Finding) -> Finding:
 
 def _reasons(client: _Document, fleet: Fleet) -> Iterator[Finding]:
     """Yield why subscriptions do not match a client that none matches."""
-    if client["subscriptions"]:
+    if client["subscriptions"] or client["via"] == "bridge":
         return
     for subscription in fleet.subscriptions[:_MAX_NAMED]:
         why = mismatch(subscription, client)
@@ -214,6 +214,8 @@ def _reasons(client: _Document, fleet: Fleet) -> Iterator[Finding]:
 
 def _instance(client: _Document, subscriptions: Sequence[_Document]) -> Finding:
     subject = f"{_label(client)}, instance {client['client_instance_id']}"
+    if client["via"] == "bridge":
+        return _by_bridge(client, subject)
     interval_s = client["push_interval_ms"] / 1000
     quiet_s = client["last_request_age_s"]
     due_s = max(0.0, interval_s * _SPREAD - quiet_s)
@@ -247,6 +249,17 @@ def _instance(client: _Document, subscriptions: Sequence[_Document]) -> Finding:
     pushed = client["last_push_age_s"]
     seen = f"asked by {names}, {client['pushes']} pushes, the last {pushed:.0f} s ago; {next_request}"
     return ok(Area.CLIENT, "pushes", subject, seen)
+
+
+def _by_bridge(client: _Document, subject: str) -> Finding:
+    """Return the finding of a client of which only the pushes are seen."""
+    pushed = (
+        f"{client['pushes']} pushes by the broker's bridge, the last {client['last_push_age_s']:.0f} s ago"
+    )
+    if client["state"] == "silent":
+        fix = f"look whether it still runs, and what its broker asks of it; {_PAGE}"
+        return warning(Area.CLIENT, "late", subject, pushed, fix)
+    return ok(Area.CLIENT, "pushes", subject, pushed)
 
 
 def _asked_for_nothing(

@@ -16,10 +16,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
+from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.metrics.connect_times import ConnectTimes
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.telemetry.control.limits import Exceeded
+from receiver.telemetry.intake import Taken
+from receiver.telemetry.otlp import LabelledMetrics
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
@@ -71,6 +74,7 @@ class ReceiverMetrics:
     Attributes:
         registry: Holds every series of the receiver, and none of another library.
         labels: The bound on labels that clients choose.
+        bridges: What comes by plugins in brokers.
     """
 
     def __init__(
@@ -182,6 +186,8 @@ class ReceiverMetrics:
             f"{_PREFIX}upstream_connect_seconds", "Time to connect to the broker."
         )
         self.registry.register(self.connect_times)
+        self.bridges = BridgeMetrics()
+        self.registry.register(self.bridges)
         self.rest_requests_refused = self._counter(
             "rest_requests_refused", "REST requests refused for their sender's rights.", "reason"
         )
@@ -236,16 +242,11 @@ class ReceiverMetrics:
         code = outcome.response.error_code
         self.pushes[error_name(code), self.labels.name(client_software_name)].inc()
         self._errors(code, _PUSH)
-        self.push_bytes.inc(outcome.wire_bytes)
-        self.push_inflated_bytes.inc(outcome.inflated_bytes)
-        if outcome.metrics.dropped_points:
-            self.dropped_points["not_finite",].inc(outcome.metrics.dropped_points)
-        if outcome.metrics.overflowed:
-            self.dropped_points["over_budget",].inc(outcome.metrics.overflowed)
-        if outcome.metrics.removed_labels:
-            self.removed_labels.inc(outcome.metrics.removed_labels)
-        self._steps_done(outcome.metrics.steps)
-        self.push_seconds.observe(seconds)
+        self._metrics_taken(outcome.metrics, outcome.wire_bytes, outcome.inflated_bytes, seconds)
+
+    def push_taken(self, taken: Taken, wire_bytes: int, seconds: float) -> None:
+        """Count the metrics of a push that came by a bridge."""
+        self._metrics_taken(taken.metrics, wire_bytes, taken.inflated_bytes, seconds)
 
     def push_not_stored(self) -> None:
         """Count a push that was refused because it was not on disk in time."""
@@ -258,6 +259,20 @@ class ReceiverMetrics:
     def rest_refused(self, reason: str) -> None:
         """Count a refused REST request; ``reason`` must be one of a bounded set."""
         self.rest_requests_refused[reason,].inc()
+
+    def _metrics_taken(
+        self, metrics: LabelledMetrics, wire_bytes: int, inflated_bytes: int, seconds: float
+    ) -> None:
+        self.push_bytes.inc(wire_bytes)
+        self.push_inflated_bytes.inc(inflated_bytes)
+        if metrics.dropped_points:
+            self.dropped_points["not_finite",].inc(metrics.dropped_points)
+        if metrics.overflowed:
+            self.dropped_points["over_budget",].inc(metrics.overflowed)
+        if metrics.removed_labels:
+            self.removed_labels.inc(metrics.removed_labels)
+        self._steps_done(metrics.steps)
+        self.push_seconds.observe(seconds)
 
     def _steps_done(self, steps: StepCounts) -> None:
         for reason, points in (("known_bad", steps.bad_points), ("privacy", steps.private_points)):

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import Settings
+from receiver.settings.bridge import BridgeSettings
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
@@ -212,7 +213,12 @@ class ReceiverSettings(Settings):
     broker: BrokerSettings = BrokerSettings()
     gateway: GatewaySettings = GatewaySettings()
     listeners: tuple[ListenerSettings, ...] = Field(
-        min_length=1, description="The listeners, one for each advertised listener of the broker."
+        default=(),
+        description="The listeners, one for each advertised listener of the broker. "
+        "Required without `bridge`.",
+    )
+    bridge: BridgeSettings | None = Field(
+        default=None, description="The listener for plugins in brokers; none by default."
     )
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
@@ -256,6 +262,25 @@ class ReceiverSettings(Settings):
         return tuple(
             one if one.broker is not None else one.model_copy(update={"broker": default}) for one in listeners
         )
+
+    @model_validator(mode="after")
+    def _has_a_way_in(self) -> Self:
+        if not self.listeners and self.bridge is None:
+            raise ValueError("listeners: required: a list of mappings, one for each listener; or `bridge`")
+        return self
+
+    @model_validator(mode="after")
+    def _bridge_apart(self) -> Self:
+        if self.bridge is not None:
+            taken = [
+                (f"listeners[{index}]", bind)
+                for index, one in enumerate(self.listeners)
+                for bind in one.binds
+            ]
+            for owner, bind in (*taken, ("rest", self.rest.bind)):
+                if _collide(self.bridge.bind, bind):
+                    raise ValueError(f"bridge.bind: {owner} listens on {bind} already")
+        return self
 
     @model_validator(mode="after")
     def _can_rewrite(self) -> Self:

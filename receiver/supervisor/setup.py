@@ -45,12 +45,14 @@ class CoreSetup:
         settings: The configuration.
         relays: The number of relays that there should be.
         rest: The listening socket of the REST API.
+        bridge: The listening socket for bridges, if they are let in.
         links: The links to the relays, by relay id.
     """
 
     settings: ReceiverSettings
     relays: int
     rest: socket.socket
+    bridge: socket.socket | None
     links: Mapping[str, socket.socket]
 
 

@@ -15,15 +15,17 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 from receiver.telemetry.identity import port_name
 
-__all__ = ["BACKLOG", "REST", "ListeningSockets", "SocketError"]
+__all__ = ["BACKLOG", "BRIDGE", "REST", "ListeningSockets", "SocketError"]
 
-#: The name of the REST API's socket; a listener's name has no blank.
+#: The names of the core's own sockets: a listener's name has no blank.
 REST: Final = "rest api"
+BRIDGE: Final = "bridge listener"
+_OF_CORE: Final = {REST: "rest.bind", BRIDGE: "bridge.bind"}
 
 #: Connections to a listener that the kernel keeps until a relay accepts them.
 BACKLOG: Final = 1024
 
-_REST_BACKLOG: Final = 128
+_CORE_BACKLOG: Final = 128
 
 
 class SocketError(Exception):
@@ -31,9 +33,9 @@ class SocketError(Exception):
 
 
 class ListeningSockets:
-    """The listening sockets of a configuration by name, those of listeners and :data:`REST`.
+    """The listening sockets of a configuration by name: listeners, :data:`REST`, :data:`BRIDGE`.
 
-    That of REST accepts connections at once.
+    Those of the core accept connections at once.
 
     Args:
         settings: The configuration.
@@ -54,6 +56,8 @@ class ListeningSockets:
         self._sharing: list[socket.socket] = []  # that let another socket have their port
         self._wanted = wanted = {listener.name: listener.bind for listener in settings.listeners}
         wanted[REST] = settings.rest.bind
+        if settings.bridge is not None:
+            wanted[BRIDGE] = settings.bridge.bind
         self._of_nodes = {
             port_name(listener.name, node_id): bind
             for listener in settings.listeners
@@ -75,10 +79,11 @@ class ListeningSockets:
         for known_bind, known in self._existing.values() if bind.port else ():
             if known_bind == bind:
                 return known
-        listening = self._bind("rest.bind" if name == REST else f"listener {name}", bind)
+        owner = _OF_CORE.get(name, f"listener {name}")
+        listening = self._bind(owner, bind)
         self._new.append(listening)
-        if name == REST:
-            _listen("rest.bind", bind, listening, _REST_BACKLOG)
+        if name in _OF_CORE:
+            _listen(owner, bind, listening, _CORE_BACKLOG)
         return listening
 
     def _bind(self, owner: str, bind: HostPort) -> socket.socket:
@@ -109,6 +114,12 @@ class ListeningSockets:
     def __getitem__(self, name: str) -> socket.socket:
         return self._sockets[name][1]
 
+    @property
+    def bridge(self) -> socket.socket | None:
+        """The socket of the listener for bridges, if there is one."""
+        found = self._sockets.get(BRIDGE)
+        return None if found is None else found[1]
+
     def items(self) -> Iterator[tuple[str, HostPort, socket.socket]]:
         """Return name, configured address and socket of each."""
         return ((name, bind, listening) for name, (bind, listening) in self._sockets.items())
@@ -121,7 +132,7 @@ class ListeningSockets:
     @property
     def of_listeners(self) -> dict[str, socket.socket]:
         """The sockets of listeners by name."""
-        return {name: listening for name, (_, listening) in self._sockets.items() if name != REST}
+        return {name: listening for name, (_, listening) in self._sockets.items() if name not in _OF_CORE}
 
     def listen(self) -> None:
         """Accept connections on the sockets of listeners that were bound here.
@@ -132,7 +143,7 @@ class ListeningSockets:
             SocketError: Another process listens there since the socket was bound.
         """
         for name, (bind, listening) in self._sockets.items():
-            if name != REST and name not in self._of_nodes and listening in self._new:
+            if name not in _OF_CORE and name not in self._of_nodes and listening in self._new:
                 _listen(f"listener {name}", bind, listening, BACKLOG)
         self._stop_sharing()
 

@@ -274,8 +274,7 @@ class Supervisor:
         return [*core, *self._relays.values(), *self._retired]
 
     def _relay_total(self) -> int:
-        relays = self._settings.gateway.relays
-        return available_cpus() if relays == "auto" else relays
+        return _wanted_relays(self._settings)
 
     def _start_core(self) -> None:
         if self._core is not None or self._has_no_core or self._stop_at is not None or self._leaving:
@@ -306,12 +305,17 @@ class Supervisor:
             settings=self._settings,
             relays=self._relay_total(),
             rest=self._sockets[REST],
+            bridge=self._sockets.bridge,
             links=links,
         )
         self._core = fork(
             "core",
             lambda channel: self._run_core(channel, setup),
-            keep=[setup.rest.fileno(), *(end.fileno() for end in links.values())],
+            keep=[
+                setup.rest.fileno(),
+                *([] if setup.bridge is None else [setup.bridge.fileno()]),
+                *(end.fileno() for end in links.values()),
+            ],
             nice=self._settings.gateway.core_nice,
         )
         self._watch(self._core)
@@ -774,7 +778,9 @@ class Supervisor:
         settings, listening = reload.settings, reload.sockets.of_listeners
         fd = file_of(settings.model_dump_json(by_alias=True).encode())
         if self._core is not None:
-            reload.ask(self._core, [fd, reload.sockets[REST].fileno()], relays=reload.relays)
+            bridge = reload.sockets.bridge
+            of_core = [reload.sockets[REST].fileno(), *([] if bridge is None else [bridge.fileno()])]
+            reload.ask(self._core, [fd, *of_core], relays=reload.relays)
         fds = [fd, *(one.fileno() for one in listening.values())]
         for relay in self._relays.values():
             reload.ask(relay, fds, names=list(listening), relays=reload.relays)
@@ -788,9 +794,8 @@ class Supervisor:
     def _new_reload(self) -> Reload:
         settings = self._check()
         sockets = ListeningSockets(settings, self._sockets.by_name)
-        relays = settings.gateway.relays
         reload = Reload(settings, sockets)
-        reload.relays = available_cpus() if relays == "auto" else relays
+        reload.relays = _wanted_relays(settings)
         path = settings.gateway.control
         if path is not None and path != self._settings.gateway.control:
             try:
@@ -865,6 +870,14 @@ class Supervisor:
             self._kill_later(2 * drain_s + _GRACE_S, [relay])
         for slot in range(1, total + 1):
             self._start_relay(slot)
+
+
+def _wanted_relays(settings: ReceiverSettings) -> int:
+    """Return the number of relays: none without listeners, when only bridges are let in."""
+    if not settings.listeners:
+        return 0
+    relays = settings.gateway.relays
+    return available_cpus() if relays == "auto" else relays
 
 
 def _leave_to_the_loop(number: int, frame: object) -> None:

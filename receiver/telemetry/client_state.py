@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.wire.error_codes import ErrorCode
 
@@ -17,6 +18,9 @@ SPREAD: Final = 1.5
 
 class ClientState(StrEnum):
     """What a client instance does. The first state that applies counts.
+
+    A client that comes by a bridge is never failing, unsubscribed or waiting, because the bridge
+    sees nothing of it then.
 
     Attributes:
         TERMINATED: Its last accepted push was its last.
@@ -40,8 +44,11 @@ def state_of(instance: ClientInstance, now: float) -> ClientState:
     if instance.terminating:
         return ClientState.TERMINATED
     request = instance.request
-    if now - instance.last_request_at > SPREAD * request.interval_ms / 1000:
+    if now - instance.last_request_at > SPREAD * instance.push_interval_ms / 1000:
         return ClientState.SILENT
+    if instance.identity.via is Via.BRIDGE:
+        # A bridge sees no other requests, and none that the broker refused.
+        return ClientState.PUSHING
     if instance.last_error is not ErrorCode.NONE:
         return ClientState.FAILING
     if not request.metrics:

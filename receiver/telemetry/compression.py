@@ -23,7 +23,7 @@ import zstandard
 
 from receiver.telemetry.errors import NotInflatableError, PushError, TooLargeError, UnknownCodecError
 
-__all__ = ["CODECS", "CODEC_NAMES", "inflate"]
+__all__ = ["CODECS", "CODEC_NAMES", "inflate", "sniff"]
 
 #: KIP-714's compression types by name.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -46,11 +46,28 @@ _ZSTD_WINDOW: Final = 1 << 23
 # RFC 8878, section 3.1.1.2: a block holds at most 128 KiB, so these blocks hold at most 1 MiB.
 _ZSTD_BLOCKS_AT_A_TIME: Final = 8
 
+# The first bytes of metrics in each codec. Those of a MetricsData are the tag of its one field.
+_MAGIC: Final = (
+    (b"\x0a", CODECS["none"]),
+    (b"\x1f\x8b", CODECS["gzip"]),
+    (_ZSTD_MAGIC, CODECS["zstd"]),
+    (b"\x04\x22\x4d\x18", CODECS["lz4"]),
+)
+
 _UINT32_BE = struct.Struct(">I")
 
 # A new decompression context takes longer than inflating a small push. A call removes a context and
 # puts it back, so that no two calls share one.
 _ZSTD_IDLE: deque[zstandard.ZstdDecompressor] = deque(maxlen=2)
+
+
+def sniff(data: bytes | memoryview) -> int:
+    """Return the codec of metrics whose compression type got lost, by their first bytes.
+
+    Raw snappy has none of its own, so it is what is left. Kafka 3.7 loses the type.
+    """
+    first = bytes(data[:4])
+    return next((codec for magic, codec in _MAGIC if first.startswith(magic)), CODECS["snappy"])
 
 
 def inflate(codec: int, data: bytes | memoryview, limit: int) -> bytes:

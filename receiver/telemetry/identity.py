@@ -7,6 +7,7 @@ the session replaces it when the client says more, and the registry of connectio
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid, uuid_to_text
@@ -19,6 +20,7 @@ __all__ = [
     "UNKNOWN_PRINCIPAL",
     "Broker",
     "ClientIdentity",
+    "Via",
     "port_name",
 ]
 
@@ -34,6 +36,18 @@ SHARED_PRINCIPALS = (ANONYMOUS, UNKNOWN_PRINCIPAL)
 
 #: KIP-511: the software name and version of a client that sends none.
 UNKNOWN = "unknown"
+
+
+class Via(StrEnum):
+    """The way that a client's telemetry comes.
+
+    Attributes:
+        GATEWAY: Over a connection to a listener: all its telemetry requests are seen.
+        BRIDGE: From a plugin in the broker: only the pushes that the broker accepted are seen.
+    """
+
+    GATEWAY = "gateway"
+    BRIDGE = "bridge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +75,7 @@ class ClientIdentity:
     listener: str
     security_protocol: str
     source_address: str
-    source_port: int
+    source_port: int  # 0: not known
     since: float  # when the connection was accepted, in seconds since the epoch
     client_id: str = ""  # of the latest request that had one
     client_software_name: str = UNKNOWN  # of the last valid ApiVersions request since version 3
@@ -71,6 +85,7 @@ class ClientIdentity:
     sasl_mechanism: str | None = None
     node_id: int | None = None  # of the node whose port it came by, at a rewriting listener
     broker: Broker = Broker()  # that the connection leads to
+    via: Via = Via.GATEWAY
 
     @property
     def port_name(self) -> str:

@@ -162,6 +162,7 @@ class ClientInstance:
     last_get_at: float | None = None  # of its last answered get
     last_push_at: float | None = None  # of its last accepted push
     last_push_received_at_ns: int = 0  # the same in nanoseconds since the epoch
+    reported_interval_ms: int | None = None  # its push interval, as the broker of a bridge says it
     queued_for_s: float = 0.0  # the lifetime under which ClientInstances keeps it
     site: str = ""  # the site that it counts for in ClientInstances
     _counted_at: float = _NEVER
@@ -183,7 +184,7 @@ class ClientInstance:
     @property
     def push_interval_ms(self) -> int:
         """Its push interval."""
-        return self.request.interval_ms
+        return self.reported_interval_ms or self.request.interval_ms
 
     @property
     def subscription_id(self) -> int:

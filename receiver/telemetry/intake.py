@@ -41,7 +41,9 @@ class Arrival:
     received_at_ns: int  # in nanoseconds since the epoch
     codec: int = _UNCOMPRESSED  # KIP-714's compression type
     terminating: bool = False
-    push_id: str | None = None  # None: computed from the metrics
+    empty_push_id: str | None = None  # of a push without data points; None: a new one for each
+    checked_by_broker: bool = False  # codec and size in the request; there is no compressed size
+    interval_ms: int | None = None  # the client's push interval, where another party decided it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class Intake:
         labels = self._labels(identity)
         site = site_of(identity.source_address)
         try:
-            inflated = self._inflate(arrival.codec, instance.treatment.compression, arrival.metrics)
+            inflated = self._inflate(arrival, instance.treatment.compression)
             if inflated:
                 labelled = label_metrics(
                     inflated,
@@ -145,7 +147,7 @@ class Intake:
             self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
         push = build_push(
             labelled.data,
-            push_id=arrival.push_id or self._push_id(instance, arrival, inflated, labelled),
+            push_id=self._push_id(instance, arrival, inflated, labelled),
             terminating=arrival.terminating,
             instance=instance,
             labels=labels,
@@ -153,20 +155,22 @@ class Intake:
         )
         return Taken(push=push, inflated_bytes=len(inflated), metrics=labelled)
 
-    def _inflate(self, codec: int, accepted: Collection[int], metrics: bytes | memoryview) -> bytes:
+    def _inflate(self, arrival: Arrival, accepted: Collection[int]) -> bytes:
+        codec, metrics = arrival.codec, arrival.metrics
         if codec not in CODEC_NAMES:
             raise UnknownCodecError(f"compression type {codec} is unknown")
         # An empty push is valid with any known codec. So is a push that inflates to nothing,
         # because Java clients compress that too.
         if not metrics:
             return _EMPTY
-        if codec != _UNCOMPRESSED and codec not in accepted:
-            raise UnknownCodecError(
-                f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
-            )
-        max_bytes = self._settings.max_bytes
-        if len(metrics) > max_bytes:
-            raise TooLargeError(f"{len(metrics)} bytes are more than {max_bytes} allowed")
+        if not arrival.checked_by_broker:
+            if codec != _UNCOMPRESSED and codec not in accepted:
+                raise UnknownCodecError(
+                    f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
+                )
+            max_bytes = self._settings.max_bytes
+            if len(metrics) > max_bytes:
+                raise TooLargeError(f"{len(metrics)} bytes are more than {max_bytes} allowed")
         return inflate(codec, metrics, self._settings.max_inflated_bytes)
 
     def _labels(self, identity: ClientIdentity) -> Labels:
@@ -182,5 +186,7 @@ class Intake:
     ) -> str:
         if labelled.series or labelled.overflowed:
             return content_id(instance.id, inflated, terminating=arrival.terminating)
+        if arrival.empty_push_id is not None:
+            return arrival.empty_push_id
         broker_id = instance.identity.broker.id
         return empty_id(instance.id, broker_id, arrival.received_at_ns, instance.pushes_accepted)

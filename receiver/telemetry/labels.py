@@ -16,7 +16,8 @@ __all__ = ["OWNED_LABELS", "Labels", "identity_labels", "label_bytes", "length_d
 class Labels(NamedTuple):
     """The values of the labels, in the order in which they are added; None leaves a label out.
 
-    ``broker_id`` and ``cluster_id`` are None while they are unknown, ``sasl_mechanism`` without a
+    ``broker_id`` and ``cluster_id`` are None while they are unknown, ``client_source_port`` if it
+    stays unknown, ``sasl_mechanism`` without a
     SASL login, and any label that a rule of ``telemetry.privacy`` drops.
     """
 
@@ -46,7 +47,7 @@ def identity_labels(identity: ClientIdentity) -> Labels:
         client_software_name=identity.client_software_name,
         client_software_version=identity.client_software_version,
         client_source_address=identity.source_address,
-        client_source_port=identity.source_port,
+        client_source_port=identity.source_port or None,
         principal=identity.principal,
         broker_id=identity.broker.id,
         listener=identity.listener,

@@ -265,7 +265,7 @@ class ClientTelemetry:
         if client_instance_id in RESERVED_UUIDS:
             self._limits.use(LimitName.REJECTED_BYTES, identity, len(arrival.metrics), now)
             return InvalidInstanceError("the client instance id is zero or reserved")
-        instance, _ = self._find_or_create(client_instance_id, identity, now)
+        instance, _ = self._find_or_create(client_instance_id, identity, now, arrival.interval_ms)
         return instance
 
     def _new_id(self) -> Uuid:
@@ -275,7 +275,7 @@ class ClientTelemetry:
         return client_instance_id
 
     def _find_or_create(
-        self, client_instance_id: Uuid, identity: ClientIdentity, now: float
+        self, client_instance_id: Uuid, identity: ClientIdentity, now: float, interval_ms: int | None = None
     ) -> tuple[ClientInstance | Exceeded, bool]:
         """Return the instance of a request, and whether it is new.
 
@@ -297,6 +297,7 @@ class ClientTelemetry:
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
+        instance.reported_interval_ms = interval_ms
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
         self.instances.keep(instance, identity, now)
         return instance, created

@@ -267,6 +267,14 @@ class KafkaBroker(Server):
         settings = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": selectors or None}
         raw.alter_client_metrics(self.internal_port, name, settings)
 
+    def alter_properties(self, settings: Mapping[str, str | None]) -> None:
+        """Set dynamic properties of this broker; None deletes one.
+
+        Raises:
+            BrokerAnswerError: The broker refused.
+        """
+        raw.alter_broker(self.internal_port, self.node_id, settings)
+
     def delete_client_metrics(self, name: str) -> None:
         """Remove a subscription.
 

@@ -22,6 +22,7 @@ _SASL_AUTHENTICATE = (36, 0)
 _CREATE_DELEGATION_TOKEN = (38, 1)
 _DESCRIBE_DELEGATION_TOKEN = (41, 1)
 
+_BROKER_RESOURCE = 4
 _CLIENT_METRICS_RESOURCE = 16
 _SET, _DELETE = 0, 1
 _TOPIC_ALREADY_EXISTS = 36
@@ -149,11 +150,20 @@ def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None
         BrokerAnswerError: The broker refused.
         OSError: It could not be asked.
     """
+    _alter(port, _CLIENT_METRICS_RESOURCE, name, settings)
+
+
+def alter_broker(port: int, node_id: int, settings: Mapping[str, str | None]) -> None:
+    """Set dynamic properties of a broker; None deletes one. Errors as above."""
+    _alter(port, _BROKER_RESOURCE, str(node_id), settings)
+
+
+def _alter(port: int, kind: int, name: str, settings: Mapping[str, str | None]) -> None:
     configs = b"".join(
         _string(key) + struct.pack(">b", _DELETE if value is None else _SET) + _string(value)
         for key, value in settings.items()
     )
-    resource = struct.pack(">b", _CLIENT_METRICS_RESOURCE) + _string(name)
+    resource = struct.pack(">b", kind) + _string(name)
     body = struct.pack(">i", 1) + resource + struct.pack(">i", len(settings)) + configs + b"\0"
     with _connect(port, _TIMEOUT_MS / 1000) as connection:
         answer = _request(connection, _INCREMENTAL_ALTER_CONFIGS, body)
@@ -161,7 +171,7 @@ def alter_client_metrics(port: int, name: str, settings: Mapping[str, str | None
     answer.int32()  # one resource
     code, message = answer.int16(), answer.string()
     if code:
-        raise BrokerAnswerError(f"client metrics subscription {name!r}: error {code}: {message}")
+        raise BrokerAnswerError(f"resource {name!r} of type {kind}: error {code}: {message}")
 
 
 def create_delegation_token(port: int, user: str, password: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from receiver.api.queries import NO_QUERY
 from receiver.api.routes.connections import ConnectionFields, connection_fields
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
+from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import Temporality
 from receiver.wire.error_codes import error_name
@@ -51,22 +52,31 @@ class NarrowedView(BaseModel):
 
 
 class ClientView(ConnectionFields):
-    """A client instance and the connection of its latest telemetry request."""
+    """A client instance and the connection of its latest telemetry request.
+
+    Of a client that comes by a bridge, the receiver sees only the pushes that the broker accepted.
+    What the broker asks of it and answers is null.
+    """
 
     client_instance_id: str = Field(description="In Kafka's text form, 22 characters.")
+    via: Via = Field(description="The way that its telemetry comes: a listener, or a plugin in the broker.")
     connection_id: str = Field(description="The connection of its latest telemetry request.")
     security_protocol: str
     client_rack: str | None = Field(description="As its pushes say; null: no push has revealed it.")
     group_id: str | None = Field(description="The same.")
     transactional_id: str | None = Field(description="The same.")
     state: ClientState = Field(description="What it does now.")
-    subscription_id: int = Field(description="The subscription id that its pushes must have.")
-    push_interval_ms: int
-    requested_metrics: list[str] = Field(
-        description='The metric name prefixes it is asked for; `[""]`: every metric.'
+    subscription_id: int | None = Field(
+        description="The subscription id that its pushes must have; null: the broker decides."
     )
-    temporality: Temporality = Field(description="How it pushes counters.")
-    subscriptions: list[str] = Field(description="The names of the subscriptions that match it.")
+    push_interval_ms: int | None = Field(description="null: a broker before Kafka 4.2 does not say it.")
+    requested_metrics: list[str] | None = Field(
+        description='The metric name prefixes it is asked for; `[""]`: every metric; null: not known.'
+    )
+    temporality: Temporality | None = Field(description="How it pushes counters; null: the broker decides.")
+    subscriptions: list[str] | None = Field(
+        description="The names of the subscriptions that match it; null: the broker decides."
+    )
     quirks: list[str] = Field(description="The reasons of the quirk rules that apply to its software.")
     interval_factor: int = Field(
         description="The factor by which back-pressure lengthens its push interval; 1: not at all."
@@ -80,7 +90,9 @@ class ClientView(ConnectionFields):
     last_push_age_s: float | None = Field(
         description="Seconds since its latest accepted push; null before the first."
     )
-    last_error: str = Field(description="Name of the latest error it was sent; `NONE` after a success.")
+    last_error: str | None = Field(
+        description="Name of the latest error it was sent; `NONE` after a success; null: not known."
+    )
     terminating: bool = Field(description="Whether its latest accepted push was marked as its last.")
 
 
@@ -144,29 +156,39 @@ def _parse_id(field: str, text: str) -> Uuid:
 def _document(client: ClientInstance, dependencies: ApiDependencies, now: float) -> dict[str, Any]:
     """Return what :class:`ClientView` describes."""
     identity, request, assignment = client.identity, client.request, client.assignment
+    asked = {
+        "subscription_id": request.subscription_id,
+        "push_interval_ms": client.push_interval_ms,
+        "requested_metrics": request.metrics,
+        "temporality": Temporality.DELTA if request.delta else Temporality.CUMULATIVE,
+        "subscriptions": assignment.matched,
+        "interval_factor": client.interval_factor,
+        "plugin_behind": dependencies.telemetry.backpressure.plugin if client.interval_factor > 1 else None,
+        "narrowed": narrowed_document(client, dependencies, now),
+        "last_error": error_name(client.last_error),
+    }
+    if identity.via is Via.BRIDGE:
+        asked = {
+            **dict.fromkeys(asked),
+            "push_interval_ms": client.reported_interval_ms,
+            "interval_factor": 1,
+        }
     return {
         **connection_fields(identity),
         "client_instance_id": client.text_id,
+        "via": identity.via,
         "connection_id": identity.id,
         "security_protocol": identity.security_protocol,
         "client_rack": client.revealed.client_rack,
         "group_id": client.revealed.group_id,
         "transactional_id": client.revealed.transactional_id,
         "state": state_of(client, now),
-        "subscription_id": request.subscription_id,
-        "push_interval_ms": request.interval_ms,
-        "requested_metrics": request.metrics,
-        "temporality": Temporality.DELTA if request.delta else Temporality.CUMULATIVE,
-        "subscriptions": assignment.matched,
         "quirks": client.treatment.reasons,
-        "interval_factor": client.interval_factor,
-        "plugin_behind": dependencies.telemetry.backpressure.plugin if client.interval_factor > 1 else None,
-        "narrowed": narrowed_document(client, dependencies, now),
         "pushes": client.pushes_accepted,
         "last_request_age_s": round(now - client.last_request_at, 3),
         "last_push_age_s": None if client.last_push_at is None else round(now - client.last_push_at, 3),
-        "last_error": error_name(client.last_error),
         "terminating": client.terminating,
+        **asked,
     }
 
 

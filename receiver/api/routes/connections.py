@@ -33,7 +33,7 @@ class ConnectionFields(BaseModel):
 
     listener: str
     source_address: str
-    source_port: int
+    source_port: int | None = Field(description="null: Kafka 3.7 does not show it to a bridge.")
     client_id: str
     client_software_name: str
     client_software_version: str
@@ -90,7 +90,7 @@ def connection_fields(identity: ClientIdentity) -> dict[str, Any]:
     return {
         "listener": identity.listener,
         "source_address": identity.source_address,
-        "source_port": identity.source_port,
+        "source_port": identity.source_port or None,
         "client_id": identity.client_id,
         "client_software_name": identity.client_software_name,
         "client_software_version": identity.client_software_version,

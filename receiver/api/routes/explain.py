@@ -21,6 +21,7 @@ from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.explain import Origin, Verdict, dry_run, explain_client
+from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import State, Subscription, SubscriptionSet, Temporality
 from receiver.telemetry.subscription_document import read_document
@@ -90,10 +91,15 @@ class RevealedView(BaseModel):
 
 
 class ClientExplanationView(BaseModel):
-    """What a client instance is asked for with its next request, and why."""
+    """What a client instance is asked for with its next request, and why.
+
+    Of a client that comes by a bridge, the broker decides this: what is shown is what this receiver
+    would ask for, by its own copy of the subscriptions and without the broker's quirks.
+    """
 
     client_instance_id: str
     client_id: str
+    via: Via
     state: ClientState
     subscription_id: int
     requested_metrics: list[str]
@@ -200,12 +206,13 @@ def _explanation(
     return {
         "client_instance_id": client.text_id,
         "client_id": identity.client_id,
+        "via": identity.via,
         "state": state_of(client, now),
         "subscription_id": found.request.subscription_id,
         "requested_metrics": found.request.metrics,
         "push_interval_ms": found.request.interval_ms,
         "temporality": Temporality.DELTA if found.request.delta else Temporality.CUMULATIVE,
-        "in_effect": found.in_effect,
+        "in_effect": found.in_effect and identity.via is Via.GATEWAY,
         "asked_within_ms": found.asked_within_ms,
         "metrics_from": [{"prefix": prefix, "subscriptions": names} for prefix, names in found.prefixes],
         "interval_from": {

@@ -56,6 +56,10 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Go away."""
         for end in (self._listening, *self._open):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

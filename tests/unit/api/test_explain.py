@@ -194,6 +194,7 @@ def test_the_explanation_of_a_client(api: Api) -> None:
         assert shown == {
             "client_instance_id": uuid_to_text(instance_id(2)),
             "client_id": "orders",
+            "via": "gateway",
             "state": "waiting",
             "subscription_id": answer.subscription_id,
             "requested_metrics": ["x.", "y."],

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import httpx
 
+from receiver.telemetry.identity import Via
+from receiver.telemetry.intake import Arrival
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_from_text, uuid_to_text
@@ -27,6 +29,7 @@ def test_a_client(api: Api) -> None:
             "client_software_name": "apache-kafka-java",
             "client_software_version": "4.4.0",
             "connection_id": "CLIENT-5",
+            "via": "gateway",
             "listener": "CLIENT",
             "source_address": "10.0.0.7",
             "source_port": 40_005,
@@ -72,6 +75,34 @@ def test_a_client(api: Api) -> None:
         ask(api.telemetry, 5, api.clock.now)
         shown = (await rest.get(f"/v1/clients/{text}")).json()
         assert (shown["last_error"], shown["last_push_age_s"]) == ("THROTTLING_QUOTA_EXCEEDED", 1.5)
+
+    api.run(scenario)
+
+
+def test_what_a_bridge_cannot_see_is_not_shown(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        ask(api.telemetry, 5, api.clock.now)
+        path = f"/v1/clients/{uuid_to_text(instance_id(5))}"
+        asked = (await rest.get(path)).json()
+        known = api.telemetry.instances.find(instance_id(5))
+        assert known is not None
+        identity = replace(known.identity, via=Via.BRIDGE, source_port=0)
+        arrival = Arrival(metrics=b"", received_at_ns=1, checked_by_broker=True, interval_ms=7_000)
+        api.telemetry.accept(identity, instance_id(5), arrival, now=api.clock.now)
+        shown = (await rest.get(path)).json()
+        assert {key: value for key, value in shown.items() if value != asked[key]} == {
+            "via": "bridge",
+            "state": "pushing",
+            "source_port": None,
+            "push_interval_ms": 7_000,
+            "pushes": 1,
+            "last_push_age_s": 0.0,
+            **dict.fromkeys(
+                ("subscription_id", "requested_metrics", "temporality", "subscriptions", "last_error")
+            ),
+        }
+        explained = (await rest.get(f"{path}/explain")).json()
+        assert (explained["via"], explained["in_effect"]) == ("bridge", False)
 
     api.run(scenario)
 

@@ -24,6 +24,7 @@ def client(number: int = 1, **fields: Any) -> dict[str, Any]:
         "interval_factor": 1,
         "plugin_behind": None,
         "narrowed": None,
+        "via": "gateway",
         "pushes": 3,
         "last_request_age_s": 20.0,
         "last_push_age_s": 20.0,
@@ -189,3 +190,14 @@ def test_a_subscription_that_does_not_apply_is_no_mistake(state: str) -> None:
     assert (found.state, found.seen) == (State.OK, f"is {state}, so it applies to no client")
     described = one_client(fleet(unasked(), subscriptions=[subscription(state=state)]), "client-1")
     assert f"the subscription is {state}" in " ".join(one.seen for one in described)
+
+
+def test_of_a_client_of_a_bridge_only_its_pushes_are_judged() -> None:
+    unknown: dict[str, Any] = dict.fromkeys(
+        ("requested_metrics", "subscriptions", "last_error", "push_interval_ms")
+    )
+    bridged = client(via="bridge", state="pushing", **unknown)
+    (one,) = one_client(fleet(bridged), "client-1")
+    assert (one.state, one.seen) == (State.OK, "3 pushes by the broker's bridge, the last 20 s ago")
+    (late,) = one_client(fleet({**bridged, "state": "silent"}), "client-1")
+    assert (late.check, late.state) == ("late", State.FAILED)

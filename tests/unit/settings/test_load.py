@@ -64,8 +64,8 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         ),
         (
             "zzz: 1",
-            "receiver.yaml: zzz: unknown key; known are broker, gateway, listeners, subscriptions, rest, "
-            "telemetry, limits, kip1313, plugins, drain, log, debug",
+            "receiver.yaml: zzz: unknown key; known are broker, gateway, listeners, bridge, subscriptions, "
+            "rest, telemetry, limits, kip1313, plugins, drain, log, debug",
         ),
         (
             "telemetry: {max_bytes: lots}",
@@ -281,7 +281,7 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
             'listeners[0].upstream: "b:0": the port of the broker\'s listener cannot be 0',
         ),
         ('[{name: A, bind: "a:1"}]', "listeners[0].upstream: required: host:port"),
-        ("[]", "listeners: must have at least 1 entry"),
+        ("[]", "listeners: required: a list of mappings, one for each listener; or `bridge`"),
         (
             '[{name: A, bind: "a:1", upstream: "b:1"}, {name: A, bind: "a:2", upstream: "b:2"}]',
             "listeners: listeners[1].name: A is the name of listeners[0] too",
@@ -420,8 +420,9 @@ def test_a_token_in_place_of_its_entry_is_not_shown(tmp_path: Path, tokens: str)
 
 
 def test_a_missing_section_is_named(tmp_path: Path) -> None:
-    assert failure(tmp_path, "log: {}") == "receiver.yaml: listeners: required: a list of mappings"
-    assert failure(tmp_path, "") == "receiver.yaml: listeners: required: a list of mappings"
+    missing = "receiver.yaml: listeners: required: a list of mappings, one for each listener; or `bridge`"
+    assert failure(tmp_path, "log: {}") == missing
+    assert failure(tmp_path, "") == missing
     assert failure(tmp_path, "brokr: {id: 1}") == "receiver.yaml: brokr: unknown key; did you mean broker?"
 
 

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
+from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.client_state import ClientState, state_of
+from receiver.telemetry.compression import sniff
 from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.telemetry.errors import (
     InvalidInstanceError,
@@ -14,6 +17,7 @@ from receiver.telemetry.errors import (
     TooLargeError,
     UnknownCodecError,
 )
+from receiver.telemetry.identity import Via
 from receiver.telemetry.intake import Arrival, Taken
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
 from tests.unit.telemetry.parts import (
@@ -61,10 +65,50 @@ def test_neither_interval_nor_subscription_is_checked() -> None:
     assert instance.identity.client_instance_id == INSTANCE
 
 
-def test_whoever_forwards_metrics_may_know_their_push_id() -> None:
-    push = arrive(Client(), 0, push_id="known").push
-    assert push is not None
-    assert push.payload.push_id == "known"
+def test_only_a_push_without_data_points_takes_the_id_of_the_way_that_it_came() -> None:
+    client = Client()
+    repeats = [arrive(client, 0, metrics=b"", empty_push_id="7").push for _ in range(2)]
+    assert [push and push.payload.push_id for push in repeats] == ["7", "7"]
+    by_content = [arrive(client, 0, empty_push_id=text).push for text in "12"]
+    assert len({push and push.payload.push_id for push in by_content}) == 1
+
+
+def test_what_a_broker_has_checked_is_not_checked_again() -> None:
+    settings = TelemetrySettings(max_bytes=1024, compression=("zstd",))
+    client = Client(settings=settings)
+    assert isinstance(arrive(client, 0).refusal, TooLargeError)
+    assert arrive(client, 0, checked_by_broker=True).refusal is None
+    gzip = COMPRESSED[1](SMALL)
+    assert isinstance(arrive(client, 0, gzip, codec=1).refusal, UnknownCodecError)
+    assert arrive(client, 0, gzip, codec=1, checked_by_broker=True).refusal is None
+    bomb = COMPRESSED[1](bytes(2**22))
+    assert isinstance(arrive(client, 0, bomb, codec=1, checked_by_broker=True).refusal, TooLargeError)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_lost_compression_type_shows_in_the_first_bytes(codec: int) -> None:
+    assert sniff(COMPRESSED[codec](SMALL)) == codec
+
+
+def test_a_client_of_a_bridge_ends_by_the_interval_that_the_broker_says() -> None:
+    client = Client(subscription(interval_ms=1000), connected=connection(via=Via.BRIDGE))
+    arrive(client, 0, interval_ms=60_000)
+    (instance,) = client.telemetry.instances
+    assert (instance.push_interval_ms, instance.lifetime_s) == (60_000, 180)
+    assert state_of(instance, 89) is ClientState.PUSHING
+    assert state_of(instance, 91) is ClientState.SILENT
+    assert client.telemetry.instances.look_up(INSTANCE, 179) is instance
+    assert client.telemetry.instances.look_up(INSTANCE, 180) is None
+
+
+def test_a_client_of_a_bridge_is_in_no_state_that_a_bridge_cannot_see() -> None:
+    client = Client(connected=connection(via=Via.BRIDGE))
+    arrive(client, 0)
+    arrive(client, 1, b"\xff")
+    (instance,) = client.telemetry.instances
+    assert state_of(instance, 1) is ClientState.PUSHING
+    arrive(client, 2, terminating=True)
+    assert state_of(instance, 2) is ClientState.TERMINATED
 
 
 def test_labels_are_those_of_the_identity() -> None:

@@ -92,8 +92,9 @@ final class Bridge {
         }
         try {
             counters.received();
-            // Other plugins read the same buffer, and its array is longer than the metrics.
-            ByteBuffer data = payload.data().duplicate();
+            // Other plugins have the same buffer, and one may have read it up. Kafka hands it over at
+            // position 0. Its array is longer than the metrics.
+            ByteBuffer data = payload.data().duplicate().rewind();
             long size = (long) data.remaining() + Push.OVERHEAD_BYTES;
             if (!current.budget().take(size)) {
                 counters.droppedFull();

@@ -1,0 +1,49 @@
+"""Settings of the listener for bridges, the plugins in brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from receiver.settings.base import Settings
+from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ServerTlsSettings
+
+__all__ = ["BridgeSettings", "BridgeTlsSettings", "BridgeTokenSettings"]
+
+
+class BridgeTlsSettings(ServerTlsSettings):
+    """TLS of bridges' connections."""
+
+
+class BridgeTokenSettings(Settings):
+    """The token that bridges and the receiver share."""
+
+    file: Path = Field(
+        description="File with the token, of 16 characters or more; several, one a line, while it is "
+        "changed. It is read again when it changes."
+    )
+
+
+class BridgeSettings(Settings):
+    """Where plugins in brokers hand over the pushes that brokers accepted."""
+
+    bind: HostPort = Field(description="Address to listen on, for example `127.0.0.1:9714`.")
+    token: BridgeTokenSettings
+    tls: BridgeTlsSettings | None = Field(
+        default=None, description="TLS; required where `bind` is not an address of loopback."
+    )
+    max_connections: int = Field(
+        default=256, ge=1, le=10_000, description="Most connections of bridges. A broker has one."
+    )
+
+    @model_validator(mode="after")
+    def _not_in_clear(self) -> Self:
+        if self.tls is None and not self.bind.is_loopback:
+            raise ValueError(
+                f"bridge.bind is {self.bind}, which other machines can reach, so `bridge.tls` is required: a "
+                "certificate and its key; or bind 127.0.0.1"
+            )
+        return self

@@ -1,0 +1,154 @@
+"""Brokers with the bridge, and the whole receiver behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.bridge.support import properties
+from tests.testbed.broker import KafkaBroker, Listener
+from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
+from tests.testbed.collector import Collector, ExportedMetric
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
+from tests.testbed.security import Login, Security
+from tests.testbed.sidecar import Sidecar, config_for
+
+_ALICE = Security(login=Login(mechanism="PLAIN", user="alice", password="alice-secret"))
+
+
+def _bridge(port: int, token_file: Path) -> dict[str, Any]:
+    return {"bind": f"{LOOPBACK}:{port}", "token": {"file": str(token_file)}}
+
+
+def _alone(port: int, token_file: Path) -> dict[str, Any]:
+    """The configuration of a receiver that lets in bridges alone."""
+    return {
+        "bridge": _bridge(port, token_file),
+        "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
+        "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+        "plugins": [{"type": "console"}],
+    }
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """Where the receiver listens for bridges."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def bridged(jar: Path, token_file: Path, port: int) -> Iterator[KafkaBroker]:
+    """A broker with two listeners in SASL: clients of GATED come by the sidecar."""
+    direct = Listener(name="DIRECT", security_protocol="SASL_PLAINTEXT")
+    gated = Listener(name="GATED", security_protocol="SASL_PLAINTEXT", advertised_port=free_port())
+    with KafkaBroker(
+        plugins=[jar], listeners=[direct, gated], properties=properties(token_file, port)
+    ) as broker:
+        broker.alter_client_metrics("all", ["*"], 500)
+        broker.create_topic("bridged")
+        yield broker
+
+
+def _samples(receiver: Sidecar, name: str, label: str) -> Mapping[str, float]:
+    """The samples of a metric of broker 1 by the value of another label."""
+    families = text_string_to_metric_families(receiver.http.get("/metrics").text)
+    samples = (sample for family in families for sample in family.samples)
+    return {
+        one.labels[label]: one.value for one in samples if one.name == name and one.labels["broker"] == "1"
+    }
+
+
+def _events(receiver: Sidecar) -> Mapping[str, float]:
+    return _samples(receiver, "kafka_telemetry_bridge_events_total", "event")
+
+
+def _labels(exports: Sequence[ExportedMetric], client_id: str) -> dict[str, Any] | None:
+    found = [one.resource for one in exports if one.resource.get("client_id") == client_id]
+    return dict(found[0]) if found else None
+
+
+def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
+    bridged: KafkaBroker, collector: Collector, token_file: Path, port: int
+) -> None:
+    config = config_for(bridged, collector=collector) | {"bridge": _bridge(port, token_file)}
+    assert [one["name"] for one in config["listeners"]] == ["GATED"]
+    with Sidecar(config) as receiver:
+        receiver.put_subscription("all", ["*"], 500)
+        with (
+            JavaClient(
+                Mode.PRODUCER,
+                bootstrap=f"{LOOPBACK}:{bridged.port('DIRECT')}",
+                topic="bridged",
+                client_id="direct",
+                security=_ALICE,
+            ),
+            JavaClient(
+                Mode.PRODUCER,
+                bootstrap=receiver.bootstrap("GATED"),
+                topic="bridged",
+                client_id="gated",
+                security=_ALICE,
+            ),
+        ):
+            collector.wait_for(lambda exports: all(_labels(exports, one) for one in ("direct", "gated")))
+            direct, gated = (_labels(collector.exports(), one) for one in ("direct", "gated"))
+            clients = {one["client_id"]: one for one in receiver.http.get("/v1/clients").json()["items"]}
+    assert direct is not None
+    assert gated is not None
+    own = {"client_id", "client_instance_id", "client_source_port", "listener"}
+    assert gated.pop("sasl_mechanism") == "PLAIN"  # no broker tells a plugin of it
+    assert {key: value for key, value in direct.items() if key not in own} == {
+        key: value for key, value in gated.items() if key not in own
+    }
+    assert direct.keys() == gated.keys()
+    assert (direct["listener"], direct["principal"]) == ("DIRECT", "User:alice")
+    assert {name: one["via"] for name, one in clients.items()} == {"direct": "bridge", "gated": "gateway"}
+    assert clients["direct"]["subscription_id"] is None
+    assert clients["direct"]["push_interval_ms"] == 500
+    assert clients["gated"]["requested_metrics"] == [""]
+
+
+def test_nothing_is_lost_while_the_receiver_is_killed_restarted_and_stopped(
+    bridged: KafkaBroker, token_file: Path, port: int
+) -> None:
+    client = LibrdkafkaClient(
+        Mode.PRODUCER, bootstrap=bridged.bootstrap, topic="bridged", client_id="through-restarts"
+    )
+    with Sidecar(_alone(port, token_file)) as receiver, client:
+        _wait_for_pushes(receiver, 2)
+        receiver.kill()
+        receiver.start()
+        _wait_for_pushes(receiver, 2)
+        assert receiver.terminate() == 0
+        receiver.start()
+        _wait_for_pushes(receiver, 2)
+        receiver.reload()
+        wait_until(lambda: "configuration reloaded" in receiver.log_text(), timeout_s=60, what="the reload")
+        client.stop()
+        wait_until(lambda: _is_settled(receiver), timeout_s=60, what="all pushes acknowledged")
+        dropped = {event: count for event, count in _events(receiver).items() if "dropped" in event}
+        assert dropped == {}
+        assert _events(receiver).get("refused", 0) == 0
+        joined = [one for one in receiver.logged_objects() if one["event"] == "bridge joined"]
+        assert len(joined) == 3  # a reload that changes nothing of it keeps the connection
+
+
+def _wait_for_pushes(receiver: Sidecar, count: int) -> None:
+    wait_until(
+        lambda: (
+            _samples(receiver, "kafka_telemetry_bridge_pushes_total", "result").get("accepted", 0) >= count
+        ),
+        timeout_s=60,
+        what=f"{count} pushes by the bridge",
+    )
+
+
+def _is_settled(receiver: Sidecar) -> bool:
+    """Whether the bridge says that all it has received was acknowledged."""
+    events = _events(receiver)
+    return 0 < events.get("received", 0) == events.get("acknowledged", 0)
