@@ -6,6 +6,7 @@ import os
 import resource
 from pathlib import Path
 
+from receiver import log_writer
 from receiver.checked import load_checked
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
@@ -29,6 +30,7 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
         The exit status: 0 after a drain, 1 if the receiver cannot start, 2 if the configuration is
         wrong.
     """
+    log_writer.install()
     configure_log(settings.log)
     _raise_file_limit()
     # The processes share the memory of what is imported, as long as nothing writes to it.

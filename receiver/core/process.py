@@ -40,6 +40,7 @@ from receiver.host.host import PluginHost
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
+from receiver.log_writer import dropped_lines
 from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.process_memory import resident_bytes, tune_garbage_collection
@@ -479,6 +480,7 @@ class _Core:
             cpu_s=time.process_time(),
             resident_bytes=resident_bytes(),
             loop_lag_s=self._loop.take_lag(),
+            log_lines_dropped=dropped_lines(),
         )
         by_process: dict[str, list[Statistics]] = {}
         for process, numbers in self._relays.statistics():
@@ -489,6 +491,7 @@ class _Core:
                 cpu_s=sum(one.cpu_s for one in several),
                 resident_bytes=sum(one.resident_bytes for one in several),
                 loop_lag_s=max(one.loop_lag_s for one in several),
+                log_lines_dropped=sum(one.log_lines_dropped for one in several),
             )
 
     def _certificates(self) -> list[tuple[str, str, float]]:

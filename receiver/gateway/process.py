@@ -36,6 +36,7 @@ from receiver.gateway.random_numbers import random_numbers
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
+from receiver.log_writer import dropped_lines
 from receiver.metrics import RelayMetrics
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
@@ -329,6 +330,7 @@ class _Relay:
             resident_bytes=resident_bytes(),
             loop_lag_s=running_loop().take_lag(),
             held_bytes=self._memory.total,
+            log_lines_dropped=dropped_lines(),
             certificates=tuple(
                 (listener.settings.name, side, not_after)
                 for listener in self._gateway.listeners

@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 #: Changes with each incompatible change of a message.
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 
 _Message = TypeVar("_Message")
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -195,6 +195,7 @@ class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
         held_bytes: Memory of waiting bytes on connections.
         certificates: Listener, side (``client`` or ``upstream``) and expiry in seconds since the
             epoch of each certificate in use.
+        log_lines_dropped: Lines that the log had no room for, since the start.
     """
 
     request: int
@@ -203,6 +204,7 @@ class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
     loop_lag_s: float
     held_bytes: int
     certificates: tuple[tuple[str, str, float], ...]
+    log_lines_dropped: int
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=64):

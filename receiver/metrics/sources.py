@@ -39,12 +39,14 @@ class ProcessNumbers:
         cpu_s: Seconds of CPU time since its start.
         resident_bytes: Resident memory, shared pages included.
         loop_lag_s: The longest turn of its event loop since the last scrape, in seconds.
+        log_lines_dropped: Lines that its log had no room for, since its start.
     """
 
     process: str
     cpu_s: float
     resident_bytes: int
     loop_lag_s: float
+    log_lines_dropped: int
 
 
 class StoreHealth(Protocol):
@@ -179,11 +181,17 @@ class PulledMetrics(Collector):
             "Longest turn of a process's event loop since the last scrape.",
             labels=["process"],
         )
+        dropped = CounterMetricFamily(
+            f"{_PREFIX}log_lines_dropped",
+            "Log lines of a process that were dropped because the log could not be written.",
+            labels=["process"],
+        )
         for one in self._sources.processes():
             cpu.add_metric([one.process], one.cpu_s)
             resident.add_metric([one.process], one.resident_bytes)
+            dropped.add_metric([one.process], one.log_lines_dropped)
             lag.add_metric([one.process], one.loop_lag_s)
-        yield from (cpu, resident, lag)
+        yield from (cpu, resident, lag, dropped)
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(

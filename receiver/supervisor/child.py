@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from receiver import log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 
@@ -106,7 +107,6 @@ def fork(
     """
     ours, theirs = ControlChannel.pair()
     sys.stdout.flush()
-    sys.stderr.flush()
     parent = os.getpid()
     try:
         pid = os.fork()
@@ -122,7 +122,7 @@ def fork(
         except Exception:
             _log.exception("the process ended with an error")
         finally:
-            sys.stderr.flush()
+            log_writer.finish()
             os._exit(status)
     theirs.close()
     try:

@@ -173,7 +173,7 @@ _TO_CORE: tuple[RelayMessage, ...] = (
         (("source_address", "192.0.2.7", "new_connections", 3.0, 1.0),),
         (("connection_opened", ("CLIENT",), 1.0), ("upstream_connected", ("CLIENT", "0.1"), 1.0)),
     ),
-    Statistics(1, 0.5, 1000, 0.01, 0, (("CLIENT", "client", 2e9),)),
+    Statistics(1, 0.5, 1000, 0.01, 0, (("CLIENT", "client", 2e9),), 0),
     Closed(1),
     _identity(1, source_address="192.0.2.99"),
     _identity(1, listener="OTHER"),

@@ -183,7 +183,7 @@ class Gate:
             tokens=DelegationTokens(),
             clock=SystemClock(),
             problems=list,
-            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, ()),
+            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, (), 0),
             count_traffic=lambda: None,
             ask_for_link=lambda: None,
         )

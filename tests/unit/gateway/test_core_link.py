@@ -40,7 +40,7 @@ class Core:
             tokens=self.tokens,
             clock=self.clock,
             problems=list,
-            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, ()),
+            statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, (), 0),
             count_traffic=lambda: None,
             ask_for_link=lambda: None,
         )

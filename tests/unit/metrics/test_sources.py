@@ -110,8 +110,12 @@ def test_instances_and_state() -> None:
 
 
 def test_processes() -> None:
-    core = ProcessNumbers(process="core", cpu_s=3.5, resident_bytes=1000, loop_lag_s=0.25)
-    relay = ProcessNumbers(process="relay-1", cpu_s=7.0, resident_bytes=2000, loop_lag_s=0.5)
+    core = ProcessNumbers(
+        process="core", cpu_s=3.5, resident_bytes=1000, loop_lag_s=0.25, log_lines_dropped=0
+    )
+    relay = ProcessNumbers(
+        process="relay-1", cpu_s=7.0, resident_bytes=2000, loop_lag_s=0.5, log_lines_dropped=7
+    )
     metrics = Now(processes=[core, relay]).metrics()
     assert lines(metrics, "relays") == {"relays 1.0"}
     for name, shown in (

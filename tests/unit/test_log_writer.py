@@ -1,0 +1,119 @@
+"""The log's stream: it neither waits nor fails, and says what it dropped."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import plugins
+import receiver
+from receiver.log_writer import LogWriter
+
+#: Files that may name the streams: the writer, the commands of people, the child's own channel, and
+#: the plugin whose purpose is to print.
+_MAY_WRITE = ("receiver/log_writer.py", "receiver/cli/", "receiver/catalogue/__main__.py", "plugins/console/")
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe: where to read, and where to write."""
+    reading, writing = os.pipe()
+    yield reading, writing
+    for end in (reading, writing):
+        try:
+            os.close(end)
+        except OSError:
+            continue
+
+
+def read_until(reading: int, text: bytes) -> bytes:
+    found = b""
+    while text not in found:
+        found += os.read(reading, 65_536)
+    return found
+
+
+def test_lines_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    log = LogWriter(writing)
+    for number in range(100):
+        log.write(f"line {number}\n")
+    log.write("in ")
+    log.write("pieces\nand more")
+    assert read_until(reading, b"pieces\n").decode().splitlines() == [
+        *(f"line {number}" for number in range(100)),
+        "in pieces",
+    ]
+    log.finish()
+    assert read_until(reading, b"\n") == b"and more\n"
+
+
+def test_a_pipe_that_nobody_reads_delays_nobody(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    log = LogWriter(writing, max_bytes=100_000)
+    line = "x" * 999 + "\n"
+    for _ in range(1_000):
+        log.write(line)
+    # A pipe holds 64 KiB, and the writer as much as it may.
+    assert 1_000 - 166 - 5 <= log.dropped <= 1_000 - 100
+    dropped = log.dropped
+    assert read_until(reading, line.encode() * 60)
+    os.set_blocking(reading, False)
+    while True:
+        log.write("more\n")
+        try:
+            found = os.read(reading, 1 << 20)
+        except BlockingIOError:
+            continue
+        if match := re.search(rb"could not be written: ([0-9]+)", found):
+            assert int(match[1]) >= dropped
+            break
+
+
+@pytest.mark.parametrize("failure", ["reader gone", "disk full"])
+def test_an_error_reaches_nobody(pipe: tuple[int, int], failure: str) -> None:
+    reading, writing = pipe
+    if failure == "reader gone":
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    log = LogWriter(writing, max_bytes=1_000)
+    for _ in range(100):
+        log.write("line of the log\n")
+    assert log.dropped > 0
+    log.finish(seconds=0.01)
+    log.flush()
+
+
+def test_a_child_writes_its_own_lines_alone(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    log = LogWriter(writing)
+    log.write("unfinished of the parent")
+    child = os.fork()
+    if not child:
+        log.write("of the child\n")
+        log.finish(60)
+        os._exit(0)
+    os.waitpid(child, 0)
+    log.write("\n")
+    assert read_until(reading, b"parent\n") == b"of the child\nunfinished of the parent\n"
+    assert threading.active_count() >= 2
+
+
+def test_nothing_else_writes_to_the_streams() -> None:
+    pattern = re.compile(r"sys\.(__)?std(err|out)|StreamHandler|\bprint\(|PrintLogger|typer\.echo")
+    wrong = [
+        f"{path.relative_to(root)}:{number}"
+        for package in (receiver, plugins)
+        for root in [Path(package.__file__ or "").parents[1]]
+        for path in sorted(Path(package.__file__ or "").parent.rglob("*.py"))
+        if not str(path.relative_to(root)).startswith(_MAY_WRITE)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if pattern.search(line) and "flush()" not in line
+    ]
+    assert [place for place in wrong if not place.startswith("receiver/log.py")] == []
