@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -225,3 +226,36 @@ def test_the_jar_needs_java_11_and_nothing_else(jar: Path) -> None:
     assert classes
     assert all(name.startswith("kafkaclienttelemetry/bridge/") for name in classes)
     assert parts.BRIDGE.require() == jar.parent
+
+
+@pytest.mark.full
+def test_each_client_has_one_of_several_receivers_and_another_while_it_is_away(
+    jar: Path, token_file: Path
+) -> None:
+    names = [f"client-{number}" for number in range(6)]
+    with Peer() as first, Peer() as second, contextlib.ExitStack() as clients:
+        settings = properties(token_file, first.port, second.port)
+        broker = clients.enter_context(KafkaBroker(plugins=[jar], properties=settings))
+        broker.alter_client_metrics("all", ["*"], 500)
+        wait_until(lambda: bool(first.hellos and second.hellos), timeout_s=60, what="both connections")
+        for name in names:
+            clients.enter_context(producer(broker, name))
+        for name in names:
+            wait_until(lambda name=name: _count(name, first, second) >= 3, timeout_s=60, what=name)
+        assert not [name for name in names if first.of(name) and second.of(name)]
+        first.answers = False
+        first.close()
+        before = {name: len(second.of(name)) for name in names}
+        for name in names:
+            second.wait_for(name, before[name] + 2)
+        both = sequences(first) | sequences(second)
+        # What is under way may arrive in another order.
+        wait_until(
+            lambda: set(range(1, max(both) + 1)) <= sequences(first) | sequences(second),
+            timeout_s=60,
+            what="every push at one of them",
+        )
+
+
+def _count(name: str, *peers: Peer) -> int:
+    return sum(len(peer.of(name)) for peer in peers)

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.bridge.support import properties
 from tests.testbed.broker import KafkaBroker, Listener
+from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector, ExportedMetric
 from tests.testbed.ports import LOOPBACK, free_port
@@ -152,3 +153,24 @@ def _is_settled(receiver: Sidecar) -> bool:
     """Whether the bridge says that all it has received was acknowledged."""
     events = _events(receiver)
     return 0 < events.get("received", 0) == events.get("acknowledged", 0)
+
+
+@pytest.mark.full
+def test_tls_with_the_receivers_name_and_authority(jar: Path, token_file: Path, tmp_path: Path) -> None:
+    port = free_port()
+    certificate = CertificateAuthority().issue().write(tmp_path, "server")
+    stranger = CertificateAuthority().issue().write(tmp_path, "stranger")
+    config = _alone(port, token_file)
+    config["bridge"]["tls"] = {"certificate": str(certificate.chain), "key": str(certificate.key)}
+    settings = properties(token_file, port, tls="true", tls_ca_file=str(stranger.ca))
+    settings["kafka.telemetry.bridge.receivers"] = f"localhost:{port}"
+    with Sidecar(config) as receiver, KafkaBroker(plugins=[jar], properties=settings) as broker:
+        broker.alter_client_metrics("all", ["*"], 500)
+        broker.wait_for_log("telemetry receiver localhost/127.0.0.1")
+        assert "PKIX path" in broker.log_text()
+        broker.alter_properties({"kafka.telemetry.bridge.tls.ca.file": str(certificate.ca)})
+        with LibrdkafkaClient(
+            Mode.PRODUCER, bootstrap=broker.bootstrap, topic="encrypted", client_id="encrypted"
+        ):
+            _wait_for_pushes(receiver, 2)
+        assert 'bridge_refusals_total{reason="tls"}' in receiver.http.get("/metrics").text
