@@ -240,8 +240,9 @@ def test_each_client_has_one_of_several_receivers_and_another_while_it_is_away(
         wait_until(lambda: bool(first.hellos and second.hellos), timeout_s=60, what="both connections")
         for name in names:
             clients.enter_context(producer(broker, name))
-        for name in names:
-            wait_until(lambda name=name: _count(name, first, second) >= 3, timeout_s=60, what=name)
+        wait_until(
+            lambda: all(_count(name, first, second) >= 3 for name in names), timeout_s=60, what="all clients"
+        )
         assert not [name for name in names if first.of(name) and second.of(name)]
         first.answers = False
         first.close()
