@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from receiver.checked import Checked
+from receiver.doctor.bridge import bridge_findings
 from receiver.doctor.brokers import (
     Answer,
     advertised_finding,
@@ -87,7 +88,7 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
         fix = "correct the file"
         return Report([*findings, failed(Area.RECEIVER, "runs", "REST API", f"TLS: {error}", fix)])
     try:
-        (running, seen), answers, destinations = await asyncio.gather(
+        (running, seen), answers, destinations, bridges = await asyncio.gather(
             _is_running(api, options),
             all_of(
                 [
@@ -96,8 +97,9 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
                 ]
             ),
             check_destinations(checked.plugins),
+            bridge_findings(settings),
         )
-        findings += [*seen, *destinations]
+        findings += [*seen, *destinations, *bridges]
         answers = with_crossed(settings.listeners, answers)
         for listener, answer in zip(settings.listeners, answers, strict=True):
             findings += broker_findings(listener, answer)

@@ -38,6 +38,10 @@ _PAGE: Final = 1000
 _JAAS: Final = re.compile(r'\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')')
 
 
+#: Properties of brokers that name their metrics reporters.
+_REPORTER_KEYS: Final = ("metric.reporters", "auto.include.jmx.reporter")
+
+
 class RefusedError(StoreError):
     """The brokers refused the values of a resource."""
 
@@ -150,6 +154,24 @@ class Cluster:
             self._alter(name, {})
         if name in self._records:
             self._send(name, None)
+
+    def read_reporters(self) -> dict[int, dict[str, str]]:
+        """Read which metrics reporters each broker has, by node id. Errors as of :meth:`read`."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        with self._translated("brokers' configurations cannot be read"):
+            brokers = self._admin.describe_cluster()["brokers"]
+            ids = [str(one["broker_id"]) for one in brokers]
+            asked = [ConfigResource(ConfigResourceType.BROKER, name) for name in ids]
+            found = self._admin.describe_configs(asked, config_filter="all").get("broker", {})
+        return {
+            int(name): {
+                key: str(values[key]["value"])
+                for key in _REPORTER_KEYS
+                if key in values and values[key]["value"] is not None
+            }
+            for name, values in found.items()
+        }
 
     def forget_record(self, name: str) -> None:
         """Delete the record of a subscription that has no resource any more. Errors as above."""

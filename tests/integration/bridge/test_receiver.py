@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.bridge.support import properties
+from receiver.doctor.bridge import bridge_findings
+from receiver.doctor.findings import State
+from receiver.settings.model import ReceiverSettings
+from tests.integration.bridge.support import EXPORTER, properties
 from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
@@ -174,3 +178,17 @@ def test_tls_with_the_receivers_name_and_authority(jar: Path, token_file: Path, 
         ):
             _wait_for_pushes(receiver, 2)
         assert 'bridge_refusals_total{reason="tls"}' in receiver.http.get("/metrics").text
+
+
+def test_doctor_reads_the_brokers_reporters(bridged: KafkaBroker) -> None:
+    settings = ReceiverSettings.model_validate(
+        {
+            "bridge": {"bind": "127.0.0.1:9714", "token": {"file": "token"}},
+            "subscriptions": {"store": "kafka", "kafka": {"bootstrap_servers": bridged.internal_bootstrap}},
+        }
+    )
+    findings = asyncio.run(bridge_findings(settings))
+    assert len(findings) == 1, findings
+    (found,) = findings
+    assert (found.state, found.subject) == (State.OK, "metric.reporters of broker 1")
+    assert EXPORTER in found.seen
