@@ -7,6 +7,7 @@ start finds no process of the old one.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -22,7 +24,7 @@ from receiver import log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 
-__all__ = ["Child", "fork"]
+__all__ = ["Child", "fork", "reap_orphans"]
 
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
@@ -132,6 +134,24 @@ def fork(
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
+
+
+def reap_orphans(own: Collection[int]) -> int:
+    """Reap the children that this process did not start; return how many had ended.
+
+    Process 1 gets each process of its namespace whose parent has ended, such as a plugin's process
+    after its core was killed. One that nobody reaps keeps its entry in the table of processes.
+
+    Args:
+        own: The processes that this one has started, which are left alone.
+    """
+    reaped = 0
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        for pid in map(int, tasks.read_text().split()):
+            if pid not in own:
+                with contextlib.suppress(ChildProcessError):
+                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+    return reaped
 
 
 def _begin(name: str, parent: int, keep: Collection[int], nice: int) -> None:

@@ -26,7 +26,7 @@ from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.backoff import Backoff
 from receiver.supervisor.channel import ChannelError, Message, file_of
-from receiver.supervisor.child import Child, fork
+from receiver.supervisor.child import Child, fork, reap_orphans
 from receiver.supervisor.cpus import available_cpus
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
@@ -46,6 +46,9 @@ __all__ = ["Supervisor"]
 
 #: Seconds between two questions to each child whether it is alive.
 _PING_EVERY_S: Final = 5.0
+
+#: Linux gives process 1 the orphans of its PID namespace, as in a container.
+_PROCESS_1: Final = 1
 
 #: Questions without an answer after which a child is killed. Counted, because all processes may
 #: have been suspended together.
@@ -256,6 +259,8 @@ class Supervisor:
                 relay.channel.send("node", **fields)
 
     def _ping(self) -> None:
+        if os.getpid() == _PROCESS_1:
+            reap_orphans({child.pid for child in self._children()})
         for child in self._children():
             if child.unanswered >= (_MAX_UNANSWERED if child.ready else _MAX_UNREADY):
                 event = "does not answer" if child.ready else "does not become ready"
