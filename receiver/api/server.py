@@ -35,6 +35,7 @@ from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
 from receiver.tls import TlsFilesError, server_context
+from receiver.workers import start_task
 
 __all__ = ["RestServer"]
 
@@ -215,7 +216,7 @@ class RestServer:
 
     def _serve(self, accepted: socket.socket, delay: float) -> None:
         connection = HttpConnection(self._config, self._state, self._warnings)
-        task = asyncio.create_task(self._connect(accepted, connection, delay))
+        task = start_task("rest-connection", self._connect(accepted, connection, delay))
         opened = self._open  # which another server may adopt
         opened[task] = connection
 

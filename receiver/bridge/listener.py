@@ -27,6 +27,7 @@ from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.plugin.sources import source_of
 from receiver.settings.bridge import BridgeSettings
 from receiver.tls import TlsFilesError, server_context
+from receiver.workers import start_task
 
 __all__ = ["WINDOW", "BridgeListener", "BridgeListenerError", "TakePush"]
 
@@ -121,7 +122,7 @@ class BridgeListener:
 
     def start(self) -> None:
         """Accept bridges in tasks of the running event loop."""
-        self._accepting = asyncio.create_task(self._accept(), name="bridge-listener")
+        self._accepting = start_task("bridge-listener", self._accept())
 
     def close(self) -> None:
         """Close the listening socket of a listener that was not started."""
@@ -202,7 +203,7 @@ class BridgeListener:
             window=WINDOW,
         )
         connection = _BridgeConnection(self, conversation, source_address, next(self._numbers))
-        task = asyncio.create_task(self._connect(accepted, connection))
+        task = start_task("bridge-connection", self._connect(accepted, connection))
         self.connections[connection] = task
         if self._check is None:
             self._check = asyncio.get_running_loop().call_later(_CHECK_EVERY_S, self._check_times)

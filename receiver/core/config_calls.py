@@ -43,6 +43,7 @@ from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
 from receiver.wire.k32_describe_configs import DescribedResource
+from receiver.workers import start_task
 
 __all__ = ["ConfigCalls"]
 
@@ -101,7 +102,7 @@ class ConfigCalls:
             self._refuse(identity, call, reply, _BUSY, throttled=False)
         else:
             request: AlterConfigsRequest = _message(call).decode_request(call.body, call.header.api_version)
-            task = asyncio.get_running_loop().create_task(self._alter(identity, call, request, reply))
+            task = start_task("config-change", self._alter(identity, call, request, reply))
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
         self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())

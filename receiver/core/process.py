@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from receiver import dumps
+from receiver import dumps, workers
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
@@ -60,6 +60,7 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.workers import start_task
 
 __all__ = ["run"]
 
@@ -83,9 +84,14 @@ def run(channel: ControlChannel, setup: CoreSetup) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every export at INFO
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
+    workers.install()
+
     async def main() -> int:
+        loop = asyncio.get_running_loop()
+        workers.watch_loop(loop)
         try:
             core = _Core(channel, setup)
+            workers.on_failure(loop, core.worker_failed)
             await core.start()
         except (StoreError, ServerError, BridgeListenerError) as error:
             channel.send("failed", problem=str(error), status=1)
@@ -225,6 +231,10 @@ class _Core:
         await self._stopped.wait()
         return 0
 
+    def worker_failed(self, name: str) -> None:
+        """Count a thread or task of this process that ended by an exception."""
+        self._metrics.worker_failures[(name,)].inc()
+
     def not_ready_because(self) -> str | None:
         """Return why the receiver accepts no clients; None while it does."""
         if self._draining:
@@ -327,7 +337,7 @@ class _Core:
         self._relays.expected = prepared.relays
         self._relays.max_connections = _max_connections(fresh)
         self._check_lags()
-        self._loop.create_task(self._apply(prepared))
+        start_task("reload", self._apply(prepared))
 
     async def _apply(self, prepared: _Prepared) -> None:
         """Apply what has to be waited for."""
@@ -352,7 +362,7 @@ class _Core:
 
     def _stop(self, timeout_s: float) -> None:
         if self._stopping is None:
-            self._stopping = self._loop.create_task(self._drain(timeout_s))
+            self._stopping = start_task("drain", self._drain(timeout_s))
 
     async def _drain(self, timeout_s: float) -> None:
         if self._bridge is not None:
@@ -452,7 +462,7 @@ class _Core:
             warnings.append(
                 f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
             )
-        return warnings
+        return warnings + workers.problems()
 
     def _check_upstreams(self) -> None:
         """Log upstreams that are crossed, each once until it changes."""

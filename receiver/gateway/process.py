@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from receiver import dumps
+from receiver import dumps, workers
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
@@ -50,6 +50,7 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 from receiver.tls import TlsFilesError
 from receiver.wire.broker_addresses import ReplaceAddress
+from receiver.workers import start_task
 
 __all__ = ["run"]
 
@@ -61,6 +62,7 @@ _log = structlog.get_logger("receiver.gateway")
 
 def run(channel: ControlChannel, setup: RelaySetup) -> int:
     """Run a relay until its supervisor ends it; return the exit status."""
+    workers.install()
     return run_event_loop(_Relay(channel, setup).run())
 
 
@@ -120,6 +122,8 @@ class _Relay:
         except _ListenerError as error:
             self._channel.send("failed", problem=str(error), status=1)
             return 1
+        workers.watch_loop(loop)
+        workers.on_failure(loop, self._metrics.worker_failed)
         self._core.attach(self._link)
         self._gateway.replace(listeners)
         self._core.problems_changed()
@@ -201,7 +205,7 @@ class _Relay:
         self._gateway.stop_accepting()
         if self._draining is not None:
             self._draining.cancel()
-        self._draining = asyncio.get_running_loop().create_task(self._drain_and_stop(after_s, timeout_s))
+        self._draining = start_task("drain", self._drain_and_stop(after_s, timeout_s))
 
     async def _drain_and_stop(self, after_s: float, timeout_s: float) -> None:
         deadline = self._clock.monotonic() + after_s

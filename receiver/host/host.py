@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -18,6 +20,7 @@ from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import HostedPlugin
 from receiver.host.spool.leftover import leftover_spools
 from receiver.plugin import Push
+from receiver.workers import start_thread
 
 __all__ = ["PluginHost"]
 
@@ -83,7 +86,7 @@ class PluginHost:
         """Start every plugin on its own thread, without waiting."""
         for plugin in self._plugins:
             plugin.start()
-        threading.Thread(target=self._watch, name="plugin-watch", daemon=True).start()
+        start_thread("plugin-watch", self._watch)
 
     def replace(self, plugins: Sequence[HostedPlugin], timeout_s: float) -> None:
         """Deliver to these plugins from now on, without waiting.
@@ -115,25 +118,26 @@ class PluginHost:
         self._plugins = deliveries
         self._offers = tuple(plugin.offer for plugin in deliveries)
         if changes:
-            arguments = (changes, timeout_s, self._replacing)
-            self._replacing = threading.Thread(target=self._exchange, args=arguments, name="plugin-exchange")
-            self._replacing.start()
+            exchange = partial(self._exchange, deque(changes), timeout_s, self._replacing)
+            self._replacing = start_thread("plugin-exchange", exchange)
 
     def _exchange(
         self,
-        changes: Sequence[tuple[PluginDelivery | None, PluginDelivery | None]],
+        changes: deque[tuple[PluginDelivery | None, PluginDelivery | None]],
         timeout_s: float,
         earlier: threading.Thread | None,
     ) -> None:
         if earlier is not None:
             earlier.join()
-        for stopping, starting in changes:
+        while changes:
+            stopping, starting = changes[0]
             if stopping is not None:
                 deadline = self._clock() + timeout_s
                 stopping.request_stop(deadline, _closing_s(timeout_s))
                 stopping.join(deadline)
             if starting is not None:
                 starting.start()
+            changes.popleft()
 
     def _delivery(self, hosted: HostedPlugin) -> PluginDelivery:
         return PluginDelivery(hosted, hangs_after_s=self._hangs_after_s, clock=self._clock, cpu=self._cpu)

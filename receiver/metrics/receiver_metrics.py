@@ -161,6 +161,9 @@ class ReceiverMetrics:
         self.limits_exceeded = self._counter(
             "limit_exceeded", "Connections, requests and pushes over a limit.", "limit", "scope"
         )
+        self.worker_failures = self._counter(
+            "worker_failures", "Threads and tasks that ended by an exception.", "worker"
+        )
         self.hidden_nodes = self._counter(
             "hidden_nodes",
             "Times that a response named a broker without a port, which clients can't reach.",

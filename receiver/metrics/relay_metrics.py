@@ -46,6 +46,10 @@ class RelayMetrics:
         self._connect_seconds.clear()
         return events
 
+    def worker_failed(self, name: str) -> None:
+        """Count a thread or task of the relay that ended by an exception."""
+        self._count("worker_failed", name)
+
     def connection_opened(self, listener: str) -> None:
         """Count an accepted client connection."""
         self._count("connection_opened", listener)
@@ -136,6 +140,7 @@ def replay(metrics: ReceiverMetrics, events: Iterable[MetricEvent]) -> None:
         "forwarded": metrics.listener_bytes,
         "node_hidden": metrics.hidden_nodes,
         "config_request": metrics.config_requests,
+        "worker_failed": metrics.worker_failures,
     }
     plain = {"core_unavailable": metrics.core_unavailable, "deferred": metrics.deferred_calls}
     for name, labels, value in events:

@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from receiver.telemetry.subscription import (
     SubscriptionSet,
 )
 from receiver.watch import Stamp, stamp
+from receiver.workers import start_thread
 
 __all__ = ["FileSubscriptionStore", "Folder", "FolderError", "read_folder"]
 
@@ -141,10 +143,7 @@ class FileSubscriptionStore:
 
     def follow(self, changed: Callable[[], None]) -> None:
         """Compare the folder once a second from now on."""
-        self._thread = threading.Thread(
-            target=self._watch, args=(changed,), name="subscriptions-folder", daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread("subscriptions-folder", partial(self._watch, changed))
 
     def status(self) -> StoreStatus:
         """Return whether the folder's present state is in force."""

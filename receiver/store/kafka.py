@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,7 @@ from receiver.telemetry.subscription import (
     SubscriptionSet,
     within_bounds,
 )
+from receiver.workers import start_thread
 
 __all__ = ["KafkaSubscriptionStore"]
 
@@ -139,10 +141,7 @@ class KafkaSubscriptionStore:
 
     def follow(self, changed: Callable[[], None]) -> None:
         """Read the cluster again and again from now on."""
-        self._thread = threading.Thread(
-            target=self._follow, args=(changed,), name="subscriptions-kafka", daemon=True
-        )
-        self._thread.start()
+        self._thread = start_thread("subscriptions-kafka", partial(self._follow, changed))
 
     def status(self) -> StoreStatus:
         """Return whether the last read was successful, and all subscriptions could be used."""

@@ -183,7 +183,7 @@ class Subscriptions:
         return await asyncio.shield(self._task(change))
 
     def _task(self, change: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        task = asyncio.ensure_future(change)
+        task = asyncio.get_running_loop().create_task(change)
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return task

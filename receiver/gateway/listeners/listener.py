@@ -45,6 +45,7 @@ from receiver.session.session import Session
 from receiver.settings.listeners import ListenerSettings
 from receiver.supervisor.sockets import BACKLOG
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name
+from receiver.workers import start_task
 
 __all__ = ["Listener", "SessionFactory"]
 
@@ -350,7 +351,7 @@ class Listener:
             self._metrics.upstream_connected(self.settings.name, time.perf_counter() - started)
             self._join(client, broker, number, identity)
             return
-        task = asyncio.get_running_loop().create_task(self._admit_and_join(client, number, identity))
+        task = start_task("admission", self._admit_and_join(client, number, identity))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 

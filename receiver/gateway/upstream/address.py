@@ -20,6 +20,7 @@ from receiver.gateway.waiting import writable
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.tls import TlsContext, tls_problem
+from receiver.workers import start_task
 
 __all__ = ["WANTS_CERTIFICATE", "Endpoint", "UpstreamAddress", "describe_error"]
 
@@ -210,7 +211,7 @@ class Endpoint:
         now = asyncio.get_running_loop().time()
         if self._lookup is None or (self._lookup.done() and now >= self._lookup_expires_at):
             self._lookup_expires_at = now + _LOOKUP_TTL_S
-            self._lookup = asyncio.create_task(self._look_up())
+            self._lookup = start_task("look-up", self._look_up())
         result = await asyncio.shield(self._lookup)
         if isinstance(result, OSError):
             raise type(result)(*result.args)  # a copy for each caller, because a traceback is attached to it

@@ -24,6 +24,7 @@ from receiver.gateway.upstream.probe import ProbeError, probe
 from receiver.log import RateLimitedLog
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster
+from receiver.workers import start_task
 
 __all__ = ["UpstreamWatch"]
 
@@ -104,7 +105,7 @@ class UpstreamWatch:
 
     def _probe(self, *, after_s: float) -> None:
         if self._probing is None or self._probing.done():
-            self._probing = asyncio.get_running_loop().create_task(self._probe_until_answered(after_s))
+            self._probing = start_task("probe", self._probe_until_answered(after_s))
 
     async def _probe_until_answered(self, after_s: float) -> None:
         await asyncio.sleep(after_s)

@@ -32,6 +32,7 @@ from receiver.host.redaction import Redaction
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, Push
 from receiver.plugin.breaker import CircuitBreaker, CircuitState
+from receiver.workers import report
 
 __all__ = ["Sender"]
 
@@ -157,6 +158,7 @@ class Sender:
         except BaseException as error:  # a bug of ours must not end the thread silently
             self._queue.close(self._clock())
             self._log.error("internal error, plugin stays stopped", error=self._redaction.exception(error))
+            report(self._thread.name, error, is_logged=True)
         finally:
             self._leave()
             self._lifecycle.stop()

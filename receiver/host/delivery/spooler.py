@@ -10,6 +10,7 @@ import threading
 from receiver.host.delivery.disk_queue import DiskQueue
 from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
+from receiver.workers import report
 
 __all__ = ["Spooler"]
 
@@ -47,6 +48,7 @@ class Spooler:
             self._log.error(
                 "internal error, plugin gets no more pushes", error=Redaction(None).exception(error)
             )
+            report(self._thread.name, error, is_logged=True)
         finally:
             self._finish()
 

@@ -1,0 +1,105 @@
+"""Threads and tasks that end by an exception are reported, and threads start again."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+import receiver
+from receiver import workers
+
+#: Starts threads and tasks itself, or runs where nobody else does: a plugin's child process. The
+#: log's own thread can't be logged. A sender and a spooler report their end themselves.
+_MAY_START = {
+    "workers.py",
+    "log_writer.py",
+    "doctor/destinations.py",  # its examination waits for the thread
+    "host/child.py",
+    "host/delivery/sender.py",
+    "host/delivery/spooler.py",
+    "store/subscriptions.py",  # its callers wait for the task
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_names", set())
+    monkeypatch.setattr(workers, "_shown", {})
+    monkeypatch.setattr(workers, "_listeners", [])
+    monkeypatch.setattr(workers, "_FIRST_PAUSE_S", 0.0)
+
+
+def test_a_thread_starts_again_until_it_returns() -> None:
+    runs = iter([ValueError("password: hunter2"), OSError(), None])
+
+    def run() -> None:
+        error = next(runs)
+        if error is not None:
+            raise error
+
+    with capture_logs() as logs:
+        workers.start_thread("subscriptions-7", run).join(120)
+    assert [(line["worker"], line["error"]) for line in logs] == [
+        ("subscriptions-N", "ValueError"),
+        ("subscriptions-N", "OSError"),
+    ]
+    assert "in run" in logs[0]["traceback"]
+    assert "hunter2" not in repr(logs)
+    (problem,) = workers.problems()
+    assert problem.startswith("the worker subscriptions-N ended by OSError ")
+
+
+def test_a_task_is_reported_at_its_end() -> None:
+    told: list[str] = []
+
+    async def fail() -> None:
+        raise LookupError
+
+    async def main() -> None:
+        workers.on_failure(asyncio.get_running_loop(), told.append)
+        task = workers.start_task("probe", fail())
+        cancelled = workers.start_task("probe", asyncio.sleep(3600))
+        cancelled.cancel()
+        await asyncio.gather(task, cancelled, return_exceptions=True)
+        while not told:  # noqa: ASYNC110 - nobody tells the test
+            await asyncio.sleep(0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert told == ["probe"]
+    assert [line["error"] for line in logs] == ["LookupError"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_of_others_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", workers._thread_ended)
+    with capture_logs() as logs:
+        thread = threading.Thread(target=[].pop, name="librarys-own")
+        thread.start()
+        thread.join(120)
+    assert [(line["worker"], line["error"]) for line in logs] == [("librarys-own", "IndexError")]
+
+
+def test_the_number_of_names_is_bounded() -> None:
+    with capture_logs():
+        for number in range(200):
+            workers.report("x" * number, ValueError())
+    assert len(workers._names) == workers._MAX_NAMES + 1
+
+
+def test_nothing_else_starts_threads_or_tasks() -> None:
+    root = Path(receiver.__file__).parent
+    starts = {
+        f"{path.relative_to(root)}"
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"Thread", "create_task", "ensure_future"}
+    }
+    assert starts == _MAY_START
