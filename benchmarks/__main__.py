@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks import (
+    bridge_handler,
     core,
     idle,
     passthrough,
@@ -39,6 +40,7 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "shared-subscriptions": subscriptions_shared.run,
     "spool": spool.run,
     "plugins": plugins.run,
+    "bridge": bridge_handler.run,
     "pushes": pushes.run,
     "rollup": rollup.run,
     "rollup-scaling": rollup_scaling.run,

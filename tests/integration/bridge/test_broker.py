@@ -69,15 +69,15 @@ def test_a_push_arrives_with_its_context(bridged: KafkaBroker, peer: Peer) -> No
 
 def test_librdkafka_says_its_last_push(bridged: KafkaBroker, peer: Peer) -> None:
     with LibrdkafkaClient(
-        Mode.PRODUCER, bootstrap=bridged.bootstrap, topic="bridged", client_id="rdkafka"
+        Mode.PRODUCER, bootstrap=bridged.bootstrap, topic="bridged", client_id="rdkafka-é"
     ) as client:
-        peer.wait_for("rdkafka", 2)
+        peer.wait_for("rdkafka-é", 2)
         client.wait_for_records(1)
     wait_until(
-        lambda: any(push.terminating for push in peer.of("rdkafka")), timeout_s=60, what="the last push"
+        lambda: any(push.terminating for push in peer.of("rdkafka-é")), timeout_s=60, what="the last push"
     )
-    assert {push.client_software_name for push in peer.of("rdkafka")} == {"confluent-kafka-python"}
-    assert {push.principal for push in peer.of("rdkafka")} == {"User:ANONYMOUS"}
+    assert {push.client_software_name for push in peer.of("rdkafka-é")} == {"confluent-kafka-python"}
+    assert {push.principal for push in peer.of("rdkafka-é")} == {"User:ANONYMOUS"}
 
 
 @pytest.mark.full

@@ -146,10 +146,21 @@ final class FrameWriter {
 
     private void text(String value) {
         String text = value == null ? "" : value;
-        byte[] encoded =
-                text.substring(0, Math.min(text.length(), MAX_CHARS)).getBytes(StandardCharsets.UTF_8);
-        int16(encoded.length);
-        bytes(encoded);
+        int length = Math.min(text.length(), MAX_CHARS);
+        int start = size;
+        int16(length);
+        room(length);
+        for (int index = 0; index < length; index++) {
+            char character = text.charAt(index);
+            if (character > 0x7f) {
+                size = start; // rare, so nearly every text needs no array of its own
+                byte[] encoded = text.substring(0, length).getBytes(StandardCharsets.UTF_8);
+                int16(encoded.length);
+                bytes(encoded);
+                return;
+            }
+            buffer[size++] = (byte) character;
+        }
     }
 
     private void room(int needed) {

@@ -28,7 +28,7 @@ final class Link implements Runnable {
     private static final long HUNG_NS = TimeUnit.SECONDS.toNanos(10);
     private static final long LOGGED_NS = TimeUnit.MINUTES.toNanos(5);
     /** While pushes come more often than this, the thread looks by itself and nobody wakes it. */
-    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(10);
+    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(5);
 
     private final Logger log = LoggerFactory.getLogger(Bridge.class);

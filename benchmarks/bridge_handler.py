@@ -1,0 +1,85 @@
+"""What the bridge costs a broker: the request handler that calls it, and the rest of the process.
+
+Beside an exporter that does nothing, in turns in one JVM, with pushes of two sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.figures import Figure, Report, table
+from benchmarks.processes import BenchmarkError
+from tests.integration.bridge.peer import TOKEN, Peer
+from tests.testbed import jvm, parts
+
+_PROGRAM: Final = Path(__file__).parent / "bridge" / "HandlerCost.java"
+_PAYLOADS: Final = Path(__file__).parents[1] / "tests" / "data" / "payloads"
+_RATE: Final = 2000
+#: Bytes of metrics, and the most microseconds that a call may take more than one of nothing.
+_SIZES: Final = {"small": (1_000, 5.0), "27 kB": (27_000, 20.0)}
+
+
+def run(folder: Path, *, quick: bool) -> Report:
+    """Call both exporters 2,000 times a second, and compare."""
+    seconds, rounds = (3, 2) if quick else (10, 5)
+    token = folder / "token"
+    token.write_bytes(TOKEN)
+    payload = max(_PAYLOADS.glob("*.bin"), key=lambda file: file.stat().st_size).read_bytes()
+    rows, raw, figures = [], {}, []
+    for name, (size, at_most_us) in _SIZES.items():
+        metrics = folder / "metrics"
+        metrics.write_bytes((payload * (size // len(payload) + 1))[:size])
+        with Peer() as peer:
+            found = _measure(peer.port, token, metrics, seconds, rounds)
+            arrived = len(peer.pushes)
+        raw[name] = found
+        by = {kind: [one for one in found if one["exporter"] == kind] for kind in ("nothing", "bridge")}
+        more_us = _more(by, "mean_ns") / 1e3
+        more_cpu = _more(by, "cpu_s") / seconds
+        rows.append(
+            (
+                name,
+                f"{_median(by['nothing'], 'mean_ns') / 1e3:.2f}",
+                f"{_median(by['bridge'], 'mean_ns') / 1e3:.2f}",
+                f"{_median(by['bridge'], 'p99_ns') / 1e3:.1f}",
+                f"{100 * more_cpu:.2f} %",
+                f"{arrived:,}",
+            )
+        )
+        figures += [
+            Figure(name=f"bridge, handler, {name}", value=more_us, unit="us more", at_most=at_most_us),
+            Figure(
+                name=f"bridge, {_RATE:,} pushes/s of {name}",
+                value=100 * more_cpu,
+                unit="% of a core more",
+                at_most=1.0 if name == "small" else None,
+            ),
+        ]
+    head = ("metrics", "no-op us", "bridge us", "bridge p99 us", "core more", "arrived")
+    return Report(title="The bridge in a broker", text=table(head, rows), raw=raw, figures=figures)
+
+
+def _measure(port: int, token: Path, metrics: Path, seconds: int, rounds: int) -> list[dict[str, Any]]:
+    jar = parts.BRIDGE.require() / "kafka-telemetry-bridge.jar"
+    command = jvm.command(
+        str(_PROGRAM), f"127.0.0.1:{port}", token, metrics, str(_RATE), str(seconds), str(rounds),
+        flags=jvm.WARM, plugins=[jar],
+    )  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode:
+        raise BenchmarkError(f"the bridge's benchmark failed:\n{done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def _median(rounds: list[dict[str, Any]], value: str) -> float:
+    return statistics.median(float(one[value]) for one in rounds)
+
+
+def _more(by: dict[str, list[dict[str, Any]]], value: str) -> float:
+    """The median of what the bridge took more in each round."""
+    pairs = zip(by["bridge"], by["nothing"], strict=True)
+    return statistics.median(float(bridge[value]) - float(nothing[value]) for bridge, nothing in pairs)
