@@ -37,6 +37,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "subscription-stores",
         "delivery",
         "rollup",
+        "reconciliation",
         "dashboards",
         "dashboards-on-prometheus",
         "find-the-culprit",
