@@ -12,6 +12,7 @@ import socket
 import socketserver
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,7 +21,7 @@ from prometheus_client.exposition import choose_encoder
 
 __all__ = ["ScrapeServer"]
 
-#: Bound on open connections. Further ones are closed at once.
+#: Bound on open connections.
 _MAX_CONNECTIONS = 8
 #: Maximum duration of a connection.
 _MAX_SECONDS = 60.0
@@ -56,6 +57,46 @@ class ScrapeServer:
         self._server.server_close()
 
 
+class _Slots:
+    """The open connections. At the bound one makes room for a new one.
+
+    It is one of the source that has most, and of these one without a request before others, the
+    oldest first. So clients that are slow, and sources with many connections, shut out nobody.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: dict[socket.socket, str] = {}  # oldest first
+        self._asking: set[socket.socket] = set()
+
+    def take(self, connection: socket.socket, source: str) -> None:
+        """Count a new connection; close another one if there are too many."""
+        with self._lock:
+            if len(self._sources) >= _MAX_CONNECTIONS:
+                of_source = Counter(self._sources.values())
+                most = max(of_source.values())
+                victims = [kept for kept, name in self._sources.items() if of_source[name] == most]
+                victim = next((kept for kept in victims if kept not in self._asking), victims[0])
+                self._forget(victim)
+                _shut(victim)
+            self._sources[connection] = source
+
+    def asked(self, connection: socket.socket) -> None:
+        """Note that a connection's request has arrived."""
+        with self._lock:
+            if connection in self._sources:
+                self._asking.add(connection)
+
+    def release(self, connection: socket.socket) -> None:
+        """Stop counting a connection."""
+        with self._lock:
+            self._forget(connection)
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._sources.pop(connection, None)
+        self._asking.discard(connection)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -68,7 +109,7 @@ class _Server(ThreadingHTTPServer):
     ) -> None:
         self.exposition = exposition
         self.hosts = hosts
-        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self.slots = _Slots()
         host, port = address
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -81,9 +122,7 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        self.slots.take(request, client_address[0])
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -96,7 +135,7 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             deadline.cancel()
-            self._free.release()
+            self.slots.release(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors: a scraper may disconnect at any time."""
@@ -116,6 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 10.0
 
     def do_GET(self) -> None:
+        self.server.slots.asked(self.connection)
         self.close_connection = True
         if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
             # Prevents DNS rebinding: a web page whose name resolves to this address could read the

@@ -96,7 +96,7 @@ def test_intervals_are_longer_while_the_collector_is_down(broker: KafkaBroker) -
                 client = only_client(sidecar)
                 assert (client["interval_factor"], client["plugin_behind"]) == (2, "otlp")
                 assert sidecar.value("interval_factor") == 2
-                (line,) = sidecar.logged("push intervals lengthened, destination behind")
+                (line,) = sidecar.awaited("push intervals lengthened, destination behind")
                 assert (line["factor"], line["plugin"]) == (2, "otlp")
                 # The client keeps this interval, and does not only receive it.
                 before = pushes(sidecar)
@@ -112,7 +112,7 @@ def test_intervals_are_longer_while_the_collector_is_down(broker: KafkaBroker) -
                 )
                 assert sidecar.value("interval_factor") == 1
                 assert sidecar.value("interval_steps_total", direction="shorter") == 1
-                assert sidecar.logged("push intervals shortened")
+                assert sidecar.awaited("push intervals shortened")
                 producer.wait_for_records(10)
                 assert producer.errors == []
 
@@ -139,7 +139,7 @@ def test_intervals_are_restored_when_a_reload_turns_it_off(broker: KafkaBroker) 
                     what="the interval that was asked for",
                 )
                 assert sidecar.value("interval_factor") == 1
-                assert len(sidecar.logged("push intervals shortened")) == 1
+                assert len(sidecar.awaited("push intervals shortened")) == 1
 
 
 def pushes(sidecar: GatewaySidecar) -> int:

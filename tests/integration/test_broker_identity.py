@@ -130,7 +130,7 @@ def test_crossed_upstreams_are_found_and_their_correction_is_right(tmp_path: Pat
             views = sidecar.http.get("/v1/listeners").json()["items"]
             shown = {view["name"]: view["crossed"] for view in views}
             assert sorted(shown.values()) == sorted(warnings())
-            logged = sidecar.logged("upstreams of listeners are crossed")
+            logged = sidecar.awaited("upstreams of listeners are crossed", 2)
             assert {line["listener"] for line in logged} == right.keys()
             assert [sidecar.value("crossed", listener=name) for name in right] == [1, 1]
             for options in (Options(), Options(before_start=True)):

@@ -158,7 +158,7 @@ def test_a_broker_is_added_and_leads(
     site.java("lead", topic, "4")
     all_go_on(fleet)
     assert "4 " in " ".join(site.java("describe", topic))
-    assert f"{LOOPBACK}:{broker.client_port}" in gateway.log_text()
+    gateway.wait_for_log(f"{LOOPBACK}:{broker.client_port}")
 
 
 def test_a_killed_broker_leaves_the_others(

@@ -156,7 +156,7 @@ def test_without_brokers_the_last_known_subscriptions_stay_in_force(
         refused = first.http.put("/v1/subscriptions/other", json={"metrics": []})
         assert refused.status_code == 503
         assert "nothing has changed" in refused.json()["detail"]
-        assert second.logged("subscriptions not read, the last known ones stay")
+        assert second.awaited("subscriptions not read, the last known ones stay")
         assert second.value("subscription_store_failures_total") >= 1
 
         # The local copy is in force after a restart, too.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,26 +55,43 @@ def test_lines_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
     assert read_until(reading, b"\n") == b"and more\n"
 
 
-def test_a_pipe_that_nobody_reads_delays_nobody(pipe: tuple[int, int]) -> None:
-    reading, writing = pipe
-    log = LogWriter(writing, max_bytes=100_000)
-    line = "x" * 999 + "\n"
-    for _ in range(1_000):
-        log.write(line)
-    # A pipe holds 64 KiB, and the writer as much as it may.
-    assert 1_000 - 166 - 5 <= log.dropped <= 1_000 - 100
-    dropped = log.dropped
-    assert read_until(reading, line.encode() * 60)
-    os.set_blocking(reading, False)
-    while True:
-        log.write("more\n")
-        try:
-            found = os.read(reading, 1 << 20)
-        except BlockingIOError:
-            continue
-        if match := re.search(rb"could not be written: ([0-9]+)", found):
-            assert int(match[1]) >= dropped
-            break
+#: Writes a thousand lines to a standard error that nobody reads, and says how many it dropped.
+_CHILD = """
+import sys
+from receiver import log_writer
+
+writer = log_writer.install()
+for _ in range(1_000):
+    print("x" * 9_999, file=sys.stderr)
+print(writer.dropped, flush=True)
+sys.stdin.readline()
+print("more", file=sys.stderr)
+writer.finish(120)
+"""
+
+
+def test_a_pipe_that_nobody_reads_delays_nobody() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        # Ten megabytes: one waits, and a pipe holds one at most.
+        dropped = int(child.stdout.readline())
+        assert dropped > 700
+        for _ in range(1_000 - dropped):
+            assert child.stderr.readline() == "x" * 9_999 + "\n"
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stderr.read().splitlines() == [
+            f"log lines dropped because the log could not be written: {dropped}",
+            "more",
+        ]
 
 
 @pytest.mark.parametrize("failure", ["reader gone", "disk full"])

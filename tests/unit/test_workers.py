@@ -56,18 +56,22 @@ def test_a_thread_starts_again_until_it_returns() -> None:
 
 def test_a_task_is_reported_at_its_end() -> None:
     told: list[str] = []
+    was_told = asyncio.Event()
+
+    def tell(name: str) -> None:
+        told.append(name)
+        was_told.set()
 
     async def fail() -> None:
         raise LookupError
 
     async def main() -> None:
-        workers.on_failure(asyncio.get_running_loop(), told.append)
+        workers.on_failure(asyncio.get_running_loop(), tell)
         task = workers.start_task("probe", fail())
-        cancelled = workers.start_task("probe", asyncio.sleep(3600))
+        cancelled = workers.start_task("probe", asyncio.Event().wait())
         cancelled.cancel()
         await asyncio.gather(task, cancelled, return_exceptions=True)
-        while not told:  # noqa: ASYNC110 - nobody tells the test
-            await asyncio.sleep(0)
+        await asyncio.wait_for(was_told.wait(), 120)
 
     with capture_logs() as logs:
         asyncio.run(main())

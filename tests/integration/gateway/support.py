@@ -64,6 +64,12 @@ class GatewaySidecar(Sidecar):
         """The lines of its log (JSON) that say this happened."""
         return [line for line in self.logged_objects() if line.get("event") == event]
 
+    def awaited(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """As :meth:`logged`, once there are so many; a thread writes the log, and may be late."""
+        what = f"{event!r} in the log"
+        wait_until(lambda: len(self.logged(event)) >= count, timeout_s=TIMEOUT_S, what=what)
+        return self.logged(event)
+
     def readiness(self) -> tuple[int, str]:
         """What ``/readyz`` says: its status, and why it isn't ready."""
         response = self.http.get("/readyz")

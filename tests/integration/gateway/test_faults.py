@@ -42,7 +42,7 @@ def test_a_sidecar_starts_before_its_broker() -> None:
             assert refusal(sidecar.port())[0] == "refused"
         assert sidecar.value("connections_refused_total", listener="CLIENT", reason="upstream") == 0
         assert sidecar.connections() == []
-        assert f"127.0.0.1:{broker.port}" in sidecar.log_text()
+        sidecar.wait_for_log(f"127.0.0.1:{broker.port}")
         with broker:
             wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
             sidecar.wait_for_log("the broker answers")

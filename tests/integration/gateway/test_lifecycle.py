@@ -76,7 +76,7 @@ def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
             assert idle.fate() == "end"
         assert sidecar.wait() == 0
         assert 2 < time.monotonic() - started < 90
-        assert sidecar.logged("stopped")
+        assert sidecar.awaited("stopped")
 
 
 def test_sigterm_lets_an_answer_of_the_brokers_arrive(broker: ScriptedBroker) -> None:
@@ -173,7 +173,7 @@ def test_sighup_applies_every_key(broker: ScriptedBroker) -> None:
         assert (2048).to_bytes(4, "big") in answer
         with Raw(sidecar.port("LATER")) as later:
             assert read_get(later.exchange(get_subscriptions()))[0] == 0
-        assert sidecar.logged("request answered")
+        assert sidecar.awaited("request answered")
 
         settings["log"] = {"level": "error"}
         sidecar.reload()
@@ -220,7 +220,7 @@ def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBro
             assert named in sidecar.logged("configuration not reloaded")[-1]["problem"]
             del settings[section]
         raw.exchange(get_subscriptions())
-        assert sidecar.logged("request answered"), "the old settings are in force"
+        assert sidecar.awaited("request answered"), "the old settings are in force"
 
 
 # -- starts that fail ------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
         # REST is there before the listeners are.
         with contextlib.suppress(StartError), GatewaySidecar(settings, wait_for_broker=False) as sidecar:
             assert sidecar.wait() == 1
-            (entry,) = sidecar.logged("cannot start")
+            (entry,) = sidecar.awaited("cannot start")
             assert (
                 entry["problem"] == f"listener TAKEN: {address}: cannot listen there: Address already in use"
             )

@@ -88,7 +88,7 @@ def test_without_the_core_traffic_flows_and_telemetry_is_throttled(broker: Scrip
             ports = {raw.port for raw in raws}
             assert ports <= {one["source_port"] for one in sidecar.connections()}
             assert sidecar.value("core_unavailable_calls_total") >= len(raws)
-        assert "the core died" in sidecar.log_text()
+        sidecar.wait_for_log("the core died")
 
 
 def test_a_core_that_hangs_is_replaced(broker: ScriptedBroker) -> None:
@@ -98,7 +98,7 @@ def test_a_core_that_hangs_is_replaced(broker: ScriptedBroker) -> None:
         assert error_of(raw.exchange(get_subscriptions())) == THROTTLING_QUOTA_EXCEEDED
         wait_for_another(sidecar, CORE, core)
         assert error_of(raw.exchange(get_subscriptions())) == 0
-        assert "a process does not answer, it is killed" in sidecar.log_text()
+        sidecar.wait_for_log("a process does not answer, it is killed")
 
 
 def test_a_relay_takes_only_its_own_connections_with_it(broker: ScriptedBroker) -> None:
@@ -121,7 +121,7 @@ def test_a_relay_takes_only_its_own_connections_with_it(broker: ScriptedBroker) 
         assert [one for one in sidecar.connections() if one["id"].startswith(dying)] == []
         assert sidecar.value("connections_opened_total", listener="CLIENT") >= counted
         assert sidecar.value("relays") == 2
-        (entry,) = sidecar.logged("a relay died, its connections are lost")
+        (entry,) = sidecar.awaited("a relay died, its connections are lost")
         assert entry["how"] == "killed by SIGKILL"
 
 

@@ -65,7 +65,7 @@ def test_clients_are_asked_for_what_the_files_say(broker: ScriptedBroker, folder
         (folder / "first.yaml").write_text("metrics: [changed.]\n")
         (folder / "second.yaml").write_text("metrics: ['not a prefix']\ninterval_ms: 1\n")
         wait_until(lambda: sidecar.value("subscriptions_stale") == 1, timeout_s=TIMEOUT_S, what="a mistake")
-        (line,) = sidecar.logged("subscriptions not applied, the last good ones stay")
+        (line,) = sidecar.awaited("subscriptions not applied, the last good ones stay")
         assert [one.split(": ")[:2] for one in line["mistakes"]] == [
             ["second.yaml:1:11", "metrics[0]"],
             ["second.yaml:2:1", "interval_ms"],

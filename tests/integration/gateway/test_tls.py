@@ -96,12 +96,12 @@ def test_a_certificate_is_exchanged_while_connections_go_on(
             assert serial_of(after) == renewed.x509.serial_number != serial_of(before)
             assert exchange(after, produce_frame(1, b"new")).endswith(b"new")
             assert exchange(before, produce_frame(1, b"old")).endswith(b"old")
-        assert sidecar.logged("TLS files re-read")
+        assert sidecar.awaited("TLS files re-read")
         server.key.write_text("nothing")
         time.sleep(1.1)
         with over_tls(sidecar, server) as still:
             assert serial_of(still) == renewed.x509.serial_number
-        (entry,) = sidecar.logged("TLS files can't be used, the old ones stay")
+        (entry,) = sidecar.awaited("TLS files can't be used, the old ones stay")
         assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in entry["problem"]
         assert "PRIVATE" not in sidecar.log_text()
 

@@ -96,28 +96,43 @@ def test_the_server_can_restart_on_the_same_address() -> None:
     again.stop()
 
 
-def test_connections_are_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrape, "_MAX_SECONDS", 1.5)
+@pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.0\r\n\r\n"])
+def test_slow_clients_shut_out_no_scraper(beginning: bytes) -> None:
+    """Connections that are silent, send half a request, or read nothing."""
+    with serving() as (plugin, client), contextlib.ExitStack() as opened:
+        for index in range(2_000):
+            plugin.export_batch([push(gauge(f"gauge_{index}", number(1, at=10)), at=10)])
+        address = (client.base_url.host, client.base_url.port or 0)
+        for _ in range(3):
+            for _ in range(3 * scrape._MAX_CONNECTIONS):
+                slow = opened.enter_context(contextlib.closing(socket.create_connection(address)))
+                slow.sendall(beginning)
+            assert client.get("/metrics").status_code == 200
+
+
+def test_a_connection_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrape, "_MAX_SECONDS", 0.5)
     with serving() as (_, client):
         address = (client.base_url.host, client.base_url.port or 0)
-        idle = [socket.create_connection(address) for _ in range(scrape._MAX_CONNECTIONS)]
-        for one in idle:
-            one.sendall(b"GET /metrics HTTP/1.1\r\n")
-        time.sleep(0.1)
-        with pytest.raises(httpx.TransportError):
-            client.get("/metrics")
-        for one in idle:
-            one.settimeout(120)
-            assert one.recv(1) == b""
-            one.close()
-        wait_for(lambda: answers(client))
+        with contextlib.closing(socket.create_connection(address, timeout=120)) as slow:
+            slow.sendall(b"GET /metrics HTTP/1.1\r\n")
+            assert slow.recv(1) == b""
 
 
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/metrics").status_code == 200
-    except httpx.TransportError:
-        return False
+def test_room_is_made_by_the_source_with_most_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
+    monkeypatch.setattr(scrape, "_shut", closed.append)
+    slots, many = scrape._Slots(), [socket.socket() for _ in range(scrape._MAX_CONNECTIONS)]
+    with contextlib.ExitStack() as opened:
+        for connection in many:
+            opened.enter_context(connection)
+        alone, new = many[0], opened.enter_context(socket.socket())
+        slots.take(alone, "192.0.2.1")
+        for connection in many[1:]:
+            slots.take(connection, "192.0.2.2")
+        slots.asked(many[1])
+        slots.take(new, "192.0.2.2")
+        assert closed == [many[2]], "the oldest of the busiest source that has not asked"
 
 
 def test_silent_series_end_while_there_are_no_pushes() -> None:
