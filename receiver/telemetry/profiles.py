@@ -25,7 +25,7 @@ _MAX_SAMPLED_BYTES: Final = 262_144
 
 _MAX_NAMES: Final = 4_096  # of metrics, for each software
 _MAX_NAME_CHARS: Final = 256
-_MAX_SOFTWARE: Final = 64
+_MAX_SOFTWARE: Final = 64  # at the bound, the one with the fewest samples makes room
 _MAX_PREFIX_SETS: Final = 64  # for each software
 
 #: At so many samples of a software, all its counts are halved, so that they follow its changes.
@@ -55,6 +55,11 @@ class _Profile:
     metrics: dict[str, _Sum] = field(default_factory=dict)
     #: What a push has besides its metrics: Resources and labels.
     around: float = 0.0
+
+    @property
+    def samples(self) -> float:
+        """The number of sampled pushes."""
+        return sum(self.pushes.values())
 
     def halve(self) -> None:
         self.around /= 2
@@ -96,11 +101,12 @@ class MetricProfiles:
         profile = self._profiles.get(software)
         if profile is None:
             if len(self._profiles) >= _MAX_SOFTWARE:
-                return
+                # Made-up names replace each other, because each is seen once.
+                del self._profiles[min(self._profiles, key=lambda name: self._profiles[name].samples)]
             profile = self._profiles[software] = _Profile()
         if requested not in profile.pushes and len(profile.pushes) >= _MAX_PREFIX_SETS:
             return
-        if sum(profile.pushes.values()) >= _MAX_SAMPLES:
+        if profile.samples >= _MAX_SAMPLES:
             profile.halve()
         profile.pushes[requested] = profile.pushes.get(requested, 0.0) + 1
         profile.around += len(data) - _add_metrics(profile.metrics, data)
