@@ -36,6 +36,8 @@ def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -
     with Raw(port) as one, Raw(port) as two, Raw(port) as three:
         for raw in (one, two, three):
             raw.exchange(produce_frame(1))
+        # The core counts those of all relays, and hears of each in its relay's time.
+        wait_until(lambda: len(gateway.connections("LIMITED")) == 3, timeout_s=TIMEOUT_S, what="all three")
         fate, seconds = refusal(port)
         assert fate == "reset"
         assert seconds < 3
