@@ -11,12 +11,14 @@ from benchmarks.processes import Running, peak_bytes
 from tests.testbed.cpu import cpu_seconds, cpu_seconds_with_ended, with_descendants
 
 _CHILD_BYTES = 64 << 20
-#: A child holds memory while its parent waits. Its own child has used CPU and has ended.
+#: A child holds memory while its parent waits, no page like another, so that the kernel merges
+#: none. Its own child has used CPU and has ended.
 _PARENT = f"""
 import subprocess, sys
 busy = "import time\\nwhile time.process_time() < 0.5: pass"
 subprocess.run([sys.executable, "-c", busy])
-child = subprocess.Popen([sys.executable, "-c", "held = b'x' * {_CHILD_BYTES}; print(flush=True); input()"],
+held = "held = b''.join(n.to_bytes(4096, 'big') for n in range({_CHILD_BYTES} // 4096))"
+child = subprocess.Popen([sys.executable, "-c", held + "; print(flush=True); input()"],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdout.readline()
 print("ready", flush=True)
