@@ -163,11 +163,12 @@ def run(
         if once:
             _check_source(settings)
         with (
-            _stop() as stop,
+            _stopping() as stopping,
             _metrics(settings) as metrics,
             _store(settings) as store,
             _session(settings) as spark,
         ):
+            stop = stopping.after_the_batch()
             job = _module("job").Job(spark, store, settings, stop, metrics=metrics)
             if once:
                 job.run_once()
@@ -229,7 +230,8 @@ def rebuild(
     with _errors(spark=True):
         settings = _settings(given)
         _check_source(settings)
-        with _stop() as stop, _store(settings) as store, _session(settings) as spark:
+        with _stopping() as stopping, _store(settings) as store, _session(settings) as spark:
+            stop = stopping.after_the_batch()
             began = _module("job").rebuild(spark, store, settings, stop, since=int(since.timestamp()) // 60)
     if began is None:
         raise _fail("the source holds no pushes to rebuild from; nothing was changed")
@@ -365,13 +367,30 @@ def _session(settings: RollupSettings) -> Iterator[SparkSession]:
         session.end(spark)
 
 
+class _Stopping:
+    """What SIGTERM and SIGINT do: end the start at once, and later stop the job after its batch."""
+
+    def __init__(self) -> None:
+        self._stop: threading.Event | None = None
+
+    def after_the_batch(self) -> threading.Event:
+        """Return an event that the signals set from now on."""
+        self._stop = threading.Event()
+        return self._stop
+
+    def signalled(self, number: int, frame: object) -> None:
+        """Handle a signal. Nothing has begun at the start, but what is open has to be closed."""
+        if self._stop is None:
+            raise SystemExit(128 + number)
+        self._stop.set()
+
+
 @contextlib.contextmanager
-def _stop() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _SIGNALS}
+def _stopping() -> Iterator[_Stopping]:
+    stopping = _Stopping()
+    before = {number: signal.signal(number, stopping.signalled) for number in _SIGNALS}
     try:
-        yield stop
+        yield stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -97,7 +97,7 @@ def test_the_metadata_name_the_command_the_plugins_and_the_extras(built: Distrib
     content = content_of(built.wheel)
     folder = f"kafka_client_telemetry-{version_of_the_project()}.dist-info"
     entry_points = content[f"{folder}/entry_points.txt"].decode()
-    assert "kafka-telemetry = receiver.cli:main" in entry_points
+    assert "kafka-telemetry = receiver.entry:main" in entry_points
     project = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]
     metadata = Parser().parsestr(content[f"{folder}/METADATA"].decode())
     assert metadata.get_all("Provides-Extra") == sorted(project["optional-dependencies"])

@@ -26,6 +26,7 @@ executor)
 		--podName "$SPARK_EXECUTOR_POD_NAME"
 	;;
 *)
-	exec kafka-telemetry "$@"
+	# SIGTERM waits until the program has a handler: the kernel drops a signal that process 1 does not catch.
+	exec env --block-signal=TERM kafka-telemetry "$@"
 	;;
 esac

@@ -1,0 +1,28 @@
+"""The program ``kafka-telemetry``: ends at SIGTERM from its first moment on.
+
+The kernel drops a signal that process 1 has no handler for, and a container's program is process 1.
+The imports of the command line take seconds, so the handler comes before them. The images block
+SIGTERM while the interpreter starts, and so it arrives then. A command that has something to finish
+replaces the handler.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line with the arguments of the process, and exit."""
+    signal.signal(signal.SIGTERM, _end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    importlib.import_module("receiver.cli").main()
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End with the status that a shell gives a program that the signal has killed."""
+    os._exit(128 + number)

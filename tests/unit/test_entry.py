@@ -1,0 +1,83 @@
+"""As process 1, to which the kernel sends only signals that it catches, a command ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.process import wait_until
+
+PROGRAM = Path(sys.executable).with_name("kafka-telemetry")
+TIMEOUT_S = 60.0
+#: The status that a shell gives a program that SIGTERM has killed.
+ENDED = 128 + signal.SIGTERM
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root here")
+
+
+@contextmanager
+def process_1(*command: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run a command as process 1; yield ``unshare``, whose status is the same, and its id here."""
+    unshared = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+    with subprocess.Popen(unshared, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as unshare:
+        try:
+            children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
+            wait_until(lambda: children.read_text() != "", timeout_s=TIMEOUT_S, what="process 1")
+            yield unshare, int(children.read_text())
+        finally:
+            unshare.kill()
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Whether a process has a handler: bits count from 0, signals from 1 (proc(5))."""
+    fields = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(fields["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_the_handler_comes_before_the_imports() -> None:
+    program = "import sys; before = set(sys.modules); import receiver.entry; print(*set(sys.modules) - before)"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {name for name in imported.split() if name.startswith("receiver")} == {"receiver", "receiver.entry"}
+    assert not {"typer", "pydantic", "asyncio"} & set(imported.split())
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration that nobody writes, so that no command gets past it."""
+    os.mkfifo(tmp_path / "config.yaml")
+    return tmp_path / "config.yaml"
+
+
+each_command = pytest.mark.parametrize("command", [("serve",), ("rollup", "run")])
+
+
+@needs_root
+@each_command
+def test_before_python_runs(config: Path, command: tuple[str, ...]) -> None:
+    signalled = ["sh", "-c", 'kill -TERM $$; exec "$@"', "sh", PROGRAM, *command, "--config", config]
+    with process_1("env", "--block-signal=TERM", *signalled) as (unshare, _):  # as in the images
+        assert unshare.wait(TIMEOUT_S) == ENDED
+
+
+@needs_root
+@each_command
+def test_before_the_imports(config: Path, command: tuple[str, ...]) -> None:
+    with process_1(PROGRAM, *command, "--config", config) as (unshare, pid):
+        wait_until(lambda: catches_sigterm(pid), timeout_s=TIMEOUT_S, what="a handler")
+        os.kill(pid, signal.SIGTERM)
+        assert unshare.wait(TIMEOUT_S) == ENDED
+
+
+@needs_root
+@each_command
+def test_while_it_reads_its_settings(config: Path, command: tuple[str, ...]) -> None:
+    with process_1(PROGRAM, *command, "--config", config) as (unshare, pid), config.open("wb"):
+        os.kill(pid, signal.SIGTERM)
+        assert unshare.wait(TIMEOUT_S) == ENDED
