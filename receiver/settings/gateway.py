@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["GatewaySettings"]
+__all__ = ["MAX_AUTO_RELAYS", "GatewaySettings"]
+
+#: Most relays of `auto`. A node without a CPU limit may have hundreds of cores.
+MAX_AUTO_RELAYS: Final = 16
 
 
 class GatewaySettings(Settings):
@@ -18,7 +21,8 @@ class GatewaySettings(Settings):
     relays: Literal["auto"] | Annotated[int, Field(ge=1, le=256)] = Field(
         default="auto",
         description="Number of relay processes, which share the traffic of clients. `auto`: one for each "
-        "core that the container may use.",
+        f"core that the container may use, at most {MAX_AUTO_RELAYS}, and at most one for each 32 MiB of "
+        "its memory limit.",
     )
     core_nice: int = Field(
         default=5,

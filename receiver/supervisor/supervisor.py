@@ -27,7 +27,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.backoff import Backoff
 from receiver.supervisor.channel import ChannelError, Message, file_of
 from receiver.supervisor.child import Child, fork, reap_orphans
-from receiver.supervisor.cpus import available_cpus
+from receiver.supervisor.relay_count import wanted_relays
 from receiver.supervisor.reload import Reload
 from receiver.supervisor.setup import CoreSetup, RelaySetup, RunCore, RunRelay
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
@@ -279,7 +279,7 @@ class Supervisor:
         return [*core, *self._relays.values(), *self._retired]
 
     def _relay_total(self) -> int:
-        return _wanted_relays(self._settings)
+        return wanted_relays(self._settings)
 
     def _start_core(self) -> None:
         if self._core is not None or self._has_no_core or self._stop_at is not None or self._leaving:
@@ -800,7 +800,7 @@ class Supervisor:
         settings = self._check()
         sockets = ListeningSockets(settings, self._sockets.by_name)
         reload = Reload(settings, sockets)
-        reload.relays = _wanted_relays(settings)
+        reload.relays = wanted_relays(settings)
         path = settings.gateway.control
         if path is not None and path != self._settings.gateway.control:
             try:
@@ -875,14 +875,6 @@ class Supervisor:
             self._kill_later(2 * drain_s + _GRACE_S, [relay])
         for slot in range(1, total + 1):
             self._start_relay(slot)
-
-
-def _wanted_relays(settings: ReceiverSettings) -> int:
-    """Return the number of relays: none without listeners, when only bridges are let in."""
-    if not settings.listeners:
-        return 0
-    relays = settings.gateway.relays
-    return available_cpus() if relays == "auto" else relays
 
 
 def _leave_to_the_loop(number: int, frame: object) -> None:

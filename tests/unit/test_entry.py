@@ -42,9 +42,16 @@ def catches_sigterm(pid: int) -> bool:
 
 
 def test_the_handler_comes_before_the_imports() -> None:
-    program = "import sys; before = set(sys.modules); import receiver.entry; print(*set(sys.modules) - before)"
-    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert {name for name in imported.split() if name.startswith("receiver")} == {"receiver", "receiver.entry"}
+    program = (
+        "import sys; before = set(sys.modules); import receiver.entry; print(*set(sys.modules) - before)"
+    )
+    imported = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert {name for name in imported.split() if name.startswith("receiver")} == {
+        "receiver",
+        "receiver.entry",
+    }
     assert not {"typer", "pydantic", "asyncio"} & set(imported.split())
 
 
@@ -61,7 +68,16 @@ each_command = pytest.mark.parametrize("command", [("serve",), ("rollup", "run")
 @needs_root
 @each_command
 def test_before_python_runs(config: Path, command: tuple[str, ...]) -> None:
-    signalled = ["sh", "-c", 'kill -TERM $$; exec "$@"', "sh", PROGRAM, *command, "--config", config]
+    signalled: list[str | Path] = [
+        "sh",
+        "-c",
+        'kill -TERM $$; exec "$@"',
+        "sh",
+        PROGRAM,
+        *command,
+        "--config",
+        config,
+    ]
     with process_1("env", "--block-signal=TERM", *signalled) as (unshare, _):  # as in the images
         assert unshare.wait(TIMEOUT_S) == ENDED
 

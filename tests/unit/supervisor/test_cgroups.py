@@ -1,13 +1,15 @@
-"""The number of cores, from cgroup files as the kernel writes them."""
+"""Cores and memory, from cgroup files as the kernel writes them, and from real groups."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from receiver.supervisor.cpus import available_cpus, quota_v1, quota_v2
+from receiver.supervisor.cgroups import available_cpus, memory_limit, quota_v1, quota_v2
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,61 @@ def test_groups_without_the_controller_of_cores_do_not_count(tmp_path: Path) -> 
 def test_the_real_machine_has_at_least_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert 1 <= available_cpus() <= len(os.sched_getaffinity(0))
+
+
+NONE_V1 = "9223372036854771712\n"
+
+
+def test_without_a_memory_limit(tmp_path: Path) -> None:
+    assert memory_limit(tmp_path) is None
+    files = {
+        "proc/self/cgroup": "5:memory:/a\n0::/a\n",
+        "sys/fs/cgroup/a/memory.max": "max\n",
+        "sys/fs/cgroup/memory/a/memory.limit_in_bytes": NONE_V1,
+    }
+    assert memory_limit(write(tmp_path, files)) is None
+
+
+def test_the_least_memory_limit_counts(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "5:memory:/pod/a\n0::/pod/a\n",
+        "sys/fs/cgroup/pod/memory.max": "805306368\n",
+        "sys/fs/cgroup/pod/a/memory.max": "max\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": NONE_V1,
+    }
+    assert memory_limit(write(tmp_path, files)) == 768 << 20
+    files["sys/fs/cgroup/memory/pod/memory.limit_in_bytes"] = "536870912\n"
+    assert memory_limit(write(tmp_path, files)) == 512 << 20
+
+
+def real_group(controller: str, file: str) -> Path | None:
+    """Where a group with a controller can be made: version 1's folder, or version 2's."""
+    root = Path("/sys/fs/cgroup")
+    for mount in (root / controller, root):
+        if (mount / "cgroup.procs").is_file() and os.access(mount, os.W_OK):
+            group = mount / f"kafka-telemetry-test-{os.getpid()}"
+            group.mkdir()
+            if (group / file).is_file():
+                return group
+            group.rmdir()
+    return None
+
+
+@pytest.mark.parametrize("file", ["memory.limit_in_bytes", "memory.max"])
+def test_a_real_memory_limit(file: str) -> None:
+    try:
+        group = real_group("memory", file)
+    except OSError:
+        group = None
+    if group is None:
+        pytest.skip(f"no group with {file} can be made here")
+    try:
+        (group / file).write_text(str(768 << 20))
+        program = "from receiver.supervisor.cgroups import memory_limit; print(memory_limit())"
+        entered = ["sh", "-c", 'echo $$ > "$1/cgroup.procs" && exec "$2" -c "$3"', "sh", str(group)]
+        limited = subprocess.run(
+            [*entered, sys.executable, program], capture_output=True, text=True, check=True
+        )
+        assert limited.stdout == f"{768 << 20}\n"
+    finally:
+        group.rmdir()
