@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from plugins.prometheus.family import Exposed
-from receiver.plugin.shares import Holdings
+from receiver.peers.shares import Holdings
 
 __all__ = ["Lingering"]
 

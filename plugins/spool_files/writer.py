@@ -28,9 +28,9 @@ from plugins.spool_files.manifest import Manifest, Removed
 from plugins.spool_files.publish import publish
 from plugins.spool_files.retention import ExpiryClock, folder_bytes, remove_expired, remove_surplus
 from plugins.spool_files.without_pandas import keep_pandas_out
+from receiver.peers.shares import RecentShares
+from receiver.peers.sources import site_of
 from receiver.plugin import Push, PushIdentity, RetryableError
-from receiver.plugin.shares import RecentShares
-from receiver.plugin.sources import site_of
 
 __all__ = ["FolderWriter"]
 

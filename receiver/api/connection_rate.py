@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from receiver.plugin.sources import source_of
+from receiver.peers.sources import source_of
 
 __all__ = ["MAX_DELAY_S", "ConnectionRate"]
 

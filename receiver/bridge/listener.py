@@ -24,7 +24,7 @@ from receiver.bridge.token_file import TokenFile
 from receiver.bridge.tokens import TokenError
 from receiver.log import RateLimitedLog
 from receiver.metrics.bridge_metrics import BridgeMetrics
-from receiver.plugin.sources import source_of
+from receiver.peers.sources import source_of
 from receiver.settings.bridge import BridgeSettings
 from receiver.tls import TlsFilesError, server_context
 from receiver.workers import start_task

@@ -19,7 +19,7 @@ or the only one that advertises our port
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from receiver.telemetry.identity import Broker
@@ -77,8 +77,6 @@ class ListenerBroker:
         "_is_one",
         "_named_by_cluster",
         "_port",
-        "_takes_telemetry",
-        "_unread_resources",
         "_upstream",
         "cluster",
         "known",
@@ -100,8 +98,6 @@ class ListenerBroker:
         self._configured = configured
         self._upstream = upstream
         self._port = port
-        self._takes_telemetry = False
-        self._unread_resources = 0
         self.known = KnownBroker(broker=configured)
         self.cluster: Cluster | None = None
         self.wants_cluster = True
@@ -162,9 +158,7 @@ class ListenerBroker:
 
     def record_telemetry(self, *, takes_telemetry: bool, unread_resources: int) -> None:
         """Take what a probe found of the broker's own telemetry; see :class:`KnownBroker`."""
-        self._takes_telemetry = takes_telemetry
-        self._unread_resources = unread_resources
-        self._conclude(self.known.broker.id if self.known.proven else None)
+        self._take(replace(self.known, takes_telemetry=takes_telemetry, unread_resources=unread_resources))
 
     def adopt(self, known: KnownBroker) -> None:
         """Take what another relay has proven."""
@@ -188,14 +182,16 @@ class ListenerBroker:
             node_id = self._configured.id
         if node_id is None:
             node_id = self._likely()
-        known = KnownBroker(
+        known = replace(
+            self.known,
             broker=Broker(id=node_id, cluster_id=cluster_id),
             proven=proven is not None,
             advertised=self._advertised_by(node_id),
-            takes_telemetry=self._takes_telemetry,
-            unread_resources=self._unread_resources,
             named_at_port=self._named_at_port(node_id),
         )
+        self._take(known, came=came)
+
+    def _take(self, known: KnownBroker, *, came: bool = False) -> None:
         if known != self.known or came:
             self.known = known
             self.on_change()

@@ -128,11 +128,6 @@ class Upstream:
         return api_keys.LIST_CONFIG_RESOURCES in self.ranges
 
     @property
-    def takes_telemetry(self) -> bool:
-        """Whether the broker itself takes client telemetry, with a plugin of its own (KIP-714)."""
-        return api_keys.GET_TELEMETRY_SUBSCRIPTIONS in self.ranges
-
-    @property
     def answers_for_resources(self) -> bool:
         """Whether the receiver answers requests about client metrics resources."""
         return self.answers_config_requests and self.keeps_resources is False

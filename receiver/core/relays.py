@@ -50,9 +50,10 @@ from receiver.link.messages import (
 from receiver.link.stream import LinkStream
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
+from receiver.peers.peers import Scope
 from receiver.request_log import RequestLog, connection_fields
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.control.limits import Limits, Scope
+from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 
 __all__ = ["Relays"]

@@ -20,7 +20,7 @@ from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_problem
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
-from receiver.telemetry.control.limits import Scope
+from receiver.peers.peers import Scope
 from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from receiver.peers.peers import Peers, peers_of
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid, uuid_to_text
 
@@ -63,12 +64,23 @@ def port_name(listener: str, node_id: int | None) -> str:
     return listener if node_id is None else f"{listener}/{node_id}"  # a listener's name has no slash
 
 
+class _WithPeers:
+    """Holds the peers of an identity, which are no field: they follow from the others."""
+
+    __slots__ = ("peers",)
+
+    peers: Peers
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientIdentity:
+class ClientIdentity(_WithPeers):
     """Who the client of one connection is (KIP-511, "Connection registry").
 
     It never changes: what is learned later makes a new value, by :func:`dataclasses.replace`. The
     values of one connection have the same ``id``, so tables are keyed by it.
+
+    Attributes:
+        peers: Its peers, computed once.
     """
 
     id: str  # of the connection, unique while the receiver runs
@@ -86,6 +98,10 @@ class ClientIdentity:
     node_id: int | None = None  # of the node whose port it came by, at a rewriting listener
     broker: Broker = Broker()  # that the connection leads to
     via: Via = Via.GATEWAY
+
+    def __post_init__(self) -> None:
+        principal = None if self.principal in SHARED_PRINCIPALS else self.principal
+        object.__setattr__(self, "peers", peers_of(self.source_address, principal))
 
     @property
     def port_name(self) -> str:

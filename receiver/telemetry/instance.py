@@ -44,8 +44,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
-from receiver.plugin.shares import Holdings
-from receiver.plugin.sources import site_of
+from receiver.peers.shares import Holdings
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.labels import Labels, label_bytes
@@ -373,7 +372,7 @@ class ClientInstances:
         self.statistics.created += instance.id not in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
-        site = site_of(identity.source_address)
+        site = identity.peers.site
         if instance.site != site:
             self._leave_site(instance)
             instance.site = site

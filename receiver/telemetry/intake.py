@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from receiver.plugin import Push
-from receiver.plugin.sources import site_of
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
@@ -111,7 +110,7 @@ class Intake:
         inflated = _EMPTY
         labelled = LabelledMetrics()
         labels = self._labels(identity)
-        site = site_of(identity.source_address)
+        site = identity.peers.site
         try:
             inflated = self._inflate(arrival, instance.treatment.compression)
             if inflated:

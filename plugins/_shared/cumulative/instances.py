@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from plugins._shared.cumulative.series import Kind, Series
 from plugins._shared.cumulative.shape import Shape
+from receiver.peers.shares import Holdings
+from receiver.peers.sources import site_of
 from receiver.plugin import ClientTelemetryContext
-from receiver.plugin.shares import Holdings
-from receiver.plugin.sources import site_of
 
 __all__ = ["INSTANCE_BYTES", "Budget", "Instance", "Peer", "Target", "peer_of"]
 

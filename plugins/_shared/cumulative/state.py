@@ -17,8 +17,8 @@ from plugins._shared.cumulative.result import Ended, Result
 from plugins._shared.cumulative.series import Series
 from plugins._shared.cumulative.sizes import series_bytes, target_bytes
 from plugins._shared.cumulative.view import PushView
+from receiver.peers.shares import Holdings
 from receiver.plugin import Push
-from receiver.plugin.shares import Holdings
 
 __all__ = ["DEFAULT_MAX_BYTES", "Cumulative", "Statistics"]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from receiver.event_loop import running_loop
-from receiver.plugin.sources import site_of
+from receiver.peers.sources import site_of
 from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.supervisor.shared_counts import ProcessCounts
 from receiver.telemetry.identity import ClientIdentity
@@ -121,7 +121,7 @@ class RequestMemory:
         if not held_bytes:
             self.release(connection)
             return
-        name = site_of(connection.identity.source_address)
+        name = connection.identity.peers.site
         source = self._sources.get(name)
         if source is None:
             source = self._sources[name] = _Source(name)
@@ -139,7 +139,7 @@ class RequestMemory:
         held_bytes = self._bytes.pop(connection, None)
         if held_bytes is None:
             return
-        source = self._sources[site_of(connection.identity.source_address)]
+        source = self._sources[connection.identity.peers.site]
         self._add(source, -held_bytes)
         del source.connections[connection]
         self._complete(connection)

@@ -28,11 +28,11 @@ from receiver.gateway.listeners.proxy_protocol import (
 )
 from receiver.gateway.tls import server_context
 from receiver.gateway.waiting import readable
-from receiver.plugin.sources import site_of
+from receiver.peers.peers import Scope
 from receiver.principal.distinguished_name import MalformedCertificateError, subject_name
 from receiver.principal.mapping_rules import MappingRules, NoMatchingRuleError
 from receiver.settings.listeners import ListenerSettings
-from receiver.telemetry.control.limits import Exceeded, Limits, Scope
+from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import tls_problem
 
@@ -182,7 +182,7 @@ class Admission:
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
-                    await handshake(tls, self._turns, site_of(identity.source_address))
+                    await handshake(tls, self._turns, identity.peers.site)
                     if self._settings.security_protocol == "SSL":
                         identity = self._identify(tls, identity)
         except BaseException as error:

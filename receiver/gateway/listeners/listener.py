@@ -38,7 +38,6 @@ from receiver.gateway.upstream.address import UpstreamAddress, describe_error
 from receiver.gateway.upstream.watch import UpstreamWatch
 from receiver.log import RateLimitedLog
 from receiver.metrics import RelayMetrics
-from receiver.plugin.sources import site_of
 from receiver.request_log import connection_fields
 from receiver.session.effects import LoginOutcome
 from receiver.session.session import Session
@@ -416,7 +415,7 @@ class Listener:
             return
         session = self._make_session(identity, self._upstream)
         loop = running_loop()
-        share = loop.share_of(site_of(identity.source_address))
+        share = loop.share_of(identity.peers.site)
         connection = Connection(
             loop,
             number,
@@ -436,7 +435,7 @@ class Listener:
     async def _connect(self, identity: ClientIdentity) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._address.connect(site_of(identity.source_address))
+            broker = await self._address.connect(identity.peers.site)
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 

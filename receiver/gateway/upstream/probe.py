@@ -94,7 +94,8 @@ async def probe(
                     cluster = await _ask_identity(broker, upstream, known)
                     unread_resources = await _ask_resources(broker, upstream)
                 known.record_telemetry(
-                    takes_telemetry=upstream.takes_telemetry, unread_resources=unread_resources
+                    takes_telemetry=api_keys.GET_TELEMETRY_SUBSCRIPTIONS in upstream.ranges,
+                    unread_resources=unread_resources,
                 )
                 return cluster
             except (EOFError, ConnectionResetError) as error:

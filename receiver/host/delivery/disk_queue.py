@@ -35,8 +35,8 @@ from receiver.host.delivery.statistics import DropReason, QueueStatistics
 from receiver.host.spool import Position, Spooled
 from receiver.host.spool.disk import Disk
 from receiver.host.spool.disk_account import DiskAccount
+from receiver.peers.shares import RecentShares
 from receiver.plugin import Push
-from receiver.plugin.shares import RecentShares
 
 __all__ = ["DiskQueue"]
 

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from receiver.peers.shares import Holdings
+from receiver.peers.sources import site_of
 from receiver.plugin import Push
-from receiver.plugin.shares import Holdings
-from receiver.plugin.sources import site_of
 
 __all__ = ["FairQueue", "Queued"]
 

@@ -60,19 +60,16 @@ first. A forgotten bucket is empty. The number of open connections is never forg
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from receiver.plugin.sources import site_of, source_of
+from receiver.peers.peers import Scope, peers_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 
-__all__ = ["Exceeded", "Level", "LimitName", "Limits", "Scope", "Usage"]
-
-#: The kinds of peers.
-Scope = Literal["source_address", "source_site", "principal"]
+__all__ = ["Exceeded", "Level", "LimitName", "Limits", "Usage"]
 
 #: What a peer used: scope, peer, limit, units, monotonic seconds of the first use.
 Usage: TypeAlias = tuple[str, str, str, float, float]
@@ -170,13 +167,15 @@ class Limits:
 
         When it is counted, :meth:`connection_closed` must be called once.
         """
-        source = source_of(source_address)
-        exceeded = self._sources.open(source, now)
-        if exceeded is None and ":" in source:
-            exceeded = self._sites.open(site_of(source_address), now)
+        opened: list[tuple[Scope, str]] = []
+        for scope, peer in peers_of(source_address, None).addresses:
+            exceeded = self._by_scope[scope].open(peer, now)
             if exceeded is not None:
-                self._sources.close(source)
-        return exceeded
+                for other, counted in opened:
+                    self._by_scope[other].close(counted)
+                return exceeded
+            opened.append((scope, peer))
+        return None
 
     def authenticated(self, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Count a connection for its latest principal, unless the principal is over a limit."""
@@ -201,8 +200,8 @@ class Limits:
 
     def connection_closed(self, identity: ClientIdentity) -> None:
         """Remove a counted connection from its source address and its principal."""
-        for peers, peer in self._addresses(identity):
-            peers.close(peer)
+        for scope, peer in identity.peers.addresses:
+            self._by_scope[scope].close(peer)
         principal = self._principal_of.pop(identity.id, None)
         if principal is not None:
             self._principals.close(principal)
@@ -217,8 +216,8 @@ class Limits:
 
     def flooded(self, identity: ClientIdentity, now: float) -> None:
         """Count a connection that is closed for a flood as many, because its client reconnects."""
-        for peers, peer in self._addresses(identity):
-            peers.fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
+        for scope, peer in identity.peers.addresses:
+            self._by_scope[scope].fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
 
     def spent(self, identity: ClientIdentity, seconds: float, now: float) -> None:
         """Count CPU seconds of a peer's requests, or of its pushes in plugins.
@@ -240,16 +239,18 @@ class Limits:
 
     def over(self, limit: LimitName, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Return the limit over time if a peer of the connection is over it."""
-        for peers, peer in self._peers_of(identity):
-            exceeded = peers.full(limit, peer, now)
+        by_scope = self._by_scope
+        for scope, peer in identity.peers.limited:
+            exceeded = by_scope[scope].full(limit, peer, now)
             if exceeded is not None:
                 return exceeded
         return None
 
     def use(self, limit: LimitName, identity: ClientIdentity, units: float, now: float) -> None:
         """Count what all peers of the connection used, even beyond their limit over time."""
-        for peers, peer in self._peers_of(identity):
-            peers.fill(limit, peer, units, now)
+        by_scope = self._by_scope
+        for scope, peer in identity.peers.limited:
+            by_scope[scope].fill(limit, peer, units, now)
 
     # -- several processes ---------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ class Limits:
             The limit if the source has more connections than it may on all relays together. The
             connection is counted until :meth:`connection_closed` all the same.
         """
-        over = [peers.admit(peer) for peers, peer in self._addresses(identity)]
+        over = [self._by_scope[scope].admit(peer) for scope, peer in identity.peers.addresses]
         return next(filter(None, over), None)
 
     def identified(self, identity: ClientIdentity) -> Exceeded | None:
@@ -371,18 +372,6 @@ class Limits:
     def _filled(self, peers: _Peers, peer: str, rate: _Rate, units: float, now: float) -> None:
         if rate.bucket.in_relays:
             self._changed[peers.scope, peer, rate.bucket.limit] = None
-
-    def _peers_of(self, identity: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
-        yield from self._addresses(identity)
-        principal = _principal(identity)
-        if principal is not None:
-            yield self._principals, principal
-
-    def _addresses(self, identity: ClientIdentity) -> Iterator[tuple[_Peers, str]]:
-        source = source_of(identity.source_address)
-        yield self._sources, source
-        if ":" in source:
-            yield self._sites, site_of(identity.source_address)
 
 
 #: A bucket.

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from receiver.plugin.shares import Holdings
+from receiver.peers.shares import Holdings
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.wire.uuid import Uuid
@@ -119,7 +119,7 @@ class SeriesBudgets:
             client_instance_id: The instance.
             principal: Its principal.
             client_id: Its folded client id.
-            site: Its site (:func:`receiver.plugin.sources.site_of`).
+            site: Its site (:func:`receiver.peers.sources.site_of`).
             series: The data points within the budgets.
             overflowed: The data points over a budget.
             now: Monotonic seconds.

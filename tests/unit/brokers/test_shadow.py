@@ -5,6 +5,7 @@ from __future__ import annotations
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.shadow import shadow_problem
 from receiver.telemetry.identity import Broker
+from receiver.wire.k03_metadata import Cluster
 
 
 def problem(*, takes_telemetry: bool = False, unread_resources: int = 0) -> str | None:
@@ -47,3 +48,10 @@ def test_what_a_probe_finds_stays_known() -> None:
     )
     broker.record_telemetry(takes_telemetry=False, unread_resources=0)
     assert shadow_problem(broker.known) is None
+
+
+def test_what_another_relay_has_proven_of_its_telemetry_stays_known() -> None:
+    broker = ListenerBroker(Broker(), ("kafka", 9092), 9092)
+    broker.adopt(KnownBroker(broker=Broker(id=7), proven=True, takes_telemetry=True))
+    broker.record_cluster(Cluster(id="cluster", brokers=()))
+    assert broker.known.takes_telemetry

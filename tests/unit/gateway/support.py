@@ -126,6 +126,7 @@ class Gate:
         replace_address: ReplaceAddress | None = None,
         held: ProcessCounts | None = None,
         relays: int = 1,
+        deliver: Callable[[Push, Callable[[bool], None]], bool] | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self._replace_address = replace_address
@@ -151,7 +152,7 @@ class Gate:
             metrics=self.metrics,
             log=self.core_log,
             clock=self.clock,
-            deliver=self._deliver,
+            deliver=deliver or self._deliver,
             instance_learned=lambda identity: self.registry.instance_learned(identity),
         )
         # This folder has no subscriptions.

@@ -6,8 +6,8 @@ from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
+from receiver.peers.peers import Scope
 from receiver.store.store import StoreStatus
-from receiver.telemetry.control.limits import Scope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry

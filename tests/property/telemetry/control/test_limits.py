@@ -8,8 +8,9 @@ from fractions import Fraction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from receiver.peers.peers import Scope
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
-from receiver.telemetry.control.limits import Exceeded, LimitName, Limits, Scope
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
 from tests.unit.telemetry.parts import connection
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.plugin.sources import site_of, source_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.identity import ClientIdentity
@@ -120,11 +119,3 @@ def test_a_site_within_its_share_loses_no_instance(steps: list[tuple[int, int, b
             client.get(1.0)
         assert len(client.telemetry.instances) <= most
         assert mine <= {instance.id for instance in client.telemetry.instances}
-
-
-def test_sites_and_sources() -> None:
-    assert source_of("2001:db8:1:2:3::4") == "2001:db8:1:2::/64"
-    assert site_of("2001:db8:1:2:3::4") == "2001:db8:1::/48"
-    assert source_of("::ffff:10.0.0.1") == site_of("::ffff:10.0.0.1") == "10.0.0.1"
-    assert source_of("10.0.0.1") == site_of("10.0.0.1") == "10.0.0.1"
-    assert source_of("fe80::zz") == site_of("fe80::zz") == "fe80::zz"

@@ -1,6 +1,6 @@
 """Groups source addresses into peers: the IPv4 address, or the IPv6 network of 64 or 48 bits.
 
-Pure. The receiver's limits and the plugins use this rule, so that a peer is the same everywhere.
+Limits, queues and plugins use this rule, so that a peer is the same everywhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fair shares of a bounded store: counts what each peer holds and finds the largest holder.
 
-Pure. At its bound, a store evicts from the peer that holds most. So a peer that holds at most the
+At its bound, a store evicts from the peer that holds most. So a peer that holds at most the
 bound divided by the number of peers loses nothing, whatever the others do.
 """
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from receiver.plugin.shares import Holdings, RecentShares
+from receiver.peers.shares import Holdings, RecentShares
 
 
 def test_the_largest_holder_is_known_after_every_change() -> None:

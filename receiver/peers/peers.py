@@ -1,0 +1,47 @@
+"""The peers of a connection: its source, the source's site, and its principal.
+
+Computed once for each identity of a connection, because every request is charged to them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from receiver.peers.sources import site_of, source_of
+
+__all__ = ["Peers", "Scope", "peers_of"]
+
+#: The kinds of peers.
+Scope: TypeAlias = Literal["source_address", "source_site", "principal"]
+
+
+class Peers(NamedTuple):
+    """The peers of a connection.
+
+    Attributes:
+        source: The IPv4 address, or the network of 64 bits around an IPv6 address.
+        site: The IPv4 address, or the network of 48 bits around an IPv6 address.
+        addresses: Those of the source address that have limits of their own. The site of an IPv4
+            address is the source itself, and is not counted twice.
+        limited: All that have limits, with the principal if it has any.
+    """
+
+    source: str
+    site: str
+    addresses: tuple[tuple[Scope, str], ...]
+    limited: tuple[tuple[Scope, str], ...]
+
+
+def peers_of(source_address: str, principal: str | None) -> Peers:
+    """Return the peers of a connection.
+
+    Args:
+        source_address: The client's address.
+        principal: Its principal; None for one that has no limits.
+    """
+    source, site = source_of(source_address), site_of(source_address)
+    addresses: tuple[tuple[Scope, str], ...] = (("source_address", source),)
+    if ":" in source:
+        addresses = (*addresses, ("source_site", site))
+    limited = addresses if principal is None else (*addresses, ("principal", principal))
+    return Peers(source, site, addresses, limited)
