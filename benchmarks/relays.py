@@ -9,7 +9,7 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,9 +116,16 @@ def sidecar(
 
 @contextlib.contextmanager
 def serve(
-    configuration: Mapping[str, Any], folder: Path, *, program: Path | None = None
+    configuration: Mapping[str, Any],
+    folder: Path,
+    *,
+    program: Path | None = None,
+    command: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """Run ``kafka-telemetry serve`` until the block ends, once its first listener is open."""
+    """Run ``kafka-telemetry serve`` until the block ends, once its first listener is open.
+
+    ``command`` runs in place of ``program``, and gets its arguments.
+    """
     program = program or Path(sys.executable).parent / "kafka-telemetry"
     if not program.exists():
         raise BenchmarkError(f"the sidecar is not installed beside {sys.executable}: make setup")
@@ -126,7 +133,7 @@ def serve(
     store = {"store": "sqlite", "path": str(folder / "subscriptions.db")}
     # JSON is YAML.
     file.write_text(json.dumps({"broker": {"id": "auto"}, "subscriptions": store, **configuration}, indent=1))
-    command = [str(program), "serve", "--config", str(file)]
+    command = [*(command or [str(program)]), "serve", "--config", str(file)]
     with running("sidecar", command, folder=folder, ready=configuration["listeners"][0]["bind"]) as process:
         yield process
 

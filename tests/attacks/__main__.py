@@ -116,7 +116,7 @@ def _run(chosen: Sequence[Attack], folder: Path, options: argparse.Namespace) ->
     return failed
 
 
-_FORMAT = "{:<24}{:<10}{:>11}{:>9}{:>11}{:>13}{:>10}{:>8}{:>10}{:>10}{:>10}"
+_FORMAT = "{:<24}{:<10}{:>11}{:>9}{:>11}{:>13}{:>10}{:>8}{:>10}{:>10}{:>10}{:>13}{:>9}"
 
 
 def _head() -> str:
@@ -132,6 +132,8 @@ def _head() -> str:
         "CPU s",
         "Mbit/s",
         "opened",
+        "callback ms",
+        "turn ms",
     )
 
 
@@ -150,6 +152,8 @@ def _row(attack: Attack, target: str, outcome: Outcome) -> str:
         f"{outcome.cpu_seconds:.2f}",
         "-" if attacker is None else f"{attacker.bytes_sent * 8 / attacker.seconds / 1e6:,.0f}",
         "-" if attacker is None else f"{attacker.opened:,}",
+        "-" if outcome.longest is None else f"{outcome.longest.callback_ms:.1f}",
+        "-" if outcome.longest is None else f"{outcome.longest.turn_ms:.1f}",
     )
 
 

@@ -23,6 +23,7 @@ from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from benchmarks.load_generator import load
 from benchmarks.processes import Running
 from tests.attacks.attacks import ATTACKER, Attack, Port
+from tests.attacks.measured import Longest, forget_longest, longest_in
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
 
@@ -120,6 +121,8 @@ class Outcome:
     attacker: AttackReport | None
     #: The control client's longest wait; None without one.
     control_ms: float | None
+    #: The longest CPU times in the target's event loops; None for HAProxy.
+    longest: Longest | None
 
 
 def run(
@@ -138,6 +141,8 @@ def run(
     """
     process = target.process
     process.forget_peak()
+    if target.times is not None:
+        forget_longest(process.pids())
     before = process.peak_bytes()
     queued: list[int] = []
     for one in (process, *([control.process] if control else [])):
@@ -173,6 +178,7 @@ def run(
         cpu_seconds=sum(map(cpu_seconds, process.pids())) - used,
         attacker=report,
         control_ms=quiet["longest_ms"] if quiet else None,
+        longest=None if target.times is None else longest_in(target.times),
     )
 
 

@@ -8,6 +8,7 @@ rewrites no addresses.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +49,14 @@ class Target:
         process: Its process.
         ports: Where each port is, host:port.
         spool: The folder of the receiver's spool_files plugin; None where it has none.
+        times: Where the receiver's relays leave their longest callbacks; None for HAProxy.
     """
 
     name: str
     process: Running
     ports: Mapping[Port, str]
     spool: Path | None = None
+    times: Path | None = None
 
 
 def _ports() -> dict[Port, str]:
@@ -99,9 +102,12 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
         "plugins": plugins,
         **attack.settings,
     }
-    with relays.serve(configuration, folder) as process:
+    times = folder / "times"
+    times.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "tests.attacks.measured", str(times)]
+    with relays.serve(configuration, folder, command=command) as process:
         relays.subscribe(ports["rest"], interval_ms=_PUSH_INTERVAL_MS)
-        yield Target(name="receiver", process=process, ports=ports, spool=spool)
+        yield Target(name="receiver", process=process, ports=ports, spool=spool, times=times)
 
 
 @contextlib.contextmanager

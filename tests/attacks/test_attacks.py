@@ -52,6 +52,8 @@ def wrong(attack: Attack, target: Target, broker: Target, folder: Path, *, sourc
     outcome = run(attack, target, broker, folder, seconds=SECONDS, megabits=MEGABITS, source=source)
     assert outcome.attacker is not None
     assert outcome.attacker.opened > 0
+    assert outcome.longest is not None
+    assert 0.0 < outcome.longest.callback_ms <= outcome.longest.turn_ms
     return judge(attack, outcome, {}, longest_ms=LONGEST_MS)
 
 
