@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from receiver.plugin.endpoint import check_host_port
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
@@ -65,7 +66,9 @@ def check_headers(headers: Mapping[str, Secret], reserved: AbstractSet[str]) -> 
 
 def check_endpoint(endpoint: str, *, grpc: bool) -> None:
     """Check the URL of a destination. With gRPC it needs a port and has no path."""
-    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+    if not endpoint.isascii():
+        raise ValueError("must be plain ASCII; write a host's name in its xn-- form (IDNA)")
+    if not endpoint.isprintable() or " " in endpoint:
         raise ValueError("must be plain ASCII without spaces")
     try:
         url = urlsplit(endpoint)
@@ -78,6 +81,7 @@ def check_endpoint(endpoint: str, *, grpc: bool) -> None:
         raise ValueError("must not hold a user or password; put credentials into headers")
     if not url.hostname or port == 0:
         raise ValueError("must name a host and a port, for example http://127.0.0.1:4317")
+    check_host_port(url.netloc, needs_port=False)
     if "?" in endpoint or "#" in endpoint:
         raise ValueError("must have no query and no fragment; put credentials into headers")
     if grpc:

@@ -14,12 +14,13 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
-from receiver.plugin import PermanentError, RetryableError
+from receiver.plugin import RetryableError
 
-__all__ = ["HttpClient", "parse_retry_after", "retry_after_s"]
+__all__ = ["MAX_ANSWER_BYTES", "HttpClient", "parse_retry_after", "retry_after_s"]
 
-#: Longer answers are cut. A usual one is a few bytes or a line of text.
-_MAX_ANSWER_BYTES = 65_536
+#: Longer answers are cut. A usual one is a few bytes or a line of text, but a partial success may
+#: name each rejected series.
+MAX_ANSWER_BYTES = 4_194_304
 _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
@@ -56,11 +57,11 @@ class HttpClient:
         )
 
     def post(self, content: bytes) -> tuple[httpx.Response, bytes]:
-        """POST a body; return the answer of any status, and its body cut to 64 KiB.
+        """POST a body; return the answer of any status, and its body cut to 4 MiB.
 
         Raises:
-            RetryableError: No valid answer arrived in time.
-            PermanentError: The request is not valid HTTP.
+            RetryableError: No valid answer arrived in time, or there is no such host, or the
+                operator's headers are not valid HTTP: an operator can correct all of it.
         """
         if self._client is None:
             raise RuntimeError("post before open")
@@ -68,10 +69,9 @@ class HttpClient:
         try:
             with self._client.stream("POST", self._url, content=content) as response:
                 return response, _read(response, deadline)
-        except httpx.LocalProtocolError as error:
-            raise PermanentError(self._reason(error)) from None
-        except httpx.TransportError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
             # The OTLP specification asks for a retry. It is right for remote write too.
+            # UnicodeError: the resolver's, for a host that is no host name.
             raise RetryableError(self._reason(error)) from None
 
     def close(self) -> None:
@@ -85,15 +85,15 @@ class HttpClient:
 
 
 def _read(response: httpx.Response, deadline: float) -> bytes:
-    answer = b""
+    answer = bytearray()
     for chunk in response.iter_raw():
         answer += chunk
-        if len(answer) > _MAX_ANSWER_BYTES:
+        if len(answer) > MAX_ANSWER_BYTES:
             break
         # httpx applies its timeout to each read, so an answer sent byte by byte would never end.
         if time.monotonic() > deadline:
             raise httpx.ReadTimeout("the answer took too long")
-    return answer[:_MAX_ANSWER_BYTES]
+    return bytes(answer[:MAX_ANSWER_BYTES])
 
 
 def retry_after_s(response: httpx.Response) -> float | None:
@@ -112,7 +112,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float(value)
     try:
         when = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
+        seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
+    except (ValueError, OverflowError, TypeError):
         return None
-    seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
     return seconds if seconds > 0 else None

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from pydantic import Field, FilePath, field_validator, model_validator
 
 from receiver.plugin import PluginConfig
+from receiver.plugin.endpoint import check_host_port
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
 __all__ = ["CreateTopic", "KafkaTopicConfig", "OAuthConfig"]
 
-_HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -36,9 +36,13 @@ class OAuthConfig(PluginConfig):
     @field_validator("token_endpoint_url")
     @classmethod
     def _check_token_endpoint(cls, value: str) -> str:
-        url = urlsplit(value)
+        try:
+            url = urlsplit(value)
+        except ValueError:
+            raise ValueError("is no URL; write for example https://login.example.com/token") from None
         if url.scheme not in {"http", "https"} or not url.hostname or "@" in url.netloc:
             raise ValueError("must be an http:// or https:// URL without a user")
+        check_host_port(url.netloc, needs_port=False)
         return value
 
 
@@ -104,9 +108,12 @@ class KafkaTopicConfig(PluginConfig):
         if "@" in value:
             raise ValueError("must not hold a user or password; use sasl_username and sasl_password")
         for server in value.split(","):
-            found = _HOST_PORT.fullmatch(server.strip())
-            if found is None or not 1 <= int(found[1]) <= 65_535:
-                raise ValueError(f"{server.strip()!r} is no host:port; write for example 127.0.0.1:9092")
+            try:
+                check_host_port(server.strip())
+            except ValueError as error:
+                raise ValueError(
+                    f"{server.strip()!r} is no host:port; write for example 127.0.0.1:9092 ({error})"
+                ) from None
         return value
 
     @field_validator("topic")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from plugins._shared.answers import REFUSED_KAFKA_ERRORS
 from plugins.kafka_topic.config import KafkaTopicConfig
 from receiver.plugin import (
     BatchRefusedError,
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from plugins.kafka_topic.producer import TopicProducer
 
 __all__ = ["KafkaTopicReceiver"]
-
-#: Errors of records that the cluster will never accept (Kafka's protocol guide, "Error codes"):
-#: MSG_SIZE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD. All others are
-#: retried, also missing rights and topics, because an operator can add them.
-_REFUSED = frozenset({10, 18, 32, 87})
 
 #: Bound on remembered pushes that were acknowledged while others of their export were not.
 _MAX_CONFIRMED = 100_000
@@ -115,7 +111,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         while len(self._confirmed) > _MAX_CONFIRMED:
             del self._confirmed[next(iter(self._confirmed))]
         errors = [error for error in reports if error is not None]
-        if unconfirmed := [error for error in errors if error.code() not in _REFUSED]:
+        if unconfirmed := [error for error in errors if error.code() not in REFUSED_KAFKA_ERRORS]:
             # librdkafka's own errors (negative codes) only say that the timeout ended.
             reason = next((error.str() for error in unconfirmed if error.code() > 0), self._producer.problem)
             self.stop()

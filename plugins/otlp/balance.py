@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from plugins.otlp.config import Endpoint
-from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportResult, RetryableError
 from receiver.plugin.breaker import CircuitBreaker
 
 __all__ = ["BalancedTransport", "Transport"]
@@ -42,7 +42,6 @@ class Transport(Protocol):
         Raises:
             RetryableError: The same request may succeed later.
             BatchRefusedError: The same request will always fail. A part of it may succeed.
-            PermanentError: The same request will always fail.
         """
 
     def close(self) -> None:
@@ -88,12 +87,10 @@ class BalancedTransport:
         Raises:
             RetryableError: No endpoint accepts it now. The delay is the shortest that one asks for.
             BatchRefusedError: An endpoint refused the content. Another would refuse it too.
-            PermanentError: All endpoints refused it. This is the first one's error.
         """
         first = self._next
         self._next = (first + 1) % len(self._routes)
-        failures = []
-        refused: list[tuple[Endpoint, PermanentError]] = []
+        failures: list[str] = []
         for route in self._routes[first:] + self._routes[:first]:
             if not route.circuit.allows(self._clock()):
                 continue
@@ -105,17 +102,9 @@ class BalancedTransport:
             except BatchRefusedError:
                 route.circuit.succeeded()  # the endpoint works, the content is at fault
                 raise
-            except PermanentError as error:
-                # The endpoint's own fault, for example a wrong token. Other endpoints may accept
-                # the push.
-                route.circuit.succeeded()
-                refused.append((route.endpoint, error))
             else:
                 route.circuit.succeeded()
-                return _with_refusals(result, refused)
-        if len(refused) == len(self._routes):
-            raise refused[0][1]
-        failures += [f"{endpoint.text}: {error}" for endpoint, error in refused]
+                return _with_failures(result, failures)
         now = self._clock()
         raise RetryableError(
             "; ".join(failures) or f"none of {len(self._routes)} endpoints answered lately",
@@ -128,12 +117,11 @@ class BalancedTransport:
             route.transport.close()
 
 
-def _with_refusals(
-    result: ExportResult | None, refused: Sequence[tuple[Endpoint, PermanentError]]
-) -> ExportResult | None:
-    if not refused:
+def _with_failures(result: ExportResult | None, failures: Sequence[str]) -> ExportResult | None:
+    """Report the endpoints that failed, because the push itself arrived at another one."""
+    if not failures:
         return result
-    messages = [f"{endpoint.text} refuses what another accepted: {error}" for endpoint, error in refused]
+    messages = [f"another endpoint accepted what failed at {failure}" for failure in failures]
     if result is None:
         return ExportResult(message="; ".join(messages))
     return replace(result, message="; ".join([*filter(None, [result.message]), *messages]))

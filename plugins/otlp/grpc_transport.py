@@ -9,7 +9,7 @@ import grpc
 from plugins._shared.destination import USER_AGENT, redact, tls_context
 from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
-from receiver.plugin import ExportResult
+from receiver.plugin import ExportResult, RetryableError
 
 __all__ = ["GrpcTransport"]
 
@@ -54,7 +54,12 @@ class GrpcTransport:
             )
         except grpc.RpcError as error:
             raise self._export_error(error) from None
-        return status.result(answer)
+        try:
+            return status.result(answer)
+        except ValueError as error:
+            raise RetryableError(
+                f"OK with an unreadable answer ({error}), so this is no OTLP endpoint"
+            ) from None
 
     def close(self) -> None:
         """Close the channel."""

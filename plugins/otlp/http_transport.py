@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import gzip
+from typing import Final
 
 import httpx
 
+from plugins._shared.answers import http_error, redirect_target
 from plugins._shared.destination import redact
-from plugins._shared.http_client import HttpClient, retry_after_s
+from plugins._shared.http_client import MAX_ANSWER_BYTES, HttpClient, retry_after_s
 from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
-from receiver.plugin import ExportError, ExportResult
+from receiver.plugin import ExportError, ExportResult, RetryableError
 
 __all__ = ["HttpTransport"]
 
-_PROTOBUF = "application/x-protobuf"
+_PROTOBUF: Final = "application/x-protobuf"
+_JSON: Final = "application/json"
 
 
 class HttpTransport:
@@ -36,22 +39,51 @@ class HttpTransport:
         content = gzip.compress(body, compresslevel=4, mtime=0) if self._gzip else body
         response, answer = self._client.post(content)
         if response.is_success:
-            return status.result(answer) if _is_protobuf(response) else None
+            return self._result(response, answer)
         raise self._export_error(response, answer)
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
+    def _result(self, response: httpx.Response, answer: bytes) -> ExportResult | None:
+        """Read a success, which only an answer of OTLP or an empty one proves.
+
+        A login page, and the front page of another server, come with status 200 too.
+        """
+        content_type = _content_type(response)
+        try:
+            if not answer:
+                return None
+            if len(answer) >= MAX_ANSWER_BYTES and content_type in {_PROTOBUF, _JSON}:
+                return ExportResult(message="the answer is larger than 4 MiB and was not read")
+            if content_type == _PROTOBUF:
+                return status.result(answer)
+            if content_type == _JSON:
+                return status.json_result(answer)
+        except ValueError as error:
+            problem = f"an unreadable answer ({error})"
+        else:
+            problem = f"an answer of the type {content_type or 'unknown'}"
+        shown = "" if content_type == _PROTOBUF else f": {_text(answer)}"
+        reason = f"HTTP {response.status_code} with {problem}, so this is no OTLP endpoint{shown}"
+        raise RetryableError(redact(reason, self._config))
+
     def _export_error(self, response: httpx.Response, answer: bytes) -> ExportError:
-        if _is_protobuf(response):
+        if response.is_redirect:
+            text = redirect_target(response.headers.get("location"))
+        elif _content_type(response) == _PROTOBUF:
             text = status.status_message(answer)
         else:
-            text = answer[:200].decode(errors="replace")
+            text = _text(answer)
         reason = redact(f"HTTP {response.status_code}: {text}", self._config)
-        return status.http_error(response.status_code, reason, retry_after_s(response))
+        return http_error(response.status_code, reason, retry_after_s(response))
 
 
-def _is_protobuf(response: httpx.Response) -> bool:
+def _content_type(response: httpx.Response) -> str:
     content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower() == _PROTOBUF
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _text(answer: bytes) -> str:
+    return answer[:200].decode(errors="replace")

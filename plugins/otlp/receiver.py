@@ -17,8 +17,8 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
-    PermanentError,
     Push,
+    RetryableError,
 )
 
 __all__ = ["OtlpReceiver"]
@@ -71,8 +71,8 @@ class OtlpReceiver(ClientTelemetryReceiver):
         """Send each endpoint a request without metrics.
 
         Raises:
-            RetryableError: An endpoint does not answer, or not well.
-            PermanentError: An endpoint refuses the request, for example its token.
+            ExportError: An endpoint does not answer, answers as no OTLP endpoint does, or refuses
+                the request, for example its token.
         """
         transports = _transports(self._config.model_copy(update={"timeout_ms": int(timeout_s * 1000)}))
         with ThreadPoolExecutor(len(transports)) as pool:
@@ -98,7 +98,7 @@ def _problem(route: tuple[Endpoint, Transport]) -> ExportError | None:
         error.reason = f"{endpoint.text}: {error.reason}"
         return error
     except OSError as error:
-        return PermanentError(f"{endpoint.text}: {error}")
+        return RetryableError(f"{endpoint.text}: {error}")
     finally:
         transport.close()
     return None

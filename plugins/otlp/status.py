@@ -5,62 +5,65 @@ Source: OTLP specification, "Failures" of OTLP/gRPC and OTLP/HTTP.
 
 from __future__ import annotations
 
+import json
+from typing import Final
+
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
+from plugins._shared.answers import REFUSED_GRPC_CODES
+from receiver.plugin import BatchRefusedError, ExportError, ExportResult, RetryableError
 
-__all__ = ["grpc_error", "http_error", "result", "status_message"]
+__all__ = ["grpc_error", "json_result", "result", "status_message"]
 
-#: OTLP/gRPC's retryable codes. RESOURCE_EXHAUSTED is retryable only with RetryInfo.
-_GRPC_RETRYABLE = frozenset(
-    {
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.ABORTED,
-        grpc.StatusCode.OUT_OF_RANGE,
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DATA_LOSS,
-    }
-)
-#: Codes about the request's content or size, so that a part of it may succeed. RESOURCE_EXHAUSTED
-#: is gRPC's answer to a message over the receiver's limit. INTERNAL is grpc-go's (so the
-#: Collector's) answer to a message that it cannot unmarshal. INVALID_ARGUMENT is the OTLP
-#: specification's example of bad data.
-_GRPC_BATCH_REFUSED = frozenset(
-    {
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.INVALID_ARGUMENT,
-    }
-)
-#: OTLP/HTTP's retryable status codes.
-_HTTP_RETRYABLE = frozenset({429, 502, 503, 504})
-#: Likewise: 400 is OTLP/HTTP's answer to bad data, 413 HTTP's to a body that is too large.
-_HTTP_BATCH_REFUSED = frozenset({400, 413})
-
-_RETRY_INFO = "/google.rpc.RetryInfo"
+_RETRY_INFO: Final = "/google.rpc.RetryInfo"
+#: Bound on the characters of a destination's message.
+_MAX_MESSAGE: Final = 1_000
+_PARTIAL_SUCCESS: Final = ("partialSuccess", "partial_success")
 
 
 def result(answer: bytes) -> ExportResult | None:
     """Read the ``ExportMetricsServiceResponse`` of a successful export.
 
     Returns:
-        None for a full success or an unreadable answer, because its status says success. Else what
-        the destination rejected or warned of.
+        None for a full success. Else what the destination rejected or warned of.
+
+    Raises:
+        ValueError: It is no such message.
     """
     try:
-        partial = ExportMetricsServiceResponse.FromString(answer).partial_success
+        return _partial(ExportMetricsServiceResponse.FromString(answer))
     except DecodeError:
-        return None
+        raise ValueError("no ExportMetricsServiceResponse") from None
+
+
+def json_result(answer: bytes) -> ExportResult | None:
+    """Read the same in OTLP's JSON encoding; see :func:`result`.
+
+    Fields that are not known are ignored, as the specification asks. But an object without any
+    known field, such as ``{"error": "log in"}``, is no such message.
+    """
+    try:
+        fields = json.loads(answer)
+        if not isinstance(fields, dict) or (fields and not any(name in fields for name in _PARTIAL_SUCCESS)):
+            raise ValueError("no ExportMetricsServiceResponse")
+        return _partial(ParseDict(fields, ExportMetricsServiceResponse(), ignore_unknown_fields=True))
+    except (ValueError, ParseError, RecursionError):
+        raise ValueError("no ExportMetricsServiceResponse") from None
+
+
+def _partial(response: ExportMetricsServiceResponse) -> ExportResult | None:
+    partial = response.partial_success
     if not partial.rejected_data_points and not partial.error_message:
         return None
-    return ExportResult(rejected_points=partial.rejected_data_points, message=partial.error_message)
+    message = partial.error_message[:_MAX_MESSAGE]
+    return ExportResult(rejected_points=partial.rejected_data_points, message=message)
 
 
 def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> ExportError:
@@ -69,16 +72,11 @@ def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> Exp
     ``details`` is the ``google.rpc.Status`` of ``grpc-status-details-bin``.
     """
     present, delay_s = _retry_info(details or b"")
-    if code in _GRPC_RETRYABLE or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and present):
+    if present and code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return RetryableError(reason, retry_after_s=delay_s)
-    return BatchRefusedError(reason) if code in _GRPC_BATCH_REFUSED else PermanentError(reason)
-
-
-def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportError:
-    """Map a failed HTTP export to an error."""
-    if status in _HTTP_RETRYABLE:
-        return RetryableError(reason, retry_after_s=retry_after_s)
-    return BatchRefusedError(reason) if status in _HTTP_BATCH_REFUSED else PermanentError(reason)
+    if code.name in REFUSED_GRPC_CODES:
+        return BatchRefusedError(reason)
+    return RetryableError(reason, retry_after_s=delay_s)
 
 
 def status_message(status: bytes) -> str:

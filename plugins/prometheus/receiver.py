@@ -27,10 +27,10 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
-    PermanentError,
     Push,
     RetryableError,
 )
+from receiver.plugin.breaker import requested_delay_s
 
 __all__ = ["PrometheusReceiver"]
 
@@ -133,8 +133,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         """Send the remote write destination a request without samples; nobody else is connected to.
 
         Raises:
-            RetryableError: The destination does not answer, or not well.
-            PermanentError: The destination refuses the request, for example its token.
+            RetryableError: The destination does not answer, or refuses the request, for example its
+                token.
         """
         remote = self._config.remote_write
         if remote is None:
@@ -144,7 +144,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             writer.open()
             writer.write([])
         except OSError as error:
-            raise PermanentError(f"{remote.url}: {error}") from None
+            raise RetryableError(f"{remote.url}: {error}") from None
         except ExportError as error:
             error.reason = f"{remote.url}: {error.reason}"
             raise
@@ -193,7 +193,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             try:
                 writer.write(ends)
             except RetryableError as error:
-                self._ends_after = time.monotonic() + (error.retry_after_s or 0.0)
+                self._ends_after = time.monotonic() + (requested_delay_s(error.retry_after_s) or 0.0)
                 return
             except BatchRefusedError:
                 if len(ends) > 1:

@@ -9,11 +9,12 @@ from typing import Final
 import cramjam
 import httpx
 
+from plugins._shared.answers import http_error, is_html, redirect_target
 from plugins._shared.destination import redact
 from plugins._shared.http_client import HttpClient, retry_after_s
 from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
-from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+from receiver.plugin import ExportResult, RetryableError
 
 __all__ = ["RemoteWriter"]
 
@@ -47,9 +48,9 @@ class RemoteWriter:
         """Write samples in one request; return how many the destination rejected, if any.
 
         Raises:
-            RetryableError: The destination is slow or unavailable: 5xx, 429, no answer.
+            RetryableError: The destination is slow or unavailable, or refuses all requests
+                (:mod:`plugins._shared.answers`).
             BatchRefusedError: The destination refuses the content.
-            PermanentError: The destination refuses all requests.
 
         Source: Prometheus Remote-Write 2.0, "Response" and "Retries & Backoff".
         """
@@ -67,22 +68,22 @@ class RemoteWriter:
         reason = redact(f"HTTP {status}: {text}", self._config)
         written = _written(response.headers) if self._config.version == "2.0" else None
         if response.is_success:
+            if is_html(response.headers.get("content-type", "")):
+                raise RetryableError(f"{reason}: a page for people, so this is no remote write endpoint")
             if self._config.version == "2.0" and written is None:
                 # A 1.0 destination that ignores the content type reads an empty request and answers
                 # 2xx.
-                raise PermanentError(
+                raise RetryableError(
                     f"{reason} the destination does not support remote write 2.0: set version 1.0"
                 )
             missing = 0 if written is None else max(0, sent - written)
             return ExportResult(rejected_points=missing, message=reason) if missing else None
-        if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise RetryableError(reason, retry_after_s=retry_after_s(response))
         if status == httpx.codes.BAD_REQUEST and written:
             # It wrote a part. The others would always fail.
             return ExportResult(rejected_points=max(0, sent - written), message=reason)
-        if status in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE):
-            raise BatchRefusedError(reason)
-        raise PermanentError(reason)
+        if response.is_redirect:
+            reason = f"HTTP {status}: {redirect_target(response.headers.get('location'))}"
+        raise http_error(status, reason, retry_after_s(response))
 
 
 def _written(headers: httpx.Headers) -> int | None:

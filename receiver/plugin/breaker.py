@@ -5,9 +5,28 @@ Pure: ``now`` is an argument, and nothing here sleeps or calls.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["CircuitBreaker", "CircuitState"]
+__all__ = ["MAX_RETRY_AFTER_S", "CircuitBreaker", "CircuitState", "requested_delay_s"]
+
+#: The longest delay that a destination may ask for, in seconds.
+MAX_RETRY_AFTER_S: Final = 3600.0
+
+#: A longer delay is a mistake of the destination, or of a proxy, and is ignored.
+_ABSURD_S: Final = 86_400.0
+
+
+def requested_delay_s(value: float | None) -> float | None:
+    """Return the delay that a destination asks for, within bounds; None if it asks for none.
+
+    More than a day, a negative number and what is not a number are mistakes, which must not stall a
+    sender: they count as no delay. ``value`` is in seconds.
+    """
+    if value is None or not math.isfinite(value) or not 0 < value <= _ABSURD_S:
+        return None
+    return min(value, MAX_RETRY_AFTER_S)
 
 
 class CircuitState(StrEnum):
@@ -55,10 +74,10 @@ class CircuitBreaker:
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
         """Count a failed call, and open the breaker if it was one too many.
 
-        ``retry_after_s`` is the delay that the destination asks for; None or <= 0 for no wish.
+        ``retry_after_s`` is the delay that the destination asks for (:func:`requested_delay_s`).
         """
         self._failures += 1
-        requested_s = max(0.0, retry_after_s or 0.0)
+        requested_s = requested_delay_s(retry_after_s) or 0.0
         if self._until is not None or self._failures >= self._max_failures:
             self._until = now + max(self._open_s, requested_s)
         elif requested_s:

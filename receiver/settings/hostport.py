@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +10,13 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from receiver.hosts import parse_host
 from receiver.numbers import whole_number
 
 __all__ = ["HostPort", "HostPorts"]
 
 _EXPECTED = "expected host:port, for example 127.0.0.1:19092"
 _MOST_ADDRESSES = 32
-_HOST_NAME = re.compile(
-    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?"
-)
-_LOOKS_LIKE_IPV4 = re.compile(r"[0-9.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +37,10 @@ class HostPort:
         number = whole_number(port, 65_535)
         if number is None:
             raise ValueError(f"the port must be a number from 0 to 65535; {_EXPECTED}")
-        return cls(host=_parse_host(host), port=number)
+        try:
+            return cls(host=parse_host(host), port=number)
+        except ValueError as error:
+            raise ValueError(f"{error}; {_EXPECTED}") from None
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -119,21 +118,3 @@ class HostPorts:
         if not isinstance(value, str):
             raise ValueError(_EXPECTED)
         return cls.parse(value)
-
-
-def _parse_host(text: str) -> str:
-    if text.startswith("[") and text.endswith("]"):
-        try:
-            return str(ipaddress.IPv6Address(text[1:-1]))
-        except ValueError:
-            raise ValueError("expected an IPv6 address in the brackets, for example [::1]:19092") from None
-    if ":" in text:
-        raise ValueError("write an IPv6 address in brackets, for example [::1]:19092")
-    if _LOOKS_LIKE_IPV4.fullmatch(text):
-        try:
-            return str(ipaddress.IPv4Address(text))
-        except ValueError:
-            raise ValueError(f"not an IPv4 address; {_EXPECTED}") from None
-    if not _HOST_NAME.fullmatch(text):
-        raise ValueError(f"not a host name; {_EXPECTED}")
-    return text

@@ -9,11 +9,9 @@ import math
 from dataclasses import dataclass
 
 from receiver.host.settings import RetrySettings
+from receiver.plugin.breaker import MAX_RETRY_AFTER_S
 
-__all__ = ["MAX_RETRY_AFTER_S", "RetryPolicy"]
-
-#: The longest delay that a destination may ask for, in seconds.
-MAX_RETRY_AFTER_S = 3600.0
+__all__ = ["RetryPolicy"]
 
 #: A delay of 1.0 s becomes one between 0.5 s and 1.5 s, so that sidecars do not retry in step.
 _JITTER = 0.5

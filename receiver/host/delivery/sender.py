@@ -25,13 +25,13 @@ from receiver.host.delivery.observed_export import (
     Retry,
 )
 from receiver.host.delivery.pause import Pause
-from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.delivery.retry import RetryPolicy
 from receiver.host.delivery.statistics import DropReason, PluginState, Tally
 from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, Push
-from receiver.plugin.breaker import CircuitBreaker, CircuitState
+from receiver.plugin.breaker import CircuitBreaker, CircuitState, requested_delay_s
 from receiver.workers import report
 
 __all__ = ["Sender"]
@@ -239,7 +239,7 @@ class Sender:
 
     def _failed(self, part: _Part, retry_after_s: float | None) -> _Part:
         now = self._clock()
-        delay_s = None if retry_after_s is None else min(retry_after_s, MAX_RETRY_AFTER_S)
+        delay_s = requested_delay_s(retry_after_s)
         self._breaker.failed(now, delay_s)
         self._log_circuit()
         return part.failed(now, delay_s)

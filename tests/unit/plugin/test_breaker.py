@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.plugin.breaker import CircuitBreaker, CircuitState
+from receiver.plugin.breaker import CircuitBreaker, CircuitState, requested_delay_s
 
 
 def test_consecutive_failures_open_the_breaker_and_one_success_closes_it() -> None:
@@ -76,3 +78,26 @@ def test_the_breaker_is_closed_below_the_failure_limit(succeed: list[bool], fail
             in_a_row += 1
         assert (circuit.state(now) is CircuitState.CLOSED) == (in_a_row < failures)
         assert circuit.allows(now) == (circuit.retry_in_s(now) == 0)
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "delay_s"),
+    [
+        (None, None),
+        (0.0, None),
+        (-1.0, None),
+        (math.nan, None),
+        (math.inf, None),
+        (31_536_000.0, None),
+        (86_400.0, 3600.0),
+        (3600.5, 3600.0),
+        (17.0, 17.0),
+    ],
+)
+def test_an_absurd_delay_is_none_and_a_long_one_is_bounded(
+    asked_s: float | None, delay_s: float | None
+) -> None:
+    assert requested_delay_s(asked_s) == delay_s
+    circuit = CircuitBreaker(5, 10.0)
+    circuit.failed(0.0, asked_s)
+    assert circuit.retry_in_s(0.0) == (delay_s or 0.0)

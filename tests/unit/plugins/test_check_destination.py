@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.host.discovery import load_plugins
-from receiver.plugin import ClientTelemetryReceiver, ExportError, PermanentError, RetryableError
+from receiver.plugin import ClientTelemetryReceiver, ExportError, RetryableError
 from tests.testbed.ports import free_port
 from tests.unit.plugins.destinations import GrpcDestination, HttpDestination, Reply
 
@@ -46,7 +46,7 @@ def test_a_refused_token_is_told_without_the_token(http_server: HttpDestination)
     http_server.answer = lambda body: Reply(401, b"bad token: hush-hush", {"content-type": "text/plain"})
     endpoint = f"http://127.0.0.1:{http_server.port}"
     checked = plugin(type="otlp", protocol="http", endpoint=endpoint, headers={"authorization": "hush-hush"})
-    with pytest.raises(PermanentError, match="HTTP 401") as refused:
+    with pytest.raises(RetryableError, match="HTTP 401") as refused:
         checked.check_destination(TIMEOUT_S)
     assert "hush-hush" not in str(refused.value)
 

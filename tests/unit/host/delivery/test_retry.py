@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.host.delivery.retry import MAX_RETRY_AFTER_S, RetryPolicy
+from receiver.host.delivery.retry import RetryPolicy
 from receiver.host.settings import RetrySettings
+from receiver.plugin.breaker import MAX_RETRY_AFTER_S
 
 POLICY = RetryPolicy(initial_s=1, max_s=30, max_elapsed_s=300)
 unit = st.floats(0, 1, exclude_max=True)

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.otlp.balance import BalancedTransport, Transport
 from plugins.otlp.config import Endpoint
-from receiver.plugin import BatchRefusedError, ExportResult, PermanentError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportResult, RetryableError
 from tests.unit.plugins.destinations import (
     GrpcDestination,
     HttpDestination,
@@ -56,7 +56,7 @@ def test_grpc_takes_turns_too_and_skips_an_unreachable_endpoint() -> None:
         started(endpoints=[endpoint(a), endpoint(gone), endpoint(b)]) as one,
     ):
         for _ in range(12):
-            assert one.export_batch([PUSH]) is None
+            one.export_batch([PUSH])
         assert len(a.bodies) + len(b.bodies) == 12
         assert min(len(a.bodies), len(b.bodies)) >= 4
         a.answer = lambda body, context: context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
@@ -70,7 +70,7 @@ def test_the_next_endpoint_gets_an_export_that_one_cannot_accept_now(three: list
     three[1].answer = lambda body: Reply(503)
     with started(endpoints=urls(three), protocol="http") as one:
         for _ in range(9):
-            assert one.export_batch([PUSH]) is None
+            one.export_batch([PUSH])
     assert counts(three) == [3, 2, 6], "two failures in a row leave it out"
 
 
@@ -107,17 +107,26 @@ def test_an_endpoint_that_refuses_all_requests_costs_no_push(three: list[HttpDes
     with started(endpoints=urls(three), protocol="http") as one:
         result = one.export_batch([PUSH])
         assert result is not None
-        assert result.message == f"{urls(three)[0]} refuses what another accepted: HTTP 401: no"
+        assert result.message == f"another endpoint accepted what failed at {urls(three)[0]}: HTTP 401: no"
         assert one.export_batch([PUSH]) is None
         assert counts(three) == [1, 2, 0]
         three[1].answer = lambda body: Reply(503)
         three[2].answer = three[0].answer
-        with pytest.raises(RetryableError, match=r"HTTP 503: ; .*HTTP 401: no; .*HTTP 401: no"):
+        with pytest.raises(RetryableError, match=r"HTTP 401: no; .*HTTP 401: no; .*HTTP 503: "):
             one.export_batch([PUSH])
-        three[1].answer = three[0].answer
-        with pytest.raises(PermanentError, match=r"^HTTP 401: no$"):
-            one.export_batch([PUSH])
-    assert counts(three) == [3, 4, 2]
+    assert counts(three) == [2, 3, 1]
+
+
+def test_an_endpoint_that_names_an_absurd_delay_comes_back_at_the_usual_time(
+    three: list[HttpDestination],
+) -> None:
+    for server in three:
+        server.answer = lambda body: Reply(503, headers={"retry-after": "31536000"})
+    with started(endpoints=urls(three), protocol="http", timeout_ms=1000) as one:
+        for _ in range(2):
+            with pytest.raises(RetryableError) as caught:
+                one.export_batch([PUSH])
+        assert caught.value.retry_after_s == pytest.approx(10, abs=1)
 
 
 def test_the_timeout_applies_to_each_attempt(three: list[HttpDestination]) -> None:
@@ -130,7 +139,9 @@ def test_the_timeout_applies_to_each_attempt(three: list[HttpDestination]) -> No
         server.drip = hang
     with started(endpoints=urls(three), protocol="http", timeout_ms=300) as one:
         began = time.monotonic()
-        assert one.export_batch([PUSH]) is None
+        result = one.export_batch([PUSH])
+        assert result is not None
+        assert result.message.count("another endpoint accepted what failed at") == 2
         assert 0.55 < time.monotonic() - began < 100
     release.set()
     assert counts(three) == [1, 1, 1]

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from receiver.host.delivery.statistics import DropReason
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
-from receiver.plugin import BatchRefusedError, ExportError, ExportResult, PermanentError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportError, ExportResult, RetryableError
 from tests.unit.host.support import push, wait_for
 from tests.unit.plugins.destinations import (
     Certificates,
@@ -28,14 +28,6 @@ from tests.unit.plugins.destinations import (
 from tests.unit.plugins.support import client_push, failure, started
 
 Code = grpc.StatusCode
-RETRYABLE = {
-    Code.CANCELLED,
-    Code.DEADLINE_EXCEEDED,
-    Code.ABORTED,
-    Code.OUT_OF_RANGE,
-    Code.UNAVAILABLE,
-    Code.DATA_LOSS,
-}
 BATCH_REFUSED = {Code.RESOURCE_EXHAUSTED, Code.INTERNAL, Code.INVALID_ARGUMENT}
 
 
@@ -78,13 +70,12 @@ def test_several_pushes_arrive_as_one_request_with_their_bytes_unchanged(
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
-def test_every_status_code_maps_as_the_specification_requires(
+def test_a_status_code_is_retried_unless_it_is_about_the_content(
     grpc_server: GrpcDestination, code: grpc.StatusCode
 ) -> None:
     grpc_server.answer = failing(code)
-    kind = RetryableError if code in RETRYABLE else PermanentError
+    kind = BatchRefusedError if code in BATCH_REFUSED else RetryableError
     caught = failure(kind, f"{code.name}: why", endpoint=endpoint(grpc_server))
-    assert isinstance(caught, BatchRefusedError) == (code in BATCH_REFUSED)
     if isinstance(caught, RetryableError):
         assert caught.retry_after_s is None
 
@@ -114,13 +105,14 @@ def test_partial_success_is_counted(grpc_server: GrpcDestination) -> None:
         assert plugin.export_batch([client_push()]) == ExportResult(rejected_points=7, message="too old")
 
 
-def test_a_warning_is_reported_and_an_unreadable_answer_is_a_success(grpc_server: GrpcDestination) -> None:
+def test_a_warning_is_reported_and_an_unreadable_answer_is_no_delivery(grpc_server: GrpcDestination) -> None:
     warning = ExportMetricsServiceResponse(partial_success=ExportMetricsPartialSuccess(error_message="hm"))
     answers = iter([warning.SerializeToString(), b"\xff\xff\xff"])
     grpc_server.answer = lambda body, context: next(answers)
     with started(endpoint=endpoint(grpc_server)) as plugin:
         assert plugin.export_batch([client_push()]) == ExportResult(message="hm")
-        assert plugin.export_batch([client_push()]) is None
+        with pytest.raises(RetryableError, match="no OTLP endpoint"):
+            plugin.export_batch([client_push()])
 
 
 def test_a_destination_that_hangs_is_a_timeout(grpc_server: GrpcDestination) -> None:
@@ -171,7 +163,7 @@ def test_a_batch_over_the_message_limit_is_split_by_the_host() -> None:
 def test_errors_mask_a_header_that_the_destination_repeats(grpc_server: GrpcDestination) -> None:
     grpc_server.answer = failing(Code.UNAUTHENTICATED, "who is Bearer hunter2?")
     caught = failure(
-        PermanentError, endpoint=endpoint(grpc_server), headers={"authorization": "Bearer hunter2"}
+        RetryableError, endpoint=endpoint(grpc_server), headers={"authorization": "Bearer hunter2"}
     )
     assert str(caught) == "UNAUTHENTICATED: who is **********?"
     assert caught.__cause__ is None

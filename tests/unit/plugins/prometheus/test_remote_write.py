@@ -18,7 +18,6 @@ from receiver.plugin import (
     BatchRefusedError,
     ExportError,
     ExportResult,
-    PermanentError,
     Push,
     RetryableError,
 )
@@ -225,10 +224,11 @@ def test_staleness_markers_wait_for_the_requested_delay(server: HttpDestination)
         (413, {}, BatchRefusedError, None),
         (400, {}, BatchRefusedError, None),
         (400, {WRITTEN: "0"}, BatchRefusedError, None),
-        (401, {}, PermanentError, None),
-        (404, {}, PermanentError, None),
-        (415, {}, PermanentError, None),
-        (301, {"location": "http://h/"}, PermanentError, None),
+        (409, {}, BatchRefusedError, None),
+        (401, {}, RetryableError, None),
+        (403, {}, RetryableError, None),
+        (404, {}, RetryableError, None),
+        (415, {}, RetryableError, None),
     ],
 )
 def test_every_answer_maps_to_an_error(
@@ -257,7 +257,27 @@ def test_a_partial_write_is_a_partial_success(http_server: HttpDestination) -> N
 
 def test_a_destination_without_2_0_is_an_error_with_the_fix(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(204)
-    with writing(http_server) as one, pytest.raises(PermanentError, match=r"set version 1\.0"):
+    with writing(http_server) as one, pytest.raises(RetryableError, match=r"set version 1\.0"):
+        one.export_batch([counted(1)])
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_but_named_and_retried(http_server: HttpDestination, status: int) -> None:
+    http_server.answer = lambda body: Reply(status, headers={"location": "http://h/write?key=hunter2"})
+    with writing(http_server) as one, pytest.raises(RetryableError) as caught:
+        one.export_batch([counted(1)])
+    assert f"HTTP {status}: a redirect to http://h/write, which is not followed" in str(caught.value)
+    assert len(http_server.bodies) == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_page_for_people_is_no_delivery(http_server: HttpDestination, version: str) -> None:
+    page = {"content-type": "text/html; charset=utf-8", WRITTEN: "2"}
+    http_server.answer = lambda body: Reply(200, b"<title>Sign in</title>", page)
+    with (
+        writing(http_server, version=version) as one,
+        pytest.raises(RetryableError, match=r"Sign in.*no remote write endpoint"),
+    ):
         one.export_batch([counted(1)])
 
 
@@ -273,14 +293,14 @@ def test_an_answer_sent_byte_by_byte_is_a_timeout(http_server: HttpDestination) 
             write(b"x")
 
     http_server.drip = drip
-    with writing(http_server, timeout_ms=200) as one, pytest.raises((RetryableError, PermanentError)):
+    with writing(http_server, timeout_ms=200) as one, pytest.raises(RetryableError):
         one.export_batch([counted(1)])
 
 
 def test_errors_mask_a_secret_that_the_destination_repeats(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(401, b"no such token: hunter2")
     headers = {"authorization": "hunter2"}
-    with writing(http_server, headers=headers) as one, pytest.raises(PermanentError) as caught:
+    with writing(http_server, headers=headers) as one, pytest.raises(RetryableError) as caught:
         one.export_batch([counted(1)])
     assert "hunter2" not in str(caught.value)
 
