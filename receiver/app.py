@@ -37,7 +37,7 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
     tune_garbage_collection()
     supervisor = Supervisor(
         settings,
-        check=lambda: load_checked(config_path, os.environ)[0],
+        load=lambda: load_checked(config_path, os.environ)[0],
         run_core=core_process.run,
         run_relay=relay_process.run,
         take_over=take_over,

@@ -116,6 +116,7 @@ class _Prepared:
     keeps_bridge: bool  # it did not change
     store: SubscriptionStore | None  # None: it did not change
     relays: int
+    reload: int
 
     def discard(self) -> None:
         self.rest.close()
@@ -277,6 +278,7 @@ class _Core:
 
     def _prepare(self, message: Message) -> None:
         text, rest, *bridge = message.fds
+        number, relays = int(message.fields["reload"]), int(message.fields["relays"])
         rest_socket = socket.socket(fileno=rest)
         bridge_socket = socket.socket(fileno=bridge[0]) if bridge else None
         try:
@@ -284,12 +286,13 @@ class _Core:
                 ReceiverSettings.model_validate_json(read_file(text), strict=True),
                 rest_socket,
                 bridge_socket,
-                int(message.fields["relays"]),
+                relays,
+                number,
             )
         except (SettingsError, InvalidValueError, StoreError, ServerError, BridgeListenerError) as error:
-            self._channel.send("refused", problem=str(error))
+            self._channel.send("refused", reload=number, problem=str(error))
         else:
-            self._channel.send("prepared")
+            self._channel.send("prepared", reload=number)
 
     def _prepared_from(
         self,
@@ -297,6 +300,7 @@ class _Core:
         rest_socket: socket.socket,
         bridge_socket: socket.socket | None,
         relays: int,
+        number: int,
     ) -> _Prepared:
         key = hash_key(settings.telemetry.privacy)
         self._telemetry.check_settings(settings.telemetry, key)
@@ -317,7 +321,7 @@ class _Core:
             if store is not None:
                 store.close()
             raise
-        return _Prepared(settings, key, plugins, rest, bridge, keeps_bridge, store, relays)
+        return _Prepared(settings, key, plugins, rest, bridge, keeps_bridge, store, relays, number)
 
     def _commit(self) -> None:
         prepared, self._prepared = self._prepared, None
@@ -348,7 +352,7 @@ class _Core:
             bridge, self._bridge = self._bridge, prepared.bridge
             if self._bridge is not None:
                 self._bridge.start()
-        self._channel.send("applied")
+        self._channel.send("applied", reload=prepared.reload)
         if bridge is not None:
             await bridge.stop()
         if prepared.store is not None:

@@ -11,6 +11,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -70,6 +71,16 @@ class _ListenerError(Exception):
     """A TLS file of a listener can't be used."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A configuration that can be applied."""
+
+    reload: int
+    settings: ReceiverSettings
+    listeners: tuple[Listener, ...]
+    relays: int
+
+
 class _Relay:
     """A relay."""
 
@@ -110,7 +121,7 @@ class _Relay:
         )
         self._counted: dict[str, tuple[int, int]] = {}
         self._deferred = 0
-        self._prepared: tuple[ReceiverSettings, tuple[Listener, ...], int] | None = None
+        self._prepared: _Prepared | None = None
         self._draining: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
 
@@ -151,7 +162,6 @@ class _Relay:
                 self._prepare(message)
             case "commit":
                 self._commit()
-                self._channel.send("applied")
             case "abort":
                 self._prepared = None
             case "node":
@@ -174,32 +184,34 @@ class _Relay:
 
     def _prepare(self, message: Message) -> None:
         text, *descriptors = message.fds
+        number, relays = int(message.fields["reload"]), int(message.fields["relays"])
         sockets = {
             name: socket.socket(fileno=fd)
             for name, fd in zip(message.fields["names"], descriptors, strict=True)
         }
         try:
             settings = ReceiverSettings.model_validate_json(read_file(text), strict=True)
-            self._prepared = settings, self._listeners(settings, sockets), int(message.fields["relays"])
+            self._prepared = _Prepared(number, settings, self._listeners(settings, sockets), relays)
         except _ListenerError as error:
             for listening in sockets.values():
                 listening.close()
-            self._channel.send("refused", problem=str(error))
+            self._channel.send("refused", reload=number, problem=str(error))
         else:
-            self._channel.send("prepared")
+            self._channel.send("prepared", reload=number)
 
     def _commit(self) -> None:
-        if self._prepared is None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is None:
             return
-        (settings, listeners, relays), self._prepared = self._prepared, None
-        self._settings = settings
-        self._limits.replace_settings(settings.limits, relays=relays)
-        self._memory.replace_settings(settings.limits, relays)
+        self._settings = settings = prepared.settings
+        self._limits.replace_settings(settings.limits, relays=prepared.relays)
+        self._memory.replace_settings(settings.limits, prepared.relays)
         configure_log(settings.log)
         dumps.apply(dumpable=settings.debug.dumpable)
         self._log.log_requests = settings.log.requests
-        self._gateway.replace(listeners)
+        self._gateway.replace(prepared.listeners)
         self._core.problems_changed()
+        self._channel.send("applied", reload=prepared.reload)
 
     def _drain(self, after_s: float, timeout_s: float) -> None:
         self._gateway.stop_accepting()

@@ -50,7 +50,6 @@ class Child:
         problem: Why it could not start.
         status: The exit status of the receiver if it could not start.
         slot: The number of a relay; 0 of the core.
-        stale_answers: Answers to come that belong to reloads that are over.
     """
 
     def __init__(self, name: str, pid: int, channel: ControlChannel) -> None:
@@ -65,7 +64,6 @@ class Child:
         self.problem: str | None = None
         self.status = 0
         self.slot = 0
-        self.stale_answers = 0
 
     @property
     def runs(self) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
-from receiver.supervisor import supervisor as module
+from receiver.supervisor import times
 from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import CoreSetup, RelaySetup
 from receiver.supervisor.supervisor import Supervisor
@@ -58,6 +58,7 @@ class Process:
         self.poll = select.poll()
         self.readers: dict[int, Callable[[], None]] = {}
         self.status: int | None = None
+        self.reload = 0
         self.prepared: tuple[ReceiverSettings, dict[str, socket.socket]] | None = None
         self.watch(channel, self.read_channel)
 
@@ -108,7 +109,7 @@ class Process:
                 case "commit" if self.prepared is not None and self.name not in plan("never_apply", ()):
                     self.apply(*self.prepared)
                     self.prepared = None
-                    self.channel.send("applied")
+                    self.channel.send("applied", reload=self.reload)
                 case "abort":
                     self.prepared = None
                 case _:
@@ -116,18 +117,19 @@ class Process:
 
     def prepare(self, message: Message) -> None:
         text, *fds = message.fds
+        self.reload = message.fields["reload"]
         fresh = ReceiverSettings.model_validate_json(read_file(text), strict=True)
         names = message.fields.get("names", ["rest"])
         sockets = {name: socket.socket(fileno=fd) for name, fd in zip(names, fds, strict=True)}
         while self.name in plan("think", ()):
             time.sleep(0.01)
         if self.name in plan("refuse", {}):
-            self.channel.send("refused", problem=plan("refuse")[self.name])
+            self.channel.send("refused", reload=self.reload, problem=plan("refuse")[self.name])
         elif plan("refuse_broker", {}).get(self.name) == fresh.broker.id:
-            self.channel.send("refused", problem=f"broker {fresh.broker.id}")
+            self.channel.send("refused", reload=self.reload, problem=f"broker {fresh.broker.id}")
         else:
             self.prepared = fresh, sockets
-            self.channel.send("prepared")
+            self.channel.send("prepared", reload=self.reload)
 
     def apply(self, fresh: ReceiverSettings, sockets: Mapping[str, socket.socket]) -> None:
         raise NotImplementedError
@@ -261,13 +263,13 @@ class Core(Process):
 
 def main() -> int:
     for name, value in plan("constants", {}).items():
-        setattr(module, name, value)
+        setattr(times, name, value)
     configure_log(settings().log)
     gc.collect()
     gc.freeze()
     supervisor = Supervisor(
         settings(),
-        check=settings,
+        load=settings,
         run_core=lambda channel, setup: Core(channel, setup).run(),
         run_relay=lambda channel, setup: Relay(channel, setup).run(),
         take_over="--take-over" in sys.argv,

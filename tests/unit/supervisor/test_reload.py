@@ -140,7 +140,7 @@ def test_the_number_of_relays(tmp_path: Path) -> None:
 
 def test_a_retired_relay_that_does_not_end_is_killed(tmp_path: Path) -> None:
     config = settings(tmp_path, drain={"timeout_s": 0})
-    plan = {"never_drain": ["relay-2"], "constants": {"_GRACE_S": 0.2}}
+    plan = {"never_drain": ["relay-2"], "constants": {"GRACE_S": 0.2}}
     with Program(tmp_path, config, **plan).started() as program:
         reload(program, changed(config, gateway=gateway(config, relays=1)))
         killed = program.until_logged("a process did not end in time, it is killed")
@@ -229,7 +229,7 @@ def test_a_core_that_cannot_start_gets_the_next_configuration(tmp_path: Path) ->
 
 def test_processes_that_never_answer_end_the_reload(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    plan = {"constants": {"_RELOAD_WITHIN_S": 1.0}}
+    plan = {"constants": {"RELOAD_WITHIN_S": 1.0}}
     with Program(tmp_path, config, think=["core"], **plan).started() as program:
         reload(program, changed(config))
         assert program.until_logged(NOT_RELOADED)["problem"] == "no answer within 1 s from core"

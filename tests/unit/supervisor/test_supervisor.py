@@ -125,7 +125,7 @@ def test_a_relay_gets_a_new_link_when_it_needs_one(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
-    plan = {"constants": {"_PING_EVERY_S": 1.0}}
+    plan = {"constants": {"PING_EVERY_S": 1.0}}
     with Program(tmp_path, settings(tmp_path, relays=1), **plan).started() as program:
         children = program.children()
         kill(children["core"], signal.SIGSTOP)
@@ -137,7 +137,7 @@ def test_a_process_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_process_that_never_becomes_ready_is_replaced(tmp_path: Path) -> None:
-    plan = {"constants": {"_PING_EVERY_S": 0.1}}
+    plan = {"constants": {"PING_EVERY_S": 0.1}}
     with Program(tmp_path, settings(tmp_path, relays=1), **plan).started() as program:
         program.plan(**plan, slow=["relay-1"])
         kill(program.children()["relay-1"])
@@ -150,7 +150,7 @@ def test_a_process_that_never_becomes_ready_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_start_whose_core_never_becomes_ready_ends(tmp_path: Path) -> None:
-    plan = {"constants": {"_PING_EVERY_S": 0.1}, "slow": ["core"]}
+    plan = {"constants": {"PING_EVERY_S": 0.1}, "slow": ["core"]}
     with Program(tmp_path, settings(tmp_path), **plan) as program:
         assert program.wait() == 1
         assert program.until_logged("cannot start")["problem"] == "the process core ended: killed by SIGKILL"
@@ -244,7 +244,7 @@ def refused(port: int) -> bool:
 
 def test_processes_that_do_not_end_are_killed(tmp_path: Path) -> None:
     config = settings(tmp_path, drain={"timeout_s": 0})
-    plan = {"never_drain": ["relay-1", "relay-2"], "never_stop": ["core"], "constants": {"_GRACE_S": 0.2}}
+    plan = {"never_drain": ["relay-1", "relay-2"], "never_stop": ["core"], "constants": {"GRACE_S": 0.2}}
     with Program(tmp_path, config, **plan).started() as program:
         program.signal(signal.SIGTERM)
         assert program.wait() == 0

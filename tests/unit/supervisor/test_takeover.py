@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from receiver.supervisor import takeover
 from receiver.supervisor.channel import ControlChannel, Message
-from receiver.supervisor.takeover import PROTOCOL_VERSION, ControlSocket, Predecessor, TakeOverError
+from receiver.supervisor.takeover import PROTOCOL_VERSION, TakeOverError, predecessor
+from receiver.supervisor.takeover.control_socket import ControlSocket
+from receiver.supervisor.takeover.predecessor import Predecessor
 from tests.unit.supervisor.support import (
     TIMEOUT_S,
     Client,
@@ -333,7 +334,7 @@ def test_a_stranger_on_the_control_socket_disturbs_nothing(tmp_path: Path) -> No
 
 def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    plan = {"constants": {"_TAKE_OVER_WITHIN_S": 0.2}}
+    plan = {"constants": {"TAKE_OVER_WITHIN_S": 0.2}}
     with Program(tmp_path / "old", config, **plan).started() as old:
         path = tmp_path / "control"
         until(path.is_socket, "the control socket")
@@ -356,7 +357,7 @@ def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
 
 def test_a_new_version_that_stops_after_it_has_the_sockets(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    plan = {"constants": {"_RELEASE_WITHIN_S": 0.2}}
+    plan = {"constants": {"RELEASE_WITHIN_S": 0.2}}
     with Program(tmp_path / "old", config, **plan).started() as old:
         path = tmp_path / "control"
         until(path.is_socket, "the control socket")
@@ -377,7 +378,7 @@ def test_a_new_version_that_stops_after_it_has_the_sockets(tmp_path: Path) -> No
 
 def test_a_new_version_that_never_accepts_clients_ends_and_the_old_one_goes_on(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    plan = {"constants": {"_ACCEPT_WITHIN_S": 0.5}}
+    plan = {"constants": {"ACCEPT_WITHIN_S": 0.5}}
     with Program(tmp_path / "old", config, **plan).started() as old, Client(old.port) as client:
         until(lambda: socket_exists(config), "the control socket")
         core = old.children()["core"]
@@ -412,7 +413,7 @@ while True:
 def test_a_new_version_that_hangs_is_killed(tmp_path: Path) -> None:
     """Its processes may hold what the old version's core needs."""
     config = settings(tmp_path)
-    plan = {"constants": {"_ACCEPT_WITHIN_S": 0.2, "_GRACE_S": 0.2}}
+    plan = {"constants": {"ACCEPT_WITHIN_S": 0.2, "GRACE_S": 0.2}}
     with Program(tmp_path / "old", config, **plan).started() as old, Client(old.port) as client:
         until(lambda: socket_exists(config), "the control socket")
         core = old.children()["core"]
@@ -430,7 +431,7 @@ def test_a_running_receiver_that_accepts_no_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its supervisor is suspended, and others wait before this one."""
-    monkeypatch.setattr(takeover, "_CONNECT_WITHIN_S", 0.1)
+    monkeypatch.setattr(predecessor, "_CONNECT_WITHIN_S", 0.1)
     path = tmp_path / "control"
     with contextlib.ExitStack() as opened:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -495,7 +496,7 @@ def test_the_control_socket_is_seen_only_while_it_accepts(
                 before_listening.append(connecting.connect_ex(str(path)))
             super().listen(backlog)
 
-    monkeypatch.setattr("receiver.supervisor.takeover.socket.socket", Observed)
+    monkeypatch.setattr("receiver.supervisor.takeover.control_socket.socket.socket", Observed)
     with contextlib.closing(ControlSocket(path)), contextlib.closing(ControlSocket(path)):
         assert before_listening == [errno.ENOENT, 0]
 
