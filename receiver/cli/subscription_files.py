@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from receiver.cli.output import fail
-from receiver.settings.plain_yaml import PlainYamlError, parse
+from receiver.plain_yaml import PlainYamlError, parse
 from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries, too_large
 
 __all__ = ["read_file", "read_subscriptions"]

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from receiver.numbers import whole_number
+from receiver.plain_yaml import PlainYamlError, parse
 from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
-from receiver.settings.plain_yaml import PlainYamlError, parse
 from receiver.settings.schema import Loc, child_keys, child_type, options, takes_null, takes_text
 
 __all__ = ["RESERVED", "merge", "origin", "reads_as_scalar", "variable_name"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from receiver.plain_yaml import Loc, key_text
 from receiver.settings.schema import (
-    Loc,
     bounds,
     child_keys,
     child_type,
@@ -49,18 +49,6 @@ class SettingsError(Exception):
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.source, self.key, self.value, self.problem) if part)
-
-
-def key_text(loc: Loc) -> str:
-    """Format a path such as ``("listeners", 0, "bind")`` as ``listeners[0].bind``."""
-    text = ""
-    for part in loc:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            plain = part if part.isprintable() and len(part) <= _MAX_SHOWN else repr(part[:_MAX_SHOWN])
-            text += f".{plain}" if text else plain
-    return text
 
 
 def settings_errors(error: ValidationError, model: type[BaseModel]) -> list[SettingsError]:

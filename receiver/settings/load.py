@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from receiver.plain_yaml import PlainYamlError, parse, walk
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, key_text, settings_errors, together
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.plain_yaml import PlainYamlError, parse, walk
 
 __all__ = ["MAX_FILE_BYTES", "load", "read_merged", "sourced"]
 

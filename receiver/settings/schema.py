@@ -10,11 +10,12 @@ import typing
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
+from receiver.plain_yaml import Loc
 from receiver.settings.hostport import HostPort, HostPorts
 
 __all__ = [
@@ -31,9 +32,6 @@ __all__ = [
     "type_at",
     "type_name",
 ]
-
-#: A path of keys and list indexes.
-Loc: TypeAlias = tuple[str | int, ...]
 
 _SECRETS = (SecretStr, SecretBytes)
 _TEXTS = (str, Path, HostPort, HostPorts, SecretStr)

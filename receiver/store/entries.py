@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from receiver.settings.plain_yaml import PlainYamlError, parse, positions
+from receiver.plain_yaml import PlainYamlError, parse, positions
 from receiver.settings.schema import Loc
 from receiver.store.document import Mistake, from_document
 from receiver.telemetry.subscription import Subscription

@@ -20,7 +20,7 @@ from typing import Any
 import hcl2
 import pytest
 
-from receiver.settings.plain_yaml import parse
+from receiver.plain_yaml import parse
 from receiver.store.files import read_folder
 from receiver.telemetry.subscription_document import FIELDS
 from tests.examples.compose import EXAMPLES

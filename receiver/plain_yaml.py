@@ -10,19 +10,20 @@ import math
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
-from receiver.settings.errors import key_text
-from receiver.settings.schema import Loc
+__all__ = ["Loc", "PlainYamlError", "key_text", "parse", "positions", "walk"]
 
-__all__ = ["PlainYamlError", "parse", "positions", "walk"]
+#: The path of a value: keys and indexes.
+Loc: TypeAlias = tuple[str | int, ...]
 
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
 _MAX_BITS = 64
 _SHOWN_DEPTH = 3
+_MAX_SHOWN = 100
 
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -40,6 +41,18 @@ class PlainYamlError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.problem}" if self.where else self.problem
+
+
+def key_text(loc: Loc) -> str:
+    """Format a path such as ``("listeners", 0, "bind")`` as ``listeners[0].bind``."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = part if part.isprintable() and len(part) <= _MAX_SHOWN else repr(part[:_MAX_SHOWN])
+            text += f".{plain}" if text else plain
+    return text
 
 
 def parse(content: str | bytes) -> Any:
@@ -61,6 +74,19 @@ def parse(content: str | bytes) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
+    # Pairs of mappings so far, with those that ``<<`` merged into them.
+    pairs = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge mappings, and bound their pairs: each merge may repeat those of all before it."""
+        super().flatten_mapping(node)
+        self.pairs += len(node.value)
+        if self.pairs > _MAX_VALUES:
+            raise yaml.MarkedYAMLError(
+                problem=f"the merged mappings have more than {_MAX_VALUES} keys in the whole document",
+                problem_mark=node.start_mark,
+            )
+
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         """Join the two escapes of one character in JSON (RFC 8259, section 7)."""
         node = super().compose_scalar_node(anchor)
