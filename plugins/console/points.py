@@ -18,13 +18,13 @@ class FlatPoint:
     """One data point.
 
     Attributes:
-        value: Its value; the sum of a histogram or summary.
+        value: Its value; the sum of a histogram or summary. None if it has none.
         count: Number of observations of a histogram or summary; None for other kinds.
     """
 
     name: str
     attributes: Mapping[str, AttributeValue]
-    value: int | float
+    value: int | float | None
     count: int | None
 
 
@@ -42,10 +42,13 @@ def _points(metric: Metric) -> Iterator[FlatPoint]:
         return
     for point in getattr(metric, kind).data_points:
         count = None
-        if kind not in {"gauge", "sum"}:
-            value, count = point.sum, point.count
+        if kind in {"gauge", "sum"}:
+            form = point.WhichOneof("value")
+            value = None if form is None else getattr(point, form)
         else:
-            value = point.as_int if point.HasField("as_int") else point.as_double
+            # A histogram with negative observations may have no sum.
+            value = point.sum if kind == "summary" or point.HasField("sum") else None
+            count = point.count
         attributes = {attribute.key: _value(attribute.value) for attribute in point.attributes}
         yield FlatPoint(name=metric.name, attributes=attributes, value=value, count=count)
 

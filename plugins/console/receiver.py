@@ -75,8 +75,9 @@ def _line(summary: Mapping[str, str | int | bool], points: list[FlatPoint] | Non
     lines = ["push " + " ".join(f"{key}={_quoted(value)}" for key, value in summary.items())]
     for point in points or ():
         labels = ",".join(f"{_quoted(key)}={json.dumps(value)}" for key, value in point.attributes.items())
+        value = "no value" if point.value is None else point.value
         count = "" if point.count is None else f" count={point.count}"
-        lines.append(f"  {_quoted(point.name)}{{{labels}}} {point.value}{count}")
+        lines.append(f"  {_quoted(point.name)}{{{labels}}} {value}{count}")
     return "\n".join(lines) + "\n"
 
 
@@ -95,7 +96,7 @@ def _json(summary: Mapping[str, str | int | bool], points: list[FlatPoint] | Non
     return json.dumps(document) + "\n"
 
 
-def _number(value: str | float) -> str | float:
+def _number(value: str | float | None) -> str | float | None:
     # JSON has no NaN and no infinity.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 

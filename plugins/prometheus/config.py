@@ -6,6 +6,7 @@ It opens secret files only, and no socket.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plugins._shared.cumulative import DEFAULT_MAX_BYTES
 from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
+from plugins.prometheus.web import Web
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
@@ -90,7 +92,14 @@ class PrometheusConfig(PluginConfig):
     bind: str | None = Field(
         default=None,
         description="Address of the scrape endpoint: `host:port`, for example `127.0.0.1:9464`; the path is "
-        "`/metrics`. Everyone who can connect can read it. null: no scrape endpoint.",
+        "`/metrics`. Without `web_config_file` everyone who can connect can read it. null: no scrape "
+        "endpoint.",
+    )
+    web_config_file: Path | None = Field(
+        default=None,
+        description="TLS and logins of the scrape endpoint: a web configuration file of Prometheus, with "
+        "`tls_server_config` and `basic_auth_users`. It and the certificates are read again when they "
+        "change. null: plaintext, and no login.",
     )
     remote_write: RemoteWriteConfig | None = Field(
         default=None, description="Destination of remote write; null: no remote write."
@@ -148,6 +157,12 @@ class PrometheusConfig(PluginConfig):
             _host_and_port(bind)
         return bind
 
+    @field_validator("web_config_file")
+    @classmethod
+    def _check_web_config(cls, path: Path | None) -> Path | None:
+        Web(path)
+        return path
+
     @field_validator("resource_labels")
     @classmethod
     def _labels(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -172,6 +187,8 @@ class PrometheusConfig(PluginConfig):
     def _check_has_output(self) -> PrometheusConfig:
         if self.bind is None and self.remote_write is None:
             raise ValueError("needs bind, for example 127.0.0.1:9464, or remote_write, or both")
+        if self.bind is None and self.web_config_file is not None:
+            raise ValueError("web_config_file is for the scrape endpoint: set bind, or leave it out")
         return self
 
     @property

@@ -110,8 +110,7 @@ def _head(family: Family, *, openmetrics: bool) -> bytes:
     head = f"# TYPE {shown} {kind}\n"
     if openmetrics and name.unit and shown.endswith(f"_{name.unit}"):
         head += f"# UNIT {shown} {name.unit}\n"
-    if family.description:
-        head += f"# HELP {shown} {_escaped(family.description, openmetrics=openmetrics)}\n"
+    head += f"# HELP {shown} {_escaped(family.description, openmetrics=openmetrics)}\n"
     return head.encode()
 
 

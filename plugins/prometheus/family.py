@@ -69,7 +69,7 @@ class Family:
     """A Prometheus metric with its series.
 
     Attributes:
-        description: The first description that a client sent; may be empty.
+        description: That of its first series (:func:`~plugins.prometheus.trust.description`).
         members: Its series by labels, in the order of their numbers.
         removed: Number of members removed so far.
     """

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from prometheus_client.utils import floatToGoString
 
 from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import MetricName, labels_of
@@ -88,14 +89,17 @@ def layout_of(kind: Kind, point: Any) -> Layout:
         bounds = tuple(point.explicit_bounds) if point.bucket_counts else ()
         buckets = (("_bucket", "le", _boundary(bound)) for bound in (*bounds, math.inf))
         # With negative observations the sum may shrink, so it is no counter.
-        sums = (
-            (("_sum", "", ""),) if point.HasField("sum") and all(bound >= 0 for bound in bounds[:1]) else ()
-        )
-        return (*buckets, *sums, ("_count", "", ""))
+        has_sum = point.HasField("sum") and point.sum >= 0 and all(bound >= 0 for bound in bounds[:1])
+        return (*buckets, *_parts(has_sum=has_sum))
     if kind is Kind.SUMMARY:
         quantiles = (("", "quantile", _boundary(value.quantile)) for value in point.quantile_values)
-        return (*quantiles, ("_sum", "", ""), ("_count", "", ""))
+        return (*quantiles, *_parts(has_sum=point.sum >= 0))
     return ONE_SAMPLE
+
+
+def _parts(*, has_sum: bool) -> Layout:
+    """Return the layout of the sum, which must be neither negative nor NaN, and of the count."""
+    return ((("_sum", "", ""),) if has_sum else ()) + (("_count", "", ""),)
 
 
 def lines_of(name: MetricName, description: str, labels: LabelSet, layout: Layout) -> tuple[Line, ...]:
@@ -113,12 +117,12 @@ def lines_of(name: MetricName, description: str, labels: LabelSet, layout: Layou
 
 def values_of(kind: Kind, point: Any, layout: Layout) -> tuple[float, ...]:
     """Return the sample values of a histogram or a summary, in the layout's order."""
+    sums = (float(point.sum),) if any(suffix == "_sum" for suffix, _, _ in layout) else ()
     if kind is Kind.HISTOGRAM:
         # The count is the last bucket, because the client's own count may differ.
         buckets = [float(count) for count in itertools.accumulate(point.bucket_counts or (point.count,))]
-        sums = (number(point.sum),) if any(suffix == "_sum" for suffix, _, _ in layout) else ()
         return (*buckets, *sums, buckets[-1])
-    return (*(number(value.value) for value in point.quantile_values), number(point.sum), float(point.count))
+    return (*(number(value.value) for value in point.quantile_values), *sums, float(point.count))
 
 
 def number(value: float) -> float:
@@ -127,7 +131,9 @@ def number(value: float) -> float:
 
 
 def _boundary(value: float) -> str:
-    return "+Inf" if value == math.inf else repr(float(value))
+    # Adding 0 turns -0 into 0, because they are one boundary.
+    text: str = floatToGoString(value + 0.0)  # type: ignore[no-untyped-call]
+    return text
 
 
 def _escaped(value: str) -> str:

@@ -130,7 +130,9 @@ def metric_name(name: str, unit: str, kind: Kind) -> MetricName:
     words += [word for word in unit_words if word not in words]
     in_words = "_".join(unit_words)
     if kind is Kind.COUNTER:
-        words = [word for word in words if word != "total"] + ["total"]
+        # OpenMetrics needs a name before the suffix.
+        words = [word for word in words if word != "total"] or ["total"]
+        words.append("total")
     if unit.strip() == "1" and kind is Kind.GAUGE:
         words = [word for word in words if word != "ratio"] + ["ratio"]
         in_words = "ratio"

@@ -20,6 +20,7 @@ from plugins.prometheus.messages import Sample
 from plugins.prometheus.remote_write import RemoteWriter
 from plugins.prometheus.scrape import ScrapeServer
 from plugins.prometheus.table import PushSamples, SeriesTable
+from plugins.prometheus.web import Web
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
@@ -83,7 +84,9 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._writer is not None:
             self._writer.open()
         if self._address is not None and self._server is None:
-            self._server = ScrapeServer(self._address, self._exposition, self._hosts)
+            self._server = ScrapeServer(
+                self._address, self._exposition, self._hosts, Web(self._config.web_config_file)
+            )
         if self._writer is not None and self._ends_thread is None:
             self._stopping.clear()
             self._ends_thread = threading.Thread(

@@ -10,6 +10,7 @@ import ipaddress
 import re
 import socket
 import socketserver
+import ssl
 import threading
 import zlib
 from collections import Counter
@@ -17,7 +18,8 @@ from collections.abc import Callable, Collection, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from prometheus_client.exposition import choose_encoder
+from plugins.prometheus.web import Web
+from receiver.negotiation import accepts_coding, scrape_format
 
 __all__ = ["ScrapeServer"]
 
@@ -35,7 +37,7 @@ class ScrapeServer:
 
     ``exposition`` writes all series in chunks, as OpenMetrics if its argument is true. It is called
     on any thread. ``hosts`` are allowed host names, in addition to IP addresses, ``localhost`` and
-    the host of ``address``.
+    the host of ``address``. ``web`` has its TLS and logins.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class ScrapeServer:
         address: tuple[str, int],
         exposition: Callable[[bool], Iterator[bytes]],
         hosts: Collection[str],
+        web: Web,
     ) -> None:
-        self._server = _Server(address, exposition, frozenset({"localhost", address[0].lower(), *hosts}))
+        names = frozenset({"localhost", address[0].lower(), *hosts})
+        self._server = _Server(address, exposition, names, web)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="prometheus-scrape", daemon=True
         )
@@ -106,9 +110,11 @@ class _Server(ThreadingHTTPServer):
         address: tuple[str, int],
         exposition: Callable[[bool], Iterator[bytes]],
         hosts: frozenset[str],
+        web: Web,
     ) -> None:
         self.exposition = exposition
         self.hosts = hosts
+        self.web = web
         self.slots = _Slots()
         host, port = address
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -120,6 +126,24 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         # HTTPServer's own method looks up the host's name, which may block on DNS.
         socketserver.TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, source = super().get_request()
+        context = self.web.tls()
+        if context is None:
+            return connection, source
+        # Without the handshake, for which the other connections would wait.
+        connection.settimeout(_Handler.timeout)
+        try:
+            return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), source
+        except OSError:
+            connection.close()
+            raise
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        if isinstance(request, ssl.SSLSocket):
+            request.do_handshake()
+        super().finish_request(request, client_address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.slots.take(request, client_address[0])
@@ -143,7 +167,8 @@ class _Server(ThreadingHTTPServer):
 
 def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        # SSLSocket's own method ends TLS first: another thread could still write, in plaintext.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,28 +187,46 @@ class _Handler(BaseHTTPRequestHandler):
             # metrics.
             self.send_error(421, "the Host header has a name that is not in allowed_hosts")
             return
+        if not self.server.web.allows(self.headers.get("authorization")):
+            self._ask_for_a_login()
+            return
         if self.path.partition("?")[0] != _PATH:
             self.send_error(404, f"there is only {_PATH}")
             return
-        chosen = choose_encoder(self.headers.get("accept", ""))[1]
-        openmetrics = chosen.startswith("application/openmetrics-text")
+        openmetrics = scrape_format(self.headers.get("accept", "")).startswith("application/openmetrics-text")
         chunked = self.request_version != "HTTP/1.0"
         self.send_response(200)
         # The requested version does not matter: scrapers of other versions read these too.
         self.send_header("content-type", _OPENMETRICS if openmetrics else _TEXT)
         chunks = self.server.exposition(openmetrics)
-        if "gzip" in self.headers.get("accept-encoding", ""):
+        if accepts_coding(self.headers.get("accept-encoding", ""), "gzip"):
             chunks = _compressed(chunks)
             self.send_header("content-encoding", "gzip")
         if chunked:
             self.send_header("transfer-encoding", "chunked")
         self.send_header("connection", "close")
         self.end_headers()
+        if self.command == "HEAD":
+            return
         for chunk in chunks:
             if chunk:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _ask_for_a_login(self) -> None:
+        body = b"a login is needed: basic_auth_users of web_config_file\n"
+        self.send_response(401)
+        self.send_header("www-authenticate", 'Basic realm="metrics", charset="UTF-8"')
+        self.send_header("content-type", "text/plain; charset=utf-8")
+        self.send_header("content-length", str(len(body)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the name in http.server
         """Log nothing: scrapes are not logged."""

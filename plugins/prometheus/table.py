@@ -30,12 +30,13 @@ from plugins.prometheus.messages import (
 from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.native import native_histogram
 from plugins.prometheus.targets import Labels
-from plugins.prometheus.trust import MetricNames
+from plugins.prometheus.trust import MetricNames, description
 from receiver.plugin import Push
 
 __all__ = ["PushSamples", "SeriesTable"]
 
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
+_TARGET_HELP: Final = "Attributes of the client that are not labels of its other series."
 #: Kinds that count since a start.
 _COUNTING: Final = frozenset({Kind.COUNTER, Kind.HISTOGRAM, Kind.EXPONENTIAL, Kind.SUMMARY})
 #: Older start times of clients are ignored, because Prometheus would insert a zero there.
@@ -92,7 +93,7 @@ class SeriesTable:
             series_bytes=self._labelling.series_bytes,
             target_bytes=self._labelling.target_bytes,
         )
-        self._targets = Family(_TARGET_INFO, "")
+        self._targets = Family(_TARGET_INFO, _TARGET_HELP)
         self._families: dict[MetricName, Family] = {_TARGET_INFO: self._targets}
         # Metrics by the names of their samples.
         self._named: dict[str, list[Family]] = {}
@@ -204,7 +205,7 @@ class SeriesTable:
     def _info(self, pairs: Labels) -> Exposed:
         labels = LabelSet(pairs)
         exposed = self._join(self._targets, Kind.GAUGE, labels)
-        exposed.last = (lines_of(_TARGET_INFO, "", labels, ONE_SAMPLE), (1.0,), 0)
+        exposed.last = (lines_of(_TARGET_INFO, _TARGET_HELP, labels, ONE_SAMPLE), (1.0,), 0)
         return exposed
 
     def _expose(self, series: Series, target: TargetState) -> Exposed:
@@ -225,7 +226,7 @@ class SeriesTable:
             self._hide(member)
         family = self._families.get(name)
         if family is None:
-            family = self._families[name] = Family(name, series.description)
+            family = self._families[name] = Family(name, description(series, name))
             for one in name.samples:
                 self._named.setdefault(one, []).append(family)
         return self._join(family, series.kind, labels)

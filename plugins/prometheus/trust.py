@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from plugins._shared.cumulative import Kind
+from plugins._shared.cumulative import Kind, Series
 from plugins.prometheus.names import MetricName, metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 
@@ -20,6 +20,7 @@ __all__ = [
     "RECEIVER_LABELS",
     "MetricNames",
     "client_label",
+    "description",
     "reserved_labels",
 ]
 
@@ -47,6 +48,8 @@ RECEIVER_LABELS: Final = frozenset(
 )
 #: Labels with a meaning in Prometheus.
 PROMETHEUS_LABELS: Final = frozenset({"job", "instance", "le", "quantile"})
+
+_UNDESCRIBED: Final = "A metric that its clients do not describe."
 
 _KINDS: Final = {
     MetricKind.GAUGE: Kind.GAUGE,
@@ -94,6 +97,17 @@ class MetricNames:
             if all(translated == owner for owner in owners):
                 return translated
         return metric_name(METRIC_PREFIX + name.replace(":", "_"), unit, kind)
+
+
+def description(series: Series, name: MetricName) -> str:
+    """Describe a metric: the catalogue's text for a standard one, then the client's.
+
+    ``name`` is its name in Prometheus.
+    """
+    standard = CATALOGUE.metric(series.name)
+    if standard is not None and not name.name.startswith(METRIC_PREFIX):
+        return standard.description
+    return series.description or _UNDESCRIBED
 
 
 #: Names that Prometheus or the receiver writes. No client may use them, whatever the operator

@@ -20,6 +20,7 @@ from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.metrics.connect_times import ConnectTimes
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
+from receiver.negotiation import scrape_format
 from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.intake import Taken
 from receiver.telemetry.otlp import LabelledMetrics
@@ -218,7 +219,7 @@ class ReceiverMetrics:
         Returns:
             The text and its content type.
         """
-        encoder, content_type = choose_encoder(accept or "")
+        encoder, content_type = choose_encoder(scrape_format(accept or ""))
         now = self._clock()
         self._scrapes_paid_until = max(self._scrapes_paid_until, now)
         if self._written and self._scrapes_paid_until - now > _SCRAPES_AT_ONCE / _SCRAPES_PER_S:

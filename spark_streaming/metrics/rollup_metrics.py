@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
+from spark_streaming.metrics.negotiation import scrape_format
+
 __all__ = ["RollupMetrics", "Stage", "StageClock"]
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
@@ -226,7 +228,7 @@ class RollupMetrics:
         Returns:
             The content type and the text.
         """
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = choose_encoder(scrape_format(accept))
         return content_type, encode(self.registry)
 
     def _advance(self, until_s: float) -> None:

@@ -182,7 +182,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", content_type)
         self.send_header("content-length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the name in http.server
         """Log nothing: scrapes are not logged."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from plugins._shared.cumulative.histograms import MAX_BUCKETS
+from plugins._shared.cumulative.histograms import MAX_BUCKETS, remove_invalid_quantiles
 from plugins._shared.cumulative.instances import Target
 from plugins._shared.cumulative.result import OutputMetric, Result
 from plugins._shared.cumulative.series import Kind, Series
@@ -81,6 +81,8 @@ class Accumulator:
         # The smallest request for room that failed. Larger ones fail without another try.
         self._refused_room: tuple[int, int] | None = None
         self._refusals = 0
+        # Times and values of the deltas of series with several in this push.
+        self._deltas: dict[Series, set[tuple[int, float | None]]] = {}
         # Data points to drop from parsed metrics, by list and index.
         self._dropped: list[tuple[Any, int]] = []
 
@@ -103,16 +105,16 @@ class Accumulator:
             start_ns, time_ns, number = read
             series = shape.series
             earlier = points.get(series)
-            if (
-                time_ns <= series.time_ns
-                and earlier is None
-                and self._is_late(series, time_ns, delta=shape.delta)
-            ):
+            if earlier is None:
+                if time_ns <= series.time_ns and self._is_late(series, time_ns, delta=shape.delta):
+                    continue
+            elif shape.delta and self._is_repeated(series, time_ns, number):
                 continue
             if shape.delta:
                 if not series.add_number(number, start_ns, time_ns):
                     result.refused += 1
                     continue
+                series.delta = number
                 output: OutputMetric = (shape, series.start_ns, time_ns, series.number)
             else:
                 if not series.set_number(number, start_ns, time_ns):
@@ -172,7 +174,12 @@ class Accumulator:
                 continue
             time_ns = point.time_unix_nano or self._now_ns
             earlier = self._result.points.get(series)
-            if time_ns <= series.time_ns and earlier is None and self._is_late(series, time_ns, delta=delta):
+            added = _identity(kind, point) if delta else None
+            if (
+                time_ns <= series.time_ns and self._is_late(series, time_ns, delta=delta)
+                if earlier is None
+                else added is not None and self._is_repeated(series, time_ns, added)
+            ):
                 self._drop(data.data_points, index)
                 continue
             start_ns = point.start_time_unix_nano
@@ -189,6 +196,7 @@ class Accumulator:
             if earlier is not None:
                 self._drop(earlier[2], earlier[3])
             series.late = 0
+            series.delta = added
             series.time_ns = time_ns
             series.seen_ns = self._now_ns
             self._result.points[series] = (target, point, data.data_points, index)
@@ -202,8 +210,15 @@ class Accumulator:
     def _series(
         self, target: Target, described: tuple[str, str, Kind, str], point: Any, shape_bytes: int
     ) -> Series | None:
-        """Return the series of a point; None if it is too large, invalid, or has no room."""
+        """Return the series of a point; None if it is too large, invalid, or has no room.
+
+        A number without a value is invalid (``metrics.proto``, ``NumberDataPoint``): it is not 0.
+        """
         name, unit, kind, description = described
+        if kind in _NUMBERS and point.WhichOneof("value") is None:
+            return None
+        if kind is Kind.SUMMARY:
+            self._result.refused += remove_invalid_quantiles(point)
         samples = _samples(kind, point)
         key = (name, unit, kind)
         attributes = tuple(sorted(point.attributes))
@@ -246,6 +261,21 @@ class Accumulator:
             return True
         self._refused_room = (series, size)
         self._refusals += 1
+        return False
+
+    def _is_repeated(self, series: Series, time_ns: int, delta: float) -> bool:
+        """Return whether to drop a delta because the push has the same one of its series already.
+
+        Other deltas of the same time are added, because the receiver may have dropped the attribute
+        that told their series apart.
+        """
+        seen = self._deltas.get(series)
+        if seen is None:
+            seen = self._deltas[series] = {(series.time_ns, series.delta)}
+        if (time_ns, delta) in seen:
+            self._result.late += 1
+            return True
+        seen.add((time_ns, delta))
         return False
 
     def _is_late(self, series: Series, time_ns: int, *, delta: bool) -> bool:
@@ -297,6 +327,14 @@ def _add_number(
         point.as_double = series.number
     point.start_time_unix_nano = series.start_ns
     return True
+
+
+def _identity(kind: Kind, point: Any) -> float:
+    """Return what tells a delta from others of its series and time: its number, or a hash."""
+    if kind in _NUMBERS:
+        value: float = point.as_int if point.HasField("as_int") else point.as_double
+        return value
+    return hash(point.SerializeToString(deterministic=True))
 
 
 def _samples(kind: Kind, point: Any) -> int:

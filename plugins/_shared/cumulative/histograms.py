@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
-__all__ = ["MAX_BUCKETS", "ExponentialTotal", "HistogramTotal"]
+__all__ = ["MAX_BUCKETS", "ExponentialTotal", "HistogramTotal", "remove_invalid_quantiles"]
 
 _MAX_UINT64 = (1 << 64) - 1
 _MAX_INT32 = (1 << 31) - 1
@@ -152,6 +152,20 @@ class ExponentialTotal:
         offset = max(min(fitted.positive, default=0), min(fitted.negative, default=0))
         has_room = max(numbers) <= _MAX_UINT64 and fitted.scale >= -_MAX_INT32 and offset <= _MAX_INT32
         return fitted if has_room else None
+
+
+def remove_invalid_quantiles(point: Any) -> int:
+    """Remove a summary's quantiles outside 0 to 1 and negative values; return their number.
+
+    Source: opentelemetry-proto, ``metrics.proto``, ``ValueAtQuantile``.
+    """
+    values = point.quantile_values
+    valid = [value for value in values if 0 <= value.quantile <= 1 and not value.value < 0]
+    removed = len(values) - len(valid)
+    if removed:
+        del values[:]
+        values.extend(valid)
+    return removed
 
 
 def _sum(point: Any) -> float | None:

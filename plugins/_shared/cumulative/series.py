@@ -37,6 +37,7 @@ class Series:
             summaries.
         start_ns: Start of the count, on the client's clock; 0 if unknown.
         time_ns: Time of the last point, on the client's clock.
+        delta: What tells the last delta from others of its time; None for cumulative points.
         seen_ns: Receive time of the push with the last point.
         late: Number of consecutive late points.
         size: Estimated bytes.
@@ -53,6 +54,7 @@ class Series:
     number: int | float | None = None
     start_ns: int = 0
     time_ns: int = 0
+    delta: float | None = None
     seen_ns: int = 0
     late: int = 0
     alive: bool = True

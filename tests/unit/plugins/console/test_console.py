@@ -93,6 +93,8 @@ def every_kind() -> bytes:
     histogram.attributes.add(key="list").value.array_value.values.add(string_value="x")
     metrics.add(name="summary").summary.data_points.add(count=2, sum=3)
     metrics.add(name="exponential").exponential_histogram.data_points.add(count=1, sum=2)
+    metrics.add(name="without sum").histogram.data_points.add(count=1)
+    metrics.add(name="without value").gauge.data_points.add()
     metrics.add(name="without data")
     return data.SerializeToString()
 
@@ -101,14 +103,16 @@ def test_every_kind_of_metric_is_shown(capsys: pytest.CaptureFixture[str]) -> No
     one = push(data=every_kind())
     lines = printed(capsys, one, metrics=True)[1:]
     assert [line.split("{")[0].strip() for line in lines] == [
-        "nan", "whole", "histogram", "summary", "exponential",
+        "nan", "whole", "histogram", "summary", "exponential", '"without sum"', '"without value"',
     ]  # fmt: skip
     assert lines[1] == "  whole{} -3"
     assert lines[2].startswith("  histogram{flag=true,list=")
     assert lines[2].endswith(" 10.5 count=4")
+    assert lines[5:] == ['  "without sum"{} no value count=1', '  "without value"{} no value']
     (line,) = printed(capsys, one, format="json", metrics=True)
     points = json.loads(line, parse_constant=pytest.fail)["data_points"]
     assert points[0]["value"] == "nan"
+    assert [points[5]["value"], points[6]["value"]] == [None, None]
 
 
 def test_a_closed_stdout_is_permanent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,22 @@ def test_a_scrape_that_accepts_gzip_is_compressed() -> None:
     assert gzip.decompress(raw) == plain.content
 
 
+@pytest.mark.parametrize("header", ["gzip;q=0", "identity", "gzip;q=0.000, *;q=1", "br, *;q=0", ""])
+def test_a_scrape_that_refuses_gzip_is_not_compressed(header: str) -> None:
+    with serving() as (_, client):
+        answer = client.get("/metrics", headers={"accept-encoding": header})
+    assert "content-encoding" not in answer.headers
+
+
+def test_head_has_the_headers_of_get() -> None:
+    with serving() as (plugin, client):
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10)])
+        got, asked = client.get("/metrics"), client.head("/metrics")
+        assert client.head("/other").status_code == 404
+    assert (asked.status_code, asked.content) == (200, b"")
+    assert asked.headers["content-type"] == got.headers["content-type"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)]
 )

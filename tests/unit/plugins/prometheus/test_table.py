@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from plugins._shared.cumulative import Kind
+from receiver.catalogue import CATALOGUE
 from tests.unit.plugins._shared.cumulative.support import BEGIN, CUMULATIVE, SECOND, counter, gauge, number
 from tests.unit.plugins._shared.cumulative.test_histograms import exponential, histogram
 from tests.unit.plugins.prometheus.support import LABELS, RESOURCE, own, push, scraped, table, text_of
@@ -394,3 +396,49 @@ def test_the_times_of_a_targets_samples_increase() -> None:
         times += [time_of(sample) for (name, *_), sample in series.add(one).samples if name == "g"]
     begin = BEGIN // 1_000_000
     assert times == [begin + 10_000, begin + 10_001, begin + 10_002, begin + 11_000]
+
+
+def test_an_invalid_quantile_is_left_out_and_counted() -> None:
+    series = table()
+    metric = Metric(name="s")
+    point = metric.summary.data_points.add(time_unix_nano=BEGIN, count=3, sum=4)
+    for quantile, value in ((0.5, 1.0), (math.nan, 2.0), (1.5, 3.0), (0.9, -1.0), (0.99, math.nan)):
+        point.quantile_values.add(quantile=quantile, value=value)
+    assert series.add(push(metric, at=10)).left_out == 3
+    found = scraped(series)["s"]
+    assert [own(dict(labels))["quantile"] for labels in found] == ["0.5", "0.99"]
+
+
+def test_a_point_without_a_value_is_no_sample() -> None:
+    series = table()
+    metric = Metric(name="g")
+    metric.gauge.data_points.add(time_unix_nano=BEGIN)
+    assert series.add(push(metric, at=10)).left_out == 1
+    assert "g" not in scraped(series)
+
+
+def test_a_histogram_without_a_sum_has_none() -> None:
+    series = table()
+    series.add(push(histogram([1, 1, 1], at=10), at=10))
+    assert scraped(series).keys() == {"target_info", "h_bucket", "h_created"}
+    assert scraped(series, openmetrics=False).keys() == {"target_info", "h_bucket", "h_count"}
+
+
+@pytest.mark.parametrize("openmetrics", [True, False])
+def test_every_metric_has_a_help_text(openmetrics: bool) -> None:
+    """A standard metric has the catalogue's, whatever a client says of it."""
+    series = table()
+    standard = gauge("org.apache.kafka.producer.record.queue.time.avg", number(1, at=10))
+    standard.description = "not that"
+    own_metric, silent = gauge("a", number(1, at=10)), gauge("b", number(1, at=10))
+    own_metric.description = "What the client says."
+    series.add(push(standard, own_metric, silent, at=10))
+    known = CATALOGUE.metric(standard.name)
+    assert known is not None
+    texts = dict(re.findall(r"^# HELP (\S+) (.*)$", text_of(series, openmetrics=openmetrics), re.MULTILINE))
+    assert list(texts.values()) == [
+        "Attributes of the client that are not labels of its other series.",
+        known.description,
+        "What the client says.",
+        "A metric that its clients do not describe.",
+    ]

@@ -76,3 +76,9 @@ def test_a_taken_port_is_an_error_that_names_the_setting(server: MetricsServer) 
         MetricsError, match=r"^metrics\.bind: cannot listen on 127\.0\.0\.1:\d+: .* free port$"
     ):
         MetricsServer("127.0.0.1", server.port, RollupMetrics())
+
+
+def test_head_has_no_body(server: MetricsServer) -> None:
+    answer = httpx.head(f"http://127.0.0.1:{server.port}/metrics", trust_env=False)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert int(answer.headers["content-length"]) > 0

@@ -152,3 +152,11 @@ def test_points_of_one_series_are_merged_by_shape_too() -> None:
         same = [counter("c", number(n, since=at - 10, at=at)) for n in (1, 2)]
         result = state.accumulate(push(*same, at=at))
     assert sums(result) == [(9, 0, 30)]
+
+
+def test_a_delta_repeated_in_one_push_counts_once_by_shape_too() -> None:
+    state = cumulative()
+    for at in (10, 20, 30):
+        same = [counter("c", number(2, since=at - 10, at=at)) for _ in range(3)]
+        result = state.accumulate(push(*same, at=at))
+    assert (sums(result), result.late) == ([(6, 0, 30)], 2)

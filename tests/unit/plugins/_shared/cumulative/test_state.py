@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags, Metric, MetricsData
 
 from plugins._shared.cumulative import Cumulative, Result
 from tests.unit.plugins._shared.cumulative.support import (
@@ -274,3 +275,27 @@ def test_accumulated_real_pushes_equal_the_clients_own_totals(
     }
     assert got
     assert {key: expected[key] for key in got} == got
+
+
+def test_a_delta_repeated_in_one_push_counts_once() -> None:
+    state = cumulative()
+    repeated = [number(2.0, at=10)] * 3
+    result = state.accumulate(push(counter("c", *repeated, number(5.0, at=20), number(2.0, at=10)), at=20))
+    assert (sums(result), result.late) == ([(7.0, 0, 20)], 3)
+
+
+def test_deltas_of_one_time_that_differ_are_added() -> None:
+    """The receiver may have dropped the attribute that told their series apart."""
+    result = cumulative().accumulate(push(counter("c", number(1, at=10), number(2, at=10)), at=10))
+    assert (sums(result), result.late) == ([(3, 0, 10)], 0)
+
+
+@pytest.mark.parametrize("form", [gauge, counter])
+def test_a_point_without_a_value_is_refused(form: Callable[..., Metric]) -> None:
+    """It is invalid (metrics.proto, NumberDataPoint), and not 0."""
+    state = cumulative()
+    result = state.accumulate(
+        push(form("m", number(1, at=10, labels={"n": 1}), {"time_unix_nano": BEGIN}), at=10)
+    )
+    assert (result.refused, state.statistics.series) == (1, 1)
+    assert [value for value, *_ in sums(result)] == [1]
