@@ -162,8 +162,7 @@ class EmbeddedPostgres:
             self._run(
                 "initdb", "--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "-U", "postgres"
             )
-        # Rewritten at each start, because folders of earlier versions trusted everyone on the
-        # socket.
+        # Rewritten at each start, because initdb may have been killed before.
         name = pwd.getpwuid(os.geteuid()).pw_name.replace('"', '""')
         (self._folder / "pg_hba.conf").write_text(_HBA)
         (self._folder / "pg_ident.conf").write_text(f'owner "{name}" postgres\n')
@@ -216,7 +215,7 @@ class EmbeddedPostgres:
         """Return whether the server runs, and remember its socket folder.
 
         Raises:
-            OSError: Other users can reach its socket. Earlier versions started it like that.
+            OSError: Other users can reach its socket.
         """
         if self._pg_ctl("status") != 0:
             return False

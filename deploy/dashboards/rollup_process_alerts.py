@@ -56,7 +56,7 @@ ROLLUP_RULES: Final = (
     ),
     PrometheusRule(
         name="KafkaTelemetryRollupPackingLags",
-        # An upgraded store packs its old hours step by step, and their number falls.
+        # A job that was away packs what it missed step by step, and the number falls.
         expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[20m]) >= 0",
         lasts="30m",
         severity="warning",

@@ -35,29 +35,25 @@ _log = structlog.get_logger("receiver.store")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
-# Step n migrates a file from version n to n + 1. Never change a released step, but add another.
-_MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """
-        CREATE TABLE subscription (
-            name TEXT NOT NULL PRIMARY KEY,
-            metrics TEXT NOT NULL,
-            interval_ms INTEGER NOT NULL,
-            match TEXT NOT NULL
-        ) WITHOUT ROWID
-        """,
-    ),
-    # Times are milliseconds since the epoch.
-    (
-        "ALTER TABLE subscription ADD COLUMN enabled INTEGER NOT NULL DEFAULT 1",
-        "ALTER TABLE subscription ADD COLUMN expires_at INTEGER",
-        "ALTER TABLE subscription ADD COLUMN temporality TEXT",
-        "ALTER TABLE subscription ADD COLUMN labels TEXT NOT NULL DEFAULT '{}'",
-        "ALTER TABLE subscription ADD COLUMN description TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE subscription ADD COLUMN changed_by TEXT",
-        "ALTER TABLE subscription ADD COLUMN changed_at INTEGER",
-    ),
-)
+#: The schema version that this program reads and writes.
+SCHEMA_VERSION: Final = 1
+
+# Times are milliseconds since the epoch.
+_CREATE: Final = """
+    CREATE TABLE subscription (
+        name TEXT NOT NULL PRIMARY KEY,
+        metrics TEXT NOT NULL,
+        interval_ms INTEGER NOT NULL,
+        match TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        expires_at INTEGER,
+        temporality TEXT,
+        labels TEXT NOT NULL,
+        description TEXT NOT NULL,
+        changed_by TEXT,
+        changed_at INTEGER
+    ) WITHOUT ROWID
+"""
 
 _COLUMNS = (
     "name",
@@ -75,9 +71,6 @@ _COLUMNS = (
 _NAMES = ", ".join(_COLUMNS)
 _SELECT = f"SELECT {_NAMES} FROM subscription ORDER BY name"  # noqa: S608 -- constants
 _PUT = f"REPLACE INTO subscription ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
-
-#: The schema version that this program writes.
-SCHEMA_VERSION = len(_MIGRATIONS)
 
 _PROBLEMS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: its folder must exist and be writable for the receiver",
@@ -211,15 +204,13 @@ class SqliteSubscriptionStore:
             self._check_version()
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
-            # Begun even if no migration is due, so that a read-only file is found now, not at the
-            # first PUT.
+            # Begun even if the table is there, so that a read-only file is found now, not at
+            # the first PUT.
             self._connection.execute("BEGIN IMMEDIATE")
             # Checked again under the lock, because another process may have changed the file. An
             # error rolls back, because the constructor then closes the connection.
-            version = self._check_version()
-            for step in _MIGRATIONS[version:]:
-                for statement in step:
-                    self._connection.execute(statement)
+            if self._check_version() == 0:
+                self._connection.execute(_CREATE)
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             self._connection.execute("COMMIT")

@@ -26,7 +26,6 @@ __all__ = [
     "HASHED_CUMULATIVE",
     "HASHED_POINT",
     "LAST",
-    "LEGACY",
     "NO_COUNTS",
     "POINT",
     "RATE",
@@ -63,21 +62,14 @@ CUMULATIVE_ROW: Final = np.dtype(
         ("value", "<f8"),
     ]
 )
-#: The same in version 1, which had 64-bit identities.
-_CUMULATIVE_ROW_1: Final = np.dtype(
-    [("identity_low", "<i8"), ("start_ns", "<i8"), ("time_ns", "<i8"), ("value", "<f8")]
-)
 #: The int64 columns of points, with series hashes and with ids.
 HASHED_POINT: Final = ("series_high", "series_low")
 POINT: Final = ("series", "fleet")
-_CUMULATIVE_COLUMNS: Final = ("identity_high", "identity_low", "legacy_identity", "start_ns", "time_ns")
+_CUMULATIVE_COLUMNS: Final = ("identity_high", "identity_low", "start_ns", "time_ns")
 HASHED_CUMULATIVE: Final = (*HASHED_POINT, *_CUMULATIVE_COLUMNS)
 CUMULATIVE: Final = (*POINT, *_CUMULATIVE_COLUMNS)
 
 _VERSION: Final = 1
-_CUMULATIVE_VERSION: Final = 2
-#: Marks a 64-bit identity, in place of its first half. A hash has this half once in 2 ** 64.
-LEGACY: Final = 0
 _HEADER: Final = struct.Struct("<BBH")
 
 Form = Literal["carried", "entry", "combined"]
@@ -254,36 +246,25 @@ def decode_contribution(packed: bytes) -> DecodedContribution:
 
 def encode_cumulative(rows: bytes) -> bytes:
     """Encode rows of ``CUMULATIVE_ROW``."""
-    return bytes((_CUMULATIVE_VERSION,)) + rows
+    return bytes((_VERSION,)) + rows
 
 
 def decode_cumulative(packed: bytes) -> bytes:
     """Decode rows of ``CUMULATIVE_ROW``. Empty bytes have no rows.
-
-    Rows of version 1 get ``LEGACY`` as ``identity_high`` and the 64-bit identity as
-    ``identity_low``.
 
     Raises:
         CodecError: The bytes are truncated or of another version.
     """
     if not packed:
         return b""
-    row = {1: _CUMULATIVE_ROW_1, _CUMULATIVE_VERSION: CUMULATIVE_ROW}.get(packed[0])
-    if row is None or (len(packed) - 1) % row.itemsize:
-        raise _other_version("client.cumulative", packed, _CUMULATIVE_VERSION)
-    if row is CUMULATIVE_ROW:
-        return packed[1:]
-    old = np.frombuffer(packed, row, offset=1)
-    rows = np.empty(len(old), CUMULATIVE_ROW)
-    rows["identity_high"] = LEGACY
-    for name in _CUMULATIVE_ROW_1.names or ():
-        rows[name] = old[name]
-    return rows.tobytes()
+    if packed[0] != _VERSION or (len(packed) - 1) % CUMULATIVE_ROW.itemsize:
+        raise _other_version("client.cumulative", packed)
+    return packed[1:]
 
 
-def _other_version(field: str, packed: bytes, version: int = _VERSION) -> CodecError:
+def _other_version(field: str, packed: bytes) -> CodecError:
     begin = packed[:4].hex() or "nothing"
     return CodecError(
-        f"{field}: {len(packed)} bytes that begin with {begin} are not of version {version}: run the version"
+        f"{field}: {len(packed)} bytes that begin with {begin} are not of version {_VERSION}: run the version"
         " of the roll-up that wrote them, or `kafka-telemetry rollup rebuild`"
     )

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from spark_streaming.contributions.codec import (
     CUMULATIVE,
     CUMULATIVE_ROW,
-    LEGACY,
     decode_cumulative,
     decode_points,
     encode_cumulative,
@@ -78,7 +77,6 @@ def reconcile_cumulative(
         return np.concatenate((known[name], column))
 
     point_owner = np.searchsorted(keys, client[points.entry])
-    known = _upgrade_identities(known, known_owner, points.integers, point_owner)
     owner = np.concatenate((known_owner, point_owner))
     high, low, start, time = (
         joined(x, points.integers[x]) for x in ("identity_high", "identity_low", "start_ns", "time_ns")
@@ -117,28 +115,6 @@ def reconcile_cumulative(
     )
     ends = order[np.append(begins[1:], [True])]
     return _encode(keys, owner[ends], high[ends], low[ends], start[ends], time[ends], value[ends])
-
-
-def _upgrade_identities(
-    known: npt.NDArray[np.void], known_owner: Integers, points: Mapping[str, Integers], owner: Integers
-) -> npt.NDArray[np.void]:
-    """Replace stored 64-bit identities by those of the matching points."""
-    legacy = np.flatnonzero(known["identity_high"] == LEGACY)
-    if not len(legacy):
-        return known
-    at = {
-        (key, identity): number
-        for number, (key, identity) in enumerate(
-            zip(owner.tolist(), points["legacy_identity"].tolist(), strict=True)
-        )
-    }
-    upgraded = known.copy()
-    for row in legacy.tolist():
-        number = at.get((int(known_owner[row]), int(known["identity_low"][row])))
-        if number is not None:
-            for name in ("identity_high", "identity_low"):
-                upgraded[name][row] = points[name][number]
-    return upgraded
 
 
 def _encode(keys: Integers, owner: Integers, *columns: npt.NDArray[np.generic]) -> dict[int, bytes]:

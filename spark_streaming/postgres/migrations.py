@@ -1,6 +1,7 @@
 """Migrates the schema, and refreshes the catalogue and the reader's rights.
 
-Each file in ``schema/`` is one migration and runs once.
+Each file in ``schema/`` is one migration and runs once, in order of their names. A
+released file never changes: a change of the schema is a further file.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 import psycopg
@@ -21,6 +23,7 @@ from spark_streaming.settings import RetentionSettings
 
 __all__ = ["migrate"]
 
+_SCHEMA: Traversable = files("spark_streaming.postgres") / "schema"
 _OLDEST_SERVER: Final = 140_000
 #: Tables that readers may read, beside the views.
 _READABLE_TABLES: Final = ("catalogue", "software", "finding", "ledger")
@@ -122,8 +125,7 @@ def _create(connection: psycopg.Connection[Any]) -> None:
 
 
 def _scripts() -> Iterator[tuple[str, bytes]]:
-    folder = files("spark_streaming.postgres") / "schema"
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+    for file in sorted(_SCHEMA.iterdir(), key=lambda file: file.name):
         yield file.name.removesuffix(".sql"), file.read_bytes()
 
 

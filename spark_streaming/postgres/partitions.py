@@ -109,9 +109,7 @@ class Partitions:
         span = PARTITIONED[table]
         for start in sorted({beginning(span, time) for time in times}):
             name = _name(table, span, start)
-            # Versions before loads had days of minutes.
-            day = _name(table, "day", start)
-            if name not in self._names and not (span == "hour" and day in self._names):
+            if name not in self._names:
                 yield name, start
 
     def drop(self, table: str, *, before: datetime | None = None, since: datetime | None = None) -> None:
@@ -146,9 +144,6 @@ class Partitions:
             parent, _, start_text = name.rpartition("_p")
             if parent == table:
                 span = PARTITIONED[table]
-                if span == "hour" and len(start_text) == len("20260101"):
-                    # Versions before loads had days of minutes.
-                    span = "day"
                 start = datetime.strptime(start_text, _FORMATS[span]).replace(tzinfo=UTC)
                 found.append((name, start, end(span, start)))
         return found

@@ -40,25 +40,19 @@ Combination = Literal["add", "least", "greatest", "any", "newest"]
 ValueType = Literal["bigint", "double precision", "boolean", "text"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Sums of values within the plan's bounds stay far below. Older versions may have stored more.
-MAX_SUM: Final = 1e300
 
 #: SQL that combines a group of finer rows.
 _OVER_ROWS: Final[dict[Combination, str]] = {
-    "add": f"sum(CASE WHEN abs({{0}}) > {MAX_SUM} THEN sign({{0}}) * {MAX_SUM} ELSE {{0}} END)",
+    "add": "sum({0})",
     "least": "min({0})",
     "greatest": "max({0})",
     "any": "bool_or({0})",
     "newest": "(array_agg({0} ORDER BY bucket DESC, load_id DESC) FILTER (WHERE {0} IS NOT NULL))[1]",
 }
 #: Combines counts. Their sum is numeric and unbounded, so it is capped.
-#: ``least`` alone would make the cap of nulls.
-_COUNTS_OVER_ROWS: Final = f"(CASE WHEN count({{0}}) > 0 THEN least(sum({{0}}), {MAX_TOTAL}) END)::bigint"
+_COUNTS_OVER_ROWS: Final = f"least(sum({{0}}), {MAX_TOTAL})::bigint"
 #: SQL that combines a stored value and a new one.
-_COUNTS_WITH_OLD: Final = (
-    "CASE WHEN old.{0} IS NULL THEN excluded.{0} WHEN excluded.{0} IS NULL THEN old.{0} "
-    f"ELSE least(least(old.{{0}}, {MAX_TOTAL}) + excluded.{{0}}, {MAX_TOTAL}) END"
-)
+_COUNTS_WITH_OLD: Final = f"least(old.{{0}} + excluded.{{0}}, {MAX_TOTAL})"
 _WITH_OLD: Final[dict[Combination, str]] = {
     "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
     "least": "least(old.{0}, excluded.{0})",

@@ -31,7 +31,7 @@ _LABELS: Final = (
 )
 _ADDED: Final = "s.reason, s.error, s.acks, s.partition"
 _FLEET: Final = "s.metric, s.cluster_id, s.client_software_name, s.client_software_version"
-#: Averages stay within the extremes, in spite of rounding and of rows without pushed_sum.
+#: Averages stay within the extremes, in spite of rounding.
 _STATISTICS: Final = (
     "r.points, CASE WHEN s.rule IN (1, 2) THEN r.sum / {minutes} ELSE r.sum END AS sum, r.min, r.max, "
     "greatest(r.min, least(r.max, coalesce(r.pushed_sum, r.sum) / nullif(r.points, 0))) AS avg, "

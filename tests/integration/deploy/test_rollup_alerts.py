@@ -66,8 +66,6 @@ QUIET: Final[dict[str, Shown]] = {
     "another program's target is down": {"up": always(0)},
     "a batch fails twice": WELL | {FAILURES: changes(0, 2)},
     "a backlog is read in minutes": WELL | {LAG: lambda minute: 3600 if EVENT <= minute < EVENT + 9 else 20},
-    "an upgraded store packs its old hours": WELL
-    | {TO_PACK: lambda minute: None if minute < EVENT else max(0, 168 - 2 * (minute - EVENT))},
     "the job was away and packs what it missed": WELL
     | {TO_PACK: lambda minute: 1 if minute < EVENT else max(1, 48 - (minute - EVENT))},
     "maintenance waits for a long batch": WELL

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
 from structlog.testing import capture_logs
@@ -16,7 +14,6 @@ from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp import label_metrics
 from spark_streaming.postgres.reasons import MAX_REASONS
 from tests.integration.rollup.conftest import Query, Roll
-from tests.integration.rollup.old_ids import downgrade_to_0003
 from tests.integration.rollup.pushes import MINUTE_NS, SECOND_NS, Client, Spooled, spool
 
 DRAFT = "org.apache.kafka.client."
@@ -159,31 +156,3 @@ def test_partitions_can_be_added_up(roll: Roll, query: Query, folder: Path) -> N
         NOW // SECOND_NS,
     )
     assert found == [(None, 50.0)]
-
-
-@pytest.mark.full
-def test_series_of_the_previous_version_keep_their_ids(
-    roll: Roll, query: Query, folder: Path, database: str
-) -> None:
-    """Only series with a new dimension are new after the migration."""
-    plain: Mapping[str, Points] = {f"{DRAFT}connection.creations": {(): 1.0, (("topic", "orders"),): 2.0}}
-    spool(folder, "one", [pushed(NOW, sums=plain)])
-    roll()
-    before = query("SELECT series_id, series_high, metric, topic FROM series ORDER BY 1")
-    views: list[Any] = query(
-        "SELECT viewname FROM pg_views WHERE schemaname = 'telemetry' AND definition LIKE '%%acks%%'"
-    )
-    assert {name for (name,) in views} == {"metric_series"} | {
-        f"{kind}_{grain}" for kind in ("metric", "topic", "histogram") for grain in ("1m", "1h", "1d")
-    }
-    with psycopg.connect(database) as connection:
-        downgrade_to_0003(connection)
-    errors: Mapping[str, Points] = {f"{DRAFT}connection.errors": {(("reason", "auth"),): 1.0}}
-    spool(folder, "two", [pushed(NOW + MINUTE_NS, sums={**plain, **errors})])
-    roll()
-    after = query("SELECT series_id, series_high, metric, topic FROM series ORDER BY 1")
-    assert after[: len(before)] == before
-    assert [row[2] for row in after[len(before) :]] == [f"{DRAFT}connection.errors"]
-    assert query("SELECT reason, sum FROM metric_1m WHERE metric LIKE %s", "%connection.errors") == [
-        ("auth", 1.0)
-    ]

@@ -49,7 +49,7 @@ def test_the_encoding_can_be_decoded(fields: tuple[Field, ...]) -> None:
 def test_a_series_with_later_dimensions_has_its_own_encoding(
     fields: tuple[Field, ...], later: tuple[Field, ...]
 ) -> None:
-    """Series without them keep the encoding of older versions, which no other series has."""
+    """The encoding of a series without them is a prefix, which no other series has."""
     without, with_them = encoded(1, fields), encoded(1, (*fields, *later))
     assert with_them.startswith(without)
     assert len(with_them) > len(without)

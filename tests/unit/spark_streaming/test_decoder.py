@@ -142,7 +142,7 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
             assert numbers == getattr(other, name), name
         cumulative = [
             (known.of(*series), *identity, *rest)
-            for *hashes, _legacy, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqqd")
+            for *hashes, start, time, value, flags in unpack(entry["cumulative"], "qqqqqqd")
             for series, identity, rest in [(hashes[:2], hashes[2:], (start, time, value, flags))]
         ]
         assert cumulative == other.cumulative

@@ -59,25 +59,6 @@ def test_every_field_survives_a_restart(tmp_path: Path) -> None:
     assert (found.changed_by, found.changed_at) == ("ed", time)
 
 
-def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
-    path = tmp_path / "subscriptions.db"
-    old = sqlite3.connect(path)
-    old.execute(
-        "CREATE TABLE subscription (name TEXT NOT NULL PRIMARY KEY, metrics TEXT NOT NULL, "
-        "interval_ms INTEGER NOT NULL, match TEXT NOT NULL) WITHOUT ROWID"
-    )
-    old.execute("INSERT INTO subscription VALUES ('s', '[\"a.\"]', 1000, '{\"client_id\": \"x\"}')")
-    old.execute(f"PRAGMA application_id = {0x4B435431}")
-    old.execute("PRAGMA user_version = 1")
-    old.commit()
-    old.close()
-    store = SqliteSubscriptionStore(path)
-    assert store.load_all() == (Subscription("s", ("a.",), 1000, {"client_id": "x"}),)
-    store.put(PRODUCERS)
-    assert [one.name for one in store.load_all()] == ["producers", "s"]
-    store.close()
-
-
 def test_a_subscription_survives_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "subscriptions.db"
     store = SqliteSubscriptionStore(path)
@@ -190,20 +171,6 @@ def test_a_file_that_another_process_has_locked(tmp_path: Path, monkeypatch: pyt
         store.delete("producers")
     holder.execute("ROLLBACK")
     holder.close()
-    assert store.load_all() == (PRODUCERS,)
-    store.close()
-
-
-def test_a_failed_migration_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "subscriptions.db"
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "receiver.store.sqlite._MIGRATIONS",
-            (("CREATE TABLE subscription (name)",), ("INSERT INTO absent VALUES (1)",)),
-        )
-        assert refusal(path) == f"{path}: SQLite: no such table: absent"
-    store = SqliteSubscriptionStore(path)
-    store.put(PRODUCERS)
     assert store.load_all() == (PRODUCERS,)
     store.close()
 

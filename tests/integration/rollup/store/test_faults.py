@@ -153,20 +153,6 @@ def test_sums_of_counts_saturate(store: Store, database: str) -> None:
         assert read(database, f"SELECT DISTINCT count FROM telemetry.histogram_{grain}") == [(MAX_TOTAL,)]
 
 
-def test_huge_totals_of_older_versions_cause_no_failure(store: Store, database: str) -> None:
-    batch_of(store, 0, (MINUTE, 1.0))
-    with psycopg.connect(database) as connection:
-        connection.execute("UPDATE telemetry.rollup_1m SET points = 9223372036854775807, sum = 1.7e308")
-    batch_of(store, 1, (MINUTE, 1.0), (MINUTE - 1, 1.0))
-    with psycopg.connect(database) as connection:
-        connection.execute("UPDATE telemetry.rollup_1m SET sum = 1.7e308")
-    with store.maintenance(NOW_NS) as maintenance:
-        maintenance.compute_hours_and_days(all_of_them=True)
-    assert read(database, "SELECT points <= 4611686018427387904, sum >= 1e300 FROM telemetry.rollup_1d") == [
-        (True, True)
-    ]
-
-
 def test_pushes_with_wrong_clocks_count_once_in_few_partitions(store: Store, database: str) -> None:
     days = (*range(0, 20_000, 100), *range(40_000, 60_000, 100))
     pushes = {f"{number:032x}": day * 86_400_000_000_000 for number, day in enumerate(days)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -19,16 +20,38 @@ from spark_streaming.watched import WATCHED
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, read, rows, take_in
 
 READER = f"telemetry_reader_{os.getpid()}"
-MIGRATIONS = sorted(file.stem for file in (Path(spark_streaming.__path__[0]) / "postgres/schema").iterdir())
+SCHEMA = Path(spark_streaming.__path__[0]) / "postgres/schema"
+MIGRATIONS = sorted(file.stem for file in SCHEMA.iterdir())
 
 
-def test_migrations_are_applied_once_and_newer_schemas_refused(database: str) -> None:
+def test_a_further_migration_keeps_the_data(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = "SELECT reason, note FROM telemetry.dead_letter"
     with Store(database, retention=RetentionSettings()) as store:
-        assert store.migrate() == MIGRATIONS
-        assert store.migrate() == []
+        store.migrate()
         with psycopg.connect(database) as connection:
-            connection.execute("INSERT INTO telemetry.migration (name) VALUES ('9999_later')")
-        with pytest.raises(StoreError, match=r"9999_later.*upgrade"):
+            connection.execute(
+                "INSERT INTO telemetry.dead_letter (query_id, batch_id, source, position, reason, bytes, "
+                "payload) VALUES ('q', 1, 's', 'p', 'kept', 0, '')"
+            )
+        folder = tmp_path / "schema"
+        shutil.copytree(SCHEMA, folder)
+        monkeypatch.setattr("spark_streaming.postgres.migrations._SCHEMA", folder)
+        second = folder / "0002_made_up.sql"
+        second.write_text(
+            "ALTER TABLE dead_letter ADD COLUMN note text NOT NULL DEFAULT 'none'; SELECT 1 / 0"
+        )
+        with pytest.raises(StoreError, match="division by zero"):
+            store.migrate()
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            read(database, kept)
+        second.write_text("ALTER TABLE dead_letter ADD COLUMN note text NOT NULL DEFAULT 'none'")
+        assert store.migrate() == ["0002_made_up"]
+        assert read(database, kept) == [("kept", "none")]
+        assert store.migrate() == []
+        monkeypatch.undo()
+        with pytest.raises(StoreError, match=r"0002_made_up.*upgrade"):
             store.migrate()
 
 

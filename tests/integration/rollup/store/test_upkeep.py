@@ -382,22 +382,3 @@ def test_states_of_clients(store: Store, database: str) -> None:
         ("silent", "k", "silent", True),
     ]
     assert store.status().clients == {"live": 1, "silent": 1, "left": 1}
-
-
-def test_a_count_that_older_versions_did_not_store_stays_unknown(store: Store, database: str) -> None:
-    taken = entries((5, YESTERDAY, "c"))
-    assert store_rows.take_in(store, "q", 0, minutes=taken, entries=taken)
-    with psycopg.connect(database) as connection:
-        connection.execute("UPDATE telemetry.client_rollup_1m SET push_interval_ms_sum = NULL")
-    maintain(store)
-    for view in ("client_1m", "client_1h"):
-        assert read(database, f"SELECT pushes, push_interval_ms_sum FROM telemetry.{view}") == [(1, None)]
-    # A late push adds to the unknown number.
-    late = YESTERDAY - 8 * 1440
-    for number in (1, 2):
-        taken = entries((5, late, "c"))
-        assert store_rows.take_in(store, "q", number, minutes=taken, entries=taken)
-    assert read(database, "SELECT push_interval_ms_sum FROM telemetry.client_1h ORDER BY bucket") == [
-        (120_000,),
-        (None,),
-    ]

@@ -18,9 +18,7 @@ MINUTE_NS = 60_000_000_000
 RATE, LAST, DISTRIBUTION = (RULES.index(name) for name in ("rate", "last", "distribution"))
 #: Offset from a series id to its fleet series id.
 FLEET = 1000
-#: Offset from the identity of a cumulative sum to the one of version 1.
-LEGACY = 5000
-#: Offset from the identity to the first half of its hash, which is not 0.
+#: Offset from the identity of a cumulative sum to the first half of its hash.
 HIGH = 1 << 40
 
 
@@ -78,12 +76,11 @@ def table(entries: Sequence[Entry]) -> pa.Table:
                 "gauges": _encoded(gauges),
                 "added": _encoded([point for point in entry.points if point not in gauges]),
                 "cumulative": struct.pack(
-                    f"<{7 * n}q{n}d{n}b",
+                    f"<{6 * n}q{n}d{n}b",
                     *(g.series for g in cumulative),
                     *(g.series + FLEET for g in cumulative),
                     *(g.identity + HIGH for g in cumulative),
                     *(-g.identity for g in cumulative),
-                    *(g.identity + LEGACY for g in cumulative),
                     *(g.start_ns for g in cumulative),
                     *(entry.time_ns for _ in cumulative),
                     *(g.value for g in cumulative),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from spark_streaming.contributions import CodecError
-from spark_streaming.contributions.codec import CUMULATIVE_ROW, decode_cumulative
+from spark_streaming.contributions.codec import CUMULATIVE_ROW
 from spark_streaming.contributions.cumulative import MAX_IDENTITIES
 from tests.unit.spark_streaming.contributions.support import (
-    HIGH,
-    LEGACY,
     MINUTE_NS,
     CumulativePoint,
     Entry,
@@ -97,25 +93,10 @@ def test_stored_sums_are_bounded_and_the_oldest_are_dropped() -> None:
     assert cumulative(store)[3] == 1
 
 
-def test_sums_of_version_1_continue_with_their_new_identity() -> None:
-    store = Store()
-    store.batch([entry(1, 5, identity=3)])
-    old = struct.pack("<qqqd", 3 + LEGACY, START, entry(1, 5).time_ns, 5.0)
-    stranger = struct.pack("<qqqd", 77, START, entry(1, 5).time_ns, 9.0)
-    store.clients[7] = store.clients[7]._replace(cumulative=b"\x01" + old + stranger)
-    before = cumulative(store)[1]
-    for minute, value in ((2, 6.0), (3, 8.0)):
-        store.batch([entry(minute, value, identity=3)])
-    assert cumulative(store) == {1: before, 2: 1, 3: 2}
-    rows = np.frombuffer(decode_cumulative(store.clients[7].cumulative), CUMULATIVE_ROW)
-    # What no point was of yet waits for its own.
-    assert sorted(rows["identity_high"].tolist()) == [0, 3 + HIGH]
-
-
 def test_bytes_of_another_version_are_refused() -> None:
     store = Store()
     store.batch([entry(1, 5)])
-    for cumulative in (b"\x03", store.clients[7].cumulative[:-1]):
+    for cumulative in (b"\x02", store.clients[7].cumulative[:-1]):
         store.clients[7] = store.clients[7]._replace(cumulative=cumulative)
-        with pytest.raises(CodecError, match=r"client\.cumulative: \d+ bytes .* version 2.*rebuild"):
+        with pytest.raises(CodecError, match=r"client\.cumulative: \d+ bytes .* version 1:.*rebuild"):
             store.batch([entry(2, 6)])

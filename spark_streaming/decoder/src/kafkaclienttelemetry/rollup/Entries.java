@@ -135,7 +135,7 @@ public final class Entries extends RollUp {
     @Override
     void cumulative(double value) {
         if (entry.cumulative == null) {
-            entry.cumulative = new PackedColumns(8);
+            entry.cumulative = new PackedColumns(7);
         }
         SipHash hash = notedSeries();
         SipHash identity = identityHash();
@@ -145,7 +145,6 @@ public final class Entries extends RollUp {
                 hash.low,
                 identity.high,
                 identity.low,
-                legacyIdentity(),
                 point.startNs,
                 entry.timeNs,
                 Double.doubleToRawLongBits(value));

@@ -69,7 +69,6 @@ abstract class RollUp extends PushWalk {
     boolean isBreakdown;
     private long attributesHigh;
     private long attributesLow;
-    private long legacyAttributes;
 
     RollUp(byte[] otlp, UTF8String fallbackInstance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp);
@@ -179,7 +178,6 @@ abstract class RollUp extends PushWalk {
         isBreakdown = false;
         attributesHigh = 0;
         attributesLow = 0;
-        legacyAttributes = 0;
     }
 
     @Override
@@ -211,7 +209,6 @@ abstract class RollUp extends PushWalk {
                     .finish();
             attributesHigh += attributeHash.high;
             attributesLow += attributeHash.low;
-            legacyAttributes += LegacyIdentity.ofAttribute(attribute.key(), attribute.text());
         }
     }
 
@@ -295,9 +292,8 @@ abstract class RollUp extends PushWalk {
      * Returns the hash of the current point's series. Equal dimensions have equal hashes in all
      * pushes.
      *
-     * <p>The last four dimensions are hashed only if there is one. So series without them, which
-     * are nearly all, keep the hashes of earlier versions. The encoding stays unambiguous, because
-     * it then ends after the word for breakdowns.
+     * <p>The last four dimensions are hashed only if there is one, because nearly all series have
+     * none. The encoding stays unambiguous, because it then ends after the word for breakdowns.
      *
      * @return an object that is reused for all points of the push
      */
@@ -327,11 +323,6 @@ abstract class RollUp extends PushWalk {
                 .word(attributesHigh)
                 .word(attributesLow)
                 .finish();
-    }
-
-    /** Returns the identity in states of version 1. */
-    final long legacyIdentity() {
-        return LegacyIdentity.of(name, legacyAttributes);
     }
 
     private Entry entry(long pointNs) throws MalformedException {
