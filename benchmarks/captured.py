@@ -13,8 +13,8 @@ from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODECS
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -54,7 +54,7 @@ def telemetry_core(
     """Return a telemetry core with default limits, whose random bytes are always the same."""
     return ClientTelemetry(
         settings=settings or TelemetrySettings(),
-        subscriptions=SubscriptionSet(()),
+        subscriptions=CurrentSubscriptions(),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda count: bytes(range(count)),
         hash_key=hash_key,

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -27,11 +28,14 @@ from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import MAX_SUBSCRIPTIONS, Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
+
+_NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 _INSTANCES = 16_384
 _MATCH_MS_GOAL = 1.0
@@ -67,16 +71,16 @@ def run(folder: Path, *, quick: bool) -> Report:
     telemetry = _telemetry()
     clients = [_client(number) for number in range(_INSTANCES)]
     cold = [_milliseconds(lambda: SubscriptionSet(_subscriptions()).assignment(clients[0]))]
-    telemetry.replace_subscriptions(SubscriptionSet(_subscriptions()))
+    telemetry.subscriptions.replace(SubscriptionSet(_subscriptions()), _NOW)
     matching = [
-        _milliseconds(lambda one=one: telemetry.subscriptions.assignment(one))  # type: ignore[misc]
+        _milliseconds(lambda one=one: telemetry.subscriptions.active.assignment(one))  # type: ignore[misc]
         for one in clients[:4000]
     ]
     for number, client in enumerate(clients):
         _ask(telemetry, number, client, 0.0)
     # One subscription changes; every client is matched anew with its next request.
     *others, _ = _subscriptions()
-    telemetry.replace_subscriptions(SubscriptionSet([*others, Subscription("s0999", ("b.",))]))
+    telemetry.subscriptions.replace(SubscriptionSet([*others, Subscription("s0999", ("b.",))]), _NOW)
     changed = [
         _milliseconds(lambda n=number, c=client: _ask(telemetry, n, c, 1.0))  # type: ignore[misc]
         for number, client in enumerate(clients[:4000])
@@ -120,7 +124,7 @@ async def _lists(
     store = SqliteSubscriptionStore(folder / "subscriptions.db")
     dependencies = ApiDependencies(
         version="0",
-        subscriptions=Subscriptions(store, lambda _: None),
+        subscriptions=Subscriptions(store, telemetry.subscriptions, now=lambda: _NOW),
         telemetry=telemetry,
         monotonic=lambda: 2.0,
         connections=list,
@@ -154,7 +158,7 @@ async def _nothing() -> None:
 def _telemetry() -> ClientTelemetry:
     return ClientTelemetry(
         settings=TelemetrySettings(max_instances=_INSTANCES),
-        subscriptions=SubscriptionSet(()),
+        subscriptions=CurrentSubscriptions(),
         limits=Limits(LimitsSettings(source_address=_UNLIMITED, principal=_UNLIMITED)),
         random_bytes=lambda count: bytes(range(count)),
     )

@@ -19,7 +19,6 @@ from starlette.routing import Match
 from receiver.numbers import whole_number
 from receiver.settings.errors import key_text, wording
 from receiver.store.store import ReadOnlyError, StoreError
-from receiver.store.subscriptions import ChangedMeanwhileError
 from receiver.telemetry.errors import SubscriptionError
 
 __all__ = [
@@ -147,7 +146,6 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_parameters)
     app.add_exception_handler(StoreError, _on_store)
     app.add_exception_handler(ReadOnlyError, _on_read_only)
-    app.add_exception_handler(ChangedMeanwhileError, _on_changed)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -219,10 +217,6 @@ async def _on_store(request: Request, error: Exception) -> Response:
 
 async def _on_read_only(request: Request, error: Exception) -> Response:
     return problem_response(409, str(error))
-
-
-async def _on_changed(request: Request, error: Exception) -> Response:
-    return problem_response(412, str(error))
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Puts subscriptions in force, and ends those whose time is over.
+"""Ends the subscriptions whose time is over.
 
 One timer waits for the next end, and only while a subscription has one.
 """
@@ -6,12 +6,12 @@ One timer waits for the next end, and only while a subscription has one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Protocol
 
 import structlog
 
-from receiver.telemetry.subscription import State, SubscriptionSet
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 
 __all__ = ["Expiry", "Timer"]
 
@@ -29,34 +29,36 @@ class Timer(Protocol):
 
 
 class Expiry:
-    """Gives the telemetry core the subscriptions that are active. Use it on the event loop only.
+    """The timer of the subscriptions in force. Use it on the event loop only.
 
     Args:
-        replace: Puts a set of active subscriptions in force.
-        wall_ns: Returns nanoseconds since the epoch.
+        current: The subscriptions in force.
+        now: Returns the time of the wall clock.
         call_later: Calls a function after so many seconds, unless its result is cancelled.
         on_end: Called with the name of a subscription that ends.
     """
 
     def __init__(
         self,
-        replace: Callable[[SubscriptionSet], object],
-        wall_ns: Callable[[], int],
+        current: CurrentSubscriptions,
+        now: Callable[[], datetime],
         call_later: Callable[[float, Callable[[], None]], Timer],
         on_end: Callable[[str], object],
     ) -> None:
-        self._replace = replace
-        self._wall_ns = wall_ns
+        self._current = current
+        self._now = now
         self._call_later = call_later
         self._on_end = on_end
-        self._all = SubscriptionSet()
-        self._active = self._all
         self._timer: Timer | None = None
 
-    def put_in_force(self, subscriptions: SubscriptionSet) -> None:
-        """Put the active ones of all subscriptions in force now, and end each at its time."""
-        self._all = subscriptions
-        self._apply(self._now())
+    def wait(self) -> None:
+        """Wait for the next end; call it after each change of the subscriptions in force."""
+        self.close()
+        now = self._now()
+        end = self._current.every.next_end(now)
+        if end is not None:
+            wait_s = min((end - now).total_seconds(), _MAX_WAIT_S)
+            self._timer = self._call_later(wait_s, self._look)
 
     def close(self) -> None:
         """Wait for no end any more."""
@@ -64,28 +66,8 @@ class Expiry:
             self._timer.cancel()
             self._timer = None
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._wall_ns() / 1e9, UTC)
-
-    def _apply(self, now: datetime) -> None:
-        self._active = self._all.active(now)
-        self._replace(self._active)
-        self._wait(now)
-
-    def _wait(self, now: datetime) -> None:
-        self.close()
-        end = self._all.next_end(now)
-        if end is not None:
-            wait_s = min((end - now).total_seconds(), _MAX_WAIT_S)
-            self._timer = self._call_later(wait_s, self._look)
-
     def _look(self) -> None:
-        now = self._now()
-        ended = [one.name for one in self._active.subscriptions if one.state(now) is not State.ACTIVE]
-        if not ended:
-            self._wait(now)
-            return
-        for name in ended:
+        for name in self._current.expire(self._now()):
             _log.info("subscription expired", subscription=name)
             self._on_end(name)
-        self._apply(now)
+        self.wait()

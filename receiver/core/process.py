@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
@@ -55,6 +56,7 @@ from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import CoreSetup
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
@@ -143,10 +145,11 @@ class _Core:
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
         self._hash_key = hash_key(settings.telemetry.privacy)
+        current = CurrentSubscriptions()
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
             hash_key=self._hash_key,
-            subscriptions=SubscriptionSet(()),
+            subscriptions=current,
             limits=self._limits,
             random_bytes=os.urandom,
         )
@@ -164,15 +167,11 @@ class _Core:
         self._events = EventLog(self._clock.wall_ns)
         self._telemetry.on_created = self._events.client_created
         self._telemetry.on_forgotten = self._events.client_forgotten
-        self._expiry = Expiry(
-            self._telemetry.replace_subscriptions,
-            self._clock.wall_ns,
-            self._loop.call_later,
-            self._events.subscription_expired,
-        )
-        self._every_subscription = SubscriptionSet()
+        self._expiry = Expiry(current, self._now, self._loop.call_later, self._events.subscription_expired)
         self._crossed: dict[str, str] = {}  # what is wrong with upstreams, by listener
-        self._subscriptions = Subscriptions(self._store, self._put_in_force)
+        self._subscriptions = Subscriptions(
+            self._store, current, now=self._now, changed=self._subscriptions_changed
+        )
         self._relays = Relays(
             expected=setup.relays,
             calls=self._calls,
@@ -393,11 +392,12 @@ class _Core:
             self._plugin_time.charge(cpu_s, self._clock.monotonic())
         return self._host.offer(push, notify)
 
-    def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
-        before, self._every_subscription = self._every_subscription, subscriptions
-        self._telemetry.knows_subscriptions = self._subscriptions.known
-        self._events.subscriptions_replaced(before, subscriptions)
-        self._expiry.put_in_force(subscriptions)
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+
+    def _subscriptions_changed(self, before: SubscriptionSet, after: SubscriptionSet) -> None:
+        self._events.subscriptions_replaced(before, after)
+        self._expiry.wait()
 
     def _identified(self, identity: ClientIdentity) -> None:
         self._telemetry.instances.identity_changed(identity)

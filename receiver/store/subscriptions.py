@@ -1,4 +1,4 @@
-"""The subscriptions in force, and the only way to change them.
+"""The only way to change the subscriptions in force.
 
 A change is first durable, then in force, and then answered. So an answered change survives a crash,
 and the next request of every client sees it. Changes that others make in the store come into force
@@ -10,56 +10,69 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import structlog
 
 from receiver.store.store import StoreStatus, SubscriptionStore
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 
-__all__ = ["ChangedMeanwhileError", "Condition", "Edit", "Subscriptions"]
-
-#: Decides whether a change may happen, given the existing subscription or None.
-Condition: TypeAlias = Callable[[Subscription | None], bool]
+__all__ = ["Edit", "Subscriptions"]
 
 #: Makes a new subscription of the existing one; None: there is none.
 Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
+
+#: Called after each change with all subscriptions before, and now.
+Changed: TypeAlias = Callable[[SubscriptionSet, SubscriptionSet], object]
 
 _Result = TypeVar("_Result")
 
 _log = structlog.get_logger("receiver.store")
 
 
-@dataclass(eq=False)
-class ChangedMeanwhileError(Exception):
-    """The condition of a change does not hold for the existing subscription."""
-
-    name: str
-    exists: bool  # whether a subscription of that name exists now
-
-    def __str__(self) -> str:
-        if not self.exists:
-            return f"there is no subscription named {self.name!r} to change: list the subscriptions"
-        return f"the subscription {self.name!r} has changed: read it again and repeat the change"
+def _ignore(before: SubscriptionSet, after: SubscriptionSet) -> None:
+    pass
 
 
 class Subscriptions:
-    """The subscriptions in force. Use it from the event loop's thread only.
+    """Changes the subscriptions in force. Use it from the event loop's thread only.
 
-    The store makes them durable, on a worker thread. ``replace`` puts a new set in force.
+    The store makes them durable, on a worker thread.
+
+    Args:
+        store: Keeps them.
+        current: Holds those in force; nobody else may change it.
+        now: Returns the time of the wall clock.
+        changed: Called after each change.
     """
 
-    def __init__(self, store: SubscriptionStore, replace: Callable[[SubscriptionSet], object]) -> None:
+    def __init__(
+        self,
+        store: SubscriptionStore,
+        current: CurrentSubscriptions,
+        *,
+        now: Callable[[], datetime],
+        changed: Changed = _ignore,
+    ) -> None:
         self._store = store
-        self._replace = replace
-        self.in_force = SubscriptionSet()
-        #: Whether the subscriptions in force are the store's, and not those of a store that could
-        #: not be read yet.
-        self.known = False
+        self._current = current
+        self._now = now
+        self._changed = changed
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._reading = False
+
+    @property
+    def in_force(self) -> SubscriptionSet:
+        """All subscriptions, whether they apply now or not."""
+        return self._current.every
+
+    @property
+    def known(self) -> bool:
+        """Whether they are the store's, and not those of a store that could not be read yet."""
+        return self._current.known
 
     async def load(self) -> None:
         """Read all subscriptions from the store, put them in force, and follow its changes.
@@ -84,50 +97,23 @@ class Subscriptions:
         """Return whether the store can be used."""
         return self._store.status()
 
-    async def refresh(self) -> None:
-        """Put in force what other parties have changed in the store until now.
-
-        Raises:
-            StoreError: The store can't be read.
-        """
-        await self._complete(self._refresh())
-
-    async def put(self, subscription: Subscription, *, only_if: Condition | None = None) -> bool:
-        """Create or replace a subscription, and return whether it is new.
-
-        ``only_if`` is called while no other change can happen; False prevents the change.
-
-        Raises:
-            ChangedMeanwhileError: ``only_if`` returned False.
-            ReadOnlyError: Subscriptions of this store are changed elsewhere.
-            StoreError: The store could not be written; nothing has changed.
-            SubscriptionError: There would be too many subscriptions.
-        """
-        return await self._complete(self._put(subscription, only_if))
-
-    async def delete(self, name: str, *, only_if: Condition | None = None) -> bool:
-        """Delete a subscription and return whether it existed. Errors as :meth:`put`."""
-        return await self._complete(self._delete(name, only_if))
-
     async def edit(self, name: str, make: Edit, *, only_check: bool = False) -> None:
         """Replace a subscription by what ``make`` returns, or delete it if that is None.
 
-        No other change can happen between. A subscription that stays the same is not written.
+        ``make`` gets what is in the store now, and no other change can happen between. A
+        subscription that stays the same is not written.
 
         Args:
             name: The subscription's name.
-            make: Makes the new subscription; its errors are raised.
+            make: Makes the new subscription; its errors are raised, and nothing has changed.
             only_check: Change nothing. The store is not asked.
 
         Raises:
-            ReadOnlyError, StoreError, SubscriptionError: As :meth:`put`.
+            ReadOnlyError: Subscriptions of this store are changed elsewhere.
+            StoreError: The store could not be read or written; nothing has changed.
+            SubscriptionError: There would be too many subscriptions.
         """
         await self._complete(self._edit(name, make, only_check))
-
-    async def _refresh(self) -> bool:
-        async with self._changing:
-            await asyncio.to_thread(self._store.refresh)
-            return await self._use_content(self._store)
 
     async def _edit(self, name: str, make: Edit, only_check: bool) -> None:  # noqa: FBT001 - see edit
         async with self._changing:
@@ -135,7 +121,7 @@ class Subscriptions:
                 # What another sidecar has changed is the basis of the change.
                 await asyncio.to_thread(self._store.refresh)
                 await self._use_content(self._store)
-            existing = self.in_force.get(name)
+            existing = self._current.every.get(name)
             made = make(existing)
             if made == existing:
                 return
@@ -151,31 +137,8 @@ class Subscriptions:
                 await asyncio.to_thread(self._store.put, made)
             self._put_in_force(changed)
 
-    async def _put(self, subscription: Subscription, only_if: Condition | None) -> bool:
-        async with self._changing:
-            existing = self._existing(subscription.name, only_if)
-            others = self._others(subscription.name)
-            changed = await asyncio.to_thread(SubscriptionSet.prepared, (*others, subscription))
-            await asyncio.to_thread(self._store.put, subscription)
-            self._put_in_force(changed)
-            return existing is None
-
-    async def _delete(self, name: str, only_if: Condition | None) -> bool:
-        async with self._changing:
-            if self._existing(name, only_if) is None:
-                return False
-            await asyncio.to_thread(self._store.delete, name)
-            self._put_in_force(await asyncio.to_thread(SubscriptionSet.prepared, self._others(name)))
-            return True
-
-    def _existing(self, name: str, only_if: Condition | None) -> Subscription | None:
-        existing = self.in_force.get(name)
-        if only_if is not None and not only_if(existing):
-            raise ChangedMeanwhileError(name, existing is not None)
-        return existing
-
     def _others(self, name: str) -> tuple[Subscription, ...]:
-        return tuple(other for other in self.in_force.subscriptions if other.name != name)
+        return tuple(other for other in self._current.every.subscriptions if other.name != name)
 
     async def _complete(self, change: Coroutine[Any, Any, _Result]) -> _Result:
         # A caller that is cancelled must not leave the store and the core with different
@@ -220,12 +183,13 @@ class Subscriptions:
         return True
 
     def _take(self, read: tuple[SubscriptionSet, bool]) -> None:
-        subscriptions, self.known = read
+        subscriptions, self._current.known = read
         self._put_in_force(subscriptions)
 
     def _put_in_force(self, subscriptions: SubscriptionSet) -> None:
-        self.in_force = subscriptions
-        self._replace(subscriptions)
+        before = self._current.every
+        self._current.replace(subscriptions, self._now())
+        self._changed(before, subscriptions)
 
 
 def _read(store: SubscriptionStore) -> tuple[SubscriptionSet, bool]:

@@ -172,11 +172,6 @@ class Subscription:
         """Whether it asks for every metric."""
         return ALL_METRICS in self.metrics or "" in self.metrics
 
-    @property
-    def needs_revealed(self) -> bool:
-        """Whether it has a selector whose value a push must reveal first."""
-        return any(selector_of(condition)[0] in REVEALED_SELECTORS for condition in self.match)
-
 
 class SubscriptionSet:
     """All subscriptions, immutable: a change makes a new object.

@@ -15,6 +15,7 @@ from receiver.telemetry.control.backpressure import BackPressure
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidInstanceError, PushError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
@@ -23,7 +24,7 @@ from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Quirks, Treatment
 from receiver.telemetry.steps.steps import Steps
-from receiver.telemetry.subscription import SubscriptionSet, subscription_id
+from receiver.telemetry.subscription import subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -48,7 +49,8 @@ class ClientTelemetry:
 
     Args:
         settings: Limits, defaults and the operator's quirks.
-        subscriptions: The operator's subscriptions, until :meth:`replace_subscriptions`.
+        subscriptions: The subscriptions in force. Until they are known, a client is asked to come
+            back soon, and its pushes wait for its next interval.
         limits: The limits of each peer, shared with the gateway and the sessions.
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
@@ -56,8 +58,6 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
-        knows_subscriptions: Whether :attr:`subscriptions` are the operator's. Until they are, a
-            client is asked to come back soon, and its pushes wait for its next interval.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -67,7 +67,7 @@ class ClientTelemetry:
         self,
         *,
         settings: TelemetrySettings,
-        subscriptions: SubscriptionSet,
+        subscriptions: CurrentSubscriptions,
         limits: Limits,
         random_bytes: Callable[[int], bytes],
         hash_key: bytes | None = None,
@@ -75,7 +75,6 @@ class ClientTelemetry:
         self.subscriptions = subscriptions
         self.on_created: Callable[[ClientInstance], object] = _ignore
         self.on_forgotten: Callable[[Uuid], object] = _ignore
-        self.knows_subscriptions = True
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
@@ -98,10 +97,6 @@ class ClientTelemetry:
         """Return the quirks of a client's software."""
         return self._quirks.treatment(identity.client_software_name, identity.client_software_version)
 
-    def replace_subscriptions(self, subscriptions: SubscriptionSet) -> None:
-        """Replace all subscriptions; they take effect with each client's next request."""
-        self.subscriptions = subscriptions
-
     @staticmethod
     def check_settings(settings: TelemetrySettings, hash_key: bytes | None) -> None:
         """Check settings for :meth:`replace_settings`, which raises the same InvalidValueError."""
@@ -123,8 +118,7 @@ class ClientTelemetry:
         self.series.replace_settings(settings.series)
         self.backpressure.replace_settings(settings.backpressure)
         self.offenders.replace_settings(settings.backpressure)
-        # A new object, though equal, so that every instance is matched again.
-        self.subscriptions = SubscriptionSet(self.subscriptions.subscriptions)
+        self.subscriptions.match_anew()
 
     def get_telemetry_subscriptions(
         self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, *, now: float
@@ -134,7 +128,7 @@ class ClientTelemetry:
         The throttle time of the answer is always 0, because clients mute their connection by it.
         ``now`` is monotonic seconds.
         """
-        if not self.knows_subscriptions:
+        if not self.subscriptions.known:
             return self._ask_again(identity, request, _ASK_UNKNOWN_S)
         instance, created = self._find_or_create(request.client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
@@ -219,7 +213,7 @@ class ClientTelemetry:
         instance = self._admit(identity, request.client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
             return _outcome(identity, request, Taken(refusal=instance))
-        if not self.knows_subscriptions:
+        if not self.subscriptions.known:
             return _refused(instance.identity, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, _UNKNOWN)
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
@@ -293,7 +287,7 @@ class ClientTelemetry:
             instance = ClientInstance(client_instance_id, identity, now)
         if identity.client_instance_id != client_instance_id:
             identity = replace(identity, client_instance_id=client_instance_id)
-        if created or instance.subscriptions is not self.subscriptions:
+        if created or instance.subscriptions is not self.subscriptions.active:
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
@@ -310,7 +304,7 @@ class ClientTelemetry:
     def _assign(self, instance: ClientInstance, identity: ClientIdentity) -> None:
         instance.assign(
             identity,
-            self.subscriptions,
+            self.subscriptions.active,
             self.treatment(identity),
             self.defaults,
         )

@@ -195,7 +195,7 @@ def _explanation(
     found = explain_client(
         client,
         dependencies.subscriptions.in_force,
-        telemetry.subscriptions,
+        telemetry.subscriptions.active,
         treatment=treatment,
         defaults=telemetry.defaults,
         demand=demand,

@@ -23,7 +23,6 @@ from receiver.api.documents import NAME_SCHEMA, PatchBody, SubscriptionBody
 from receiver.api.pages import Page, PageQuery, first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error, subscription_errors
 from receiver.api.queries import NO_QUERY
-from receiver.store.subscriptions import ChangedMeanwhileError, Condition
 from receiver.telemetry.client_state import SPREAD
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.prefixes import unmatched
@@ -45,11 +44,11 @@ _IfNoneMatch = Annotated[
 #: A response header: the milliseconds within which every connected client is asked.
 ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
 
-#: A change that lost a race with another one is made anew at most so often.
-_MAX_ATTEMPTS: Final = 10
-
 #: Makes the new subscription of the existing one, with warnings.
 _Make: TypeAlias = Callable[[Subscription | None], tuple[Subscription, list[str]]]
+
+#: Raises a problem (412) if a request's conditions don't hold for the existing subscription.
+_Check: TypeAlias = Callable[[Subscription | None], None]
 
 _log = structlog.get_logger("receiver.api")
 
@@ -133,9 +132,7 @@ async def put_subscription(
     """
     document = await read_json(request, JSON_TYPES)
     now = dependencies.now()
-    condition = _condition(if_match, if_none_match)
-    if condition is not None:
-        await dependencies.subscriptions.refresh()
+    check = _conditions(name, if_match, if_none_match)
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         return read_document(
@@ -143,16 +140,9 @@ async def put_subscription(
         ), []
 
     try:
-        return await _change(dependencies, change, response, name, make, condition)
+        return await _change(dependencies, change, response, name, make, check)
     except SubscriptionError as error:
         raise subscription_errors(error, _with_name(document, name)) from None
-    except ChangedMeanwhileError as error:
-        if if_none_match is None or not error.exists:
-            raise
-        raise ProblemError(
-            412,
-            f"the subscription {name!r} exists: choose another name, or omit If-None-Match to replace it",
-        ) from None
 
 
 @router.patch(
@@ -178,8 +168,7 @@ async def patch_subscription(
     """
     document = await read_json(request, MERGE_PATCH_TYPES)
     now = dependencies.now()
-    # It depends on the present content, so what another sidecar has changed must be known.
-    await dependencies.subscriptions.refresh()
+    check = _conditions(name, if_match, None)
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         if existing is None:
@@ -187,7 +176,7 @@ async def patch_subscription(
         return patched(existing, document, changed_by=change.who, changed_at=now)
 
     try:
-        return await _change(dependencies, change, response, name, make, _condition(if_match, None))
+        return await _change(dependencies, change, response, name, make, check)
     except SubscriptionError as error:
         raise subscription_errors(error, document) from None
 
@@ -203,13 +192,15 @@ async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
 ) -> None:
     """Delete a subscription. It stops to apply with the next request of every client."""
-    if if_match is not None:
-        await dependencies.subscriptions.refresh()
-    if dependencies.subscriptions.in_force.get(name) is None:
-        raise _not_found(name)
-    condition = _audited(change, _condition(if_match, None))
-    if not await dependencies.subscriptions.delete(name, only_if=condition):
-        raise _not_found(name)
+    check = _conditions(name, if_match, None)
+
+    def remove(existing: Subscription | None) -> None:
+        if existing is None:
+            raise _not_found(name)
+        check(existing)
+        change.before = to_document(existing)
+
+    await dependencies.subscriptions.edit(name, remove)
 
 
 async def _change(
@@ -218,35 +209,27 @@ async def _change(
     response: Response,
     name: str,
     make: _Make,
-    condition: Condition | None,
+    check: _Check,
 ) -> ChangedSubscriptionView:
     """Make the new subscription of the existing one, store it, and answer with it.
 
     A change that changes nothing is not stored, so that `changed_at` tells the last real change.
     """
-    for attempt in range(1, _MAX_ATTEMPTS + 1):
-        existing = dependencies.subscriptions.in_force.get(name)
+    made: list[tuple[Subscription, list[str]]] = []
+
+    def edit(existing: Subscription | None) -> Subscription:
         subscription, warnings = make(existing)
         # Conditions count only for a request that is right (RFC 9110, section 13.2.1).
-        if condition is not None and not condition(existing):
-            raise ChangedMeanwhileError(name, existing is not None)
-        if subscription == existing:
-            change.before = to_document(existing)
-            return _changed(dependencies, change, response, existing, warnings)
-
-        def unchanged(found: Subscription | None, expected: Subscription | None = existing) -> bool:
-            return found == expected
-
-        try:
-            await dependencies.subscriptions.put(subscription, only_if=_audited(change, unchanged))
-        except ChangedMeanwhileError:
-            if attempt == _MAX_ATTEMPTS:
-                raise
-            continue  # the condition is checked anew
+        check(existing)
+        change.before = None if existing is None else to_document(existing)
         if existing is None:
             response.status_code = 201
-        return _changed(dependencies, change, response, subscription, warnings)
-    raise AssertionError  # the last attempt returns or raises
+        made.append((existing if subscription == existing else subscription, warnings))
+        return subscription
+
+    await dependencies.subscriptions.edit(name, edit)
+    ((subscription, warnings),) = made
+    return _changed(dependencies, change, response, subscription, warnings)
 
 
 def _changed(
@@ -288,32 +271,27 @@ def _entity_tag(subscription: Subscription) -> str:
     return f'"{hashlib.sha256(content.encode()).hexdigest()[:16]}"'
 
 
-def _condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
+def _conditions(name: str, if_match: str | None, if_none_match: str | None) -> _Check:
     # RFC 9110, section 13.1. If-Match compares strongly. If-None-Match supports `*` only.
-    if if_match is None and if_none_match is None:
-        return None
     if if_none_match is not None and if_none_match.strip() != "*":
         raise InvalidError(field_error(("if-none-match",), if_none_match, "only * is supported"))
+    tags = None if if_match is None else [tag.strip() for tag in if_match.split(",")]
 
-    def may_change(existing: Subscription | None) -> bool:
+    def check(existing: Subscription | None) -> None:
+        problem = None
         if existing is None:
-            return if_match is None
-        if if_none_match is not None:
-            return False
-        tags = [tag.strip() for tag in ("*" if if_match is None else if_match).split(",")]
-        return "*" in tags or _entity_tag(existing) in tags
+            if tags is not None:
+                problem = f"there is no subscription named {name!r} to change: list the subscriptions"
+        elif if_none_match is not None:
+            problem = (
+                f"the subscription {name!r} exists: choose another name, or omit If-None-Match to replace it"
+            )
+        elif tags is not None and "*" not in tags and _entity_tag(existing) not in tags:
+            problem = f"the subscription {name!r} has changed: read it again and repeat the change"
+        if problem is not None:
+            raise ProblemError(412, problem)
 
-    return may_change
-
-
-def _audited(change: Change, condition: Condition | None) -> Condition:
-    """Note the existing subscription for the audit log under the lock of changes."""
-
-    def may_change(existing: Subscription | None) -> bool:
-        change.before = None if existing is None else to_document(existing)
-        return condition is None or condition(existing)
-
-    return may_change
+    return check
 
 
 def _with_name(document: object, name: str) -> object:

@@ -25,6 +25,7 @@ from receiver.plugin import Push
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -342,7 +343,7 @@ def _core() -> ClientTelemetry:
     subscription = Subscription("all", ("*",), INTERVAL_S * 1000, {})
     return ClientTelemetry(
         settings=TelemetrySettings(),
-        subscriptions=SubscriptionSet((subscription,)),
+        subscriptions=CurrentSubscriptions(SubscriptionSet((subscription,))),
         limits=Limits(_LIMITS),
         random_bytes=bytes,
     )

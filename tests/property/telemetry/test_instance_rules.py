@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -23,6 +25,8 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import connection, payload, subscription
+
+_NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 VALID = payload("franz-producer-okprefix-02")
 MAX_INSTANCES = 4
@@ -68,7 +72,7 @@ class Rules(RuleBasedStateMachine):
         self.set_index = set_index
         self.telemetry = ClientTelemetry(
             settings=TelemetrySettings(max_instances=MAX_INSTANCES),
-            subscriptions=SETS[set_index][0],
+            subscriptions=CurrentSubscriptions(SETS[set_index][0]),
             limits=Limits(LimitsSettings()),
             random_bytes=os.urandom,
         )
@@ -88,7 +92,7 @@ class Rules(RuleBasedStateMachine):
     def subscribe(self, set_index: int) -> None:
         self.set_index = set_index
         subscriptions = SubscriptionSet(SETS[set_index][0].subscriptions)
-        self.telemetry.replace_subscriptions(subscriptions)
+        self.telemetry.subscriptions.replace(subscriptions, _NOW)
         for remembered in self.model.values():
             remembered.since_change = []
 

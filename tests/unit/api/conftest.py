@@ -25,8 +25,8 @@ from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
@@ -106,7 +106,7 @@ def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTeleme
     """The real telemetry core without subscriptions."""
     return ClientTelemetry(
         settings=TelemetrySettings(max_instances=max_instances, **settings),
-        subscriptions=SubscriptionSet(),
+        subscriptions=CurrentSubscriptions(),
         limits=Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED)),
         random_bytes=os.urandom,
     )
@@ -196,16 +196,12 @@ class Api:
 
     async def app(self) -> FastAPI:
         """The application."""
-        every = SubscriptionSet()
-
-        def replace(subscriptions: SubscriptionSet) -> None:
-            nonlocal every
-            self.events().subscriptions_replaced(every, subscriptions)
-            every = subscriptions
-            now = datetime.fromtimestamp(self.wall_ns / 1e9, UTC)
-            self.telemetry.replace_subscriptions(subscriptions.active(now))
-
-        subscriptions = Subscriptions(self.store, replace)
+        subscriptions = Subscriptions(
+            self.store,
+            self.telemetry.subscriptions,
+            now=lambda: datetime.fromtimestamp(self.wall_ns / 1e9, UTC),
+            changed=self.events().subscriptions_replaced,
+        )
         await subscriptions.load()
         return create_api(
             ApiDependencies(

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Sidecar:
 
     async def _serve(self) -> None:
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
-        subscriptions = Subscriptions(self.store, self.telemetry.replace_subscriptions)
+        subscriptions = Subscriptions(self.store, self.telemetry.subscriptions, now=lambda: datetime.now(UTC))
         await subscriptions.load()
         api = create_api(
             ApiDependencies(

@@ -19,9 +19,9 @@ from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Via
 from receiver.telemetry.labels import OWNED_LABELS
-from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.bridge.support import HELLO, PUSH
@@ -42,7 +42,7 @@ class Core:
         self.metrics = ReceiverMetrics(version="0")
         self.telemetry = ClientTelemetry(
             settings=TelemetrySettings(max_bytes=1024),
-            subscriptions=SubscriptionSet(()),
+            subscriptions=CurrentSubscriptions(),
             limits=limits,
             random_bytes=bytes,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription
 from receiver.wire import (
     config_resources,
@@ -51,7 +53,7 @@ class Core:
     """The calls of one connection, on a store."""
 
     def __init__(self, store: SubscriptionStore, **peer: int) -> None:
-        self.subscriptions = Subscriptions(store, lambda _: None)
+        self.subscriptions = Subscriptions(store, CurrentSubscriptions(), now=lambda: datetime.now(UTC))
         limits = Limits(LimitsSettings(source_address=PeerLimitsSettings(**peer)))
         self._calls = ConfigCalls(
             subscriptions=self.subscriptions,
@@ -159,7 +161,7 @@ def test_a_request_with_too_many_changes_changes_nothing(sqlite: SqliteSubscript
 @pytest.mark.parametrize("version", k32_describe_configs.SUPPORTED_VERSIONS)
 def test_resources_are_listed_and_described(sqlite: SqliteSubscriptionStore, version: int) -> None:
     async def test(core: Core) -> None:
-        await core.subscriptions.put(Subscription(name="s", metrics=("a.",), interval_ms=1000))
+        await core.subscriptions.edit("s", lambda _: Subscription("s", ("a.",), interval_ms=1000))
         _, body = await core.call(LIST, 0, b"\0")
         assert k74_list_config_resources.decode_response(body) == (0, ("s",))
         request = DescribeConfigsRequest(

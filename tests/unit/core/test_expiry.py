@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from receiver.core.expiry import Expiry, Timer
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 
 START = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -29,9 +30,6 @@ class Timers:
         self.now = START
         self.due: list[Due] = []
 
-    def wall_ns(self) -> int:
-        return round(self.now.timestamp() * 1e9)
-
     def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
         self.due.append(Due(self.now + timedelta(seconds=delay), call))
         return self.due[-1]
@@ -48,58 +46,78 @@ def subscription(name: str, minutes: float | None) -> Subscription:
     return Subscription(name, ("*",), expires_at=end)
 
 
-def names(one: SubscriptionSet) -> list[str]:
-    return [subscription.name for subscription in one.subscriptions]
+class Expiring:
+    """An expiry, what is active after each change, and the names of those that ended."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        self.ended: list[str] = []
+        self.current = CurrentSubscriptions()
+        self.expiry = Expiry(self.current, lambda: self.timers.now, self.timers.call_later, self.ended.append)
+
+    def put_in_force(self, *subscriptions: Subscription) -> None:
+        self.current.replace(SubscriptionSet(subscriptions), self.timers.now)
+        self.expiry.wait()
+
+    def active(self) -> list[str]:
+        return [one.name for one in self.current.active.subscriptions]
 
 
 def test_each_subscription_ends_at_its_time() -> None:
-    timers, ended = Timers(), list[str]()
-    in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
-    three = [subscription("a", 0.5), subscription("b", 1.25), subscription("c", None)]
-    expiry.put_in_force(SubscriptionSet(three))
-    while timers.due:
-        timers.run_next()
-    assert [names(one) for one in in_force] == [["a", "b", "c"], ["b", "c"], ["c"]]
-    assert timers.now == START + timedelta(minutes=1.25)
-    assert ended == ["a", "b"]
+    expiring = Expiring()
+    expiring.put_in_force(subscription("a", 0.5), subscription("b", 1.25), subscription("c", None))
+    active = [expiring.active()]
+    while expiring.timers.due:
+        expiring.timers.run_next()
+        active.append(expiring.active())
+    assert active == [["a", "b", "c"], ["b", "c"], ["c"]]
+    assert expiring.timers.now == START + timedelta(minutes=1.25)
+    assert expiring.ended == ["a", "b"]
+    assert [one.name for one in expiring.current.every.subscriptions] == ["a", "b", "c"]
 
 
-def test_a_subscription_that_is_over_or_disabled_is_never_in_force() -> None:
-    timers, ended = Timers(), list[str]()
-    in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
+def test_a_subscription_that_is_over_or_disabled_is_never_active() -> None:
+    expiring = Expiring()
     off = Subscription("off", ("*",), enabled=False, expires_at=START + timedelta(hours=1))
-    expiry.put_in_force(SubscriptionSet([subscription("over", -1), off]))
-    assert names(in_force[0]) == []
-    assert timers.due == []
+    expiring.put_in_force(subscription("over", -1), off)
+    assert expiring.active() == []
+    assert expiring.timers.due == []
 
 
 def test_the_wall_clock_may_be_set() -> None:
     """A long wait looks at the clock each minute."""
-    timers, ended = Timers(), list[str]()
-    in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
-    expiry.put_in_force(SubscriptionSet([subscription("a", 600)]))
+    expiring = Expiring()
+    expiring.put_in_force(subscription("a", 600))
+    timers = expiring.timers
     assert timers.due[0].at == START + timedelta(minutes=1)
     due = timers.due.pop()
     timers.now = START + timedelta(hours=11)
     due.call()
-    assert names(in_force[-1]) == []
+    assert expiring.active() == []
     assert timers.due == []
 
 
 def test_a_change_replaces_the_timer() -> None:
-    timers, ended = Timers(), list[str]()
-    in_force: list[SubscriptionSet] = []
-    expiry = Expiry(in_force.append, timers.wall_ns, timers.call_later, ended.append)
-    expiry.put_in_force(SubscriptionSet([subscription("a", 0.5)]))
-    expiry.put_in_force(SubscriptionSet([subscription("a", 0.75)]))
-    while timers.due:
-        timers.run_next()
-    assert [names(one) for one in in_force] == [["a"], ["a"], []]
-    assert timers.now == START + timedelta(minutes=0.75)
-    expiry.put_in_force(SubscriptionSet([subscription("b", 5)]))
-    expiry.close()
+    expiring = Expiring()
+    timers = expiring.timers
+    expiring.put_in_force(subscription("a", 0.5))
+    expiring.put_in_force(subscription("a", 0.75))
     timers.run_next()
-    assert names(in_force[-1]) == ["b"], "a closed expiry ends nothing"
+    assert expiring.active() == ["a"], "the first timer is cancelled"
+    timers.run_next()
+    assert expiring.active() == []
+    assert timers.now == START + timedelta(minutes=0.75)
+    expiring.put_in_force(subscription("b", 5))
+    expiring.expiry.close()
+    timers.run_next()
+    assert expiring.active() == ["b"], "a closed expiry ends nothing"
+
+
+def test_clients_are_matched_anew_only_when_something_ends() -> None:
+    expiring = Expiring()
+    expiring.put_in_force(subscription("a", 1.5))
+    active = expiring.current.active
+    expiring.timers.run_next()
+    assert expiring.current.active is active
+    expiring.timers.run_next()
+    assert expiring.current.active is not active

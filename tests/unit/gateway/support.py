@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from receiver.store.files import FileSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
 from receiver.wire.broker_addresses import ReplaceAddress
@@ -156,7 +158,11 @@ class Gate:
             instance_learned=lambda identity: self.registry.instance_learned(identity),
         )
         # This folder has no subscriptions.
-        self.subscriptions = Subscriptions(FileSubscriptionStore(Path(__file__).parent), lambda _: None)
+        self.subscriptions = Subscriptions(
+            FileSubscriptionStore(Path(__file__).parent),
+            CurrentSubscriptions(),
+            now=lambda: datetime.now(UTC),
+        )
         self.relays = Relays(
             expected=1,
             calls=self.calls,

@@ -29,6 +29,7 @@ from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
@@ -154,7 +155,7 @@ def telemetry_core(limits: Limits, *, max_push_bytes: int = MAX_PUSH_BYTES) -> C
     counter = iter(range(2, 1_000_000))
     return ClientTelemetry(
         settings=TelemetrySettings(max_bytes=max_push_bytes),
-        subscriptions=SubscriptionSet((EVERYTHING,)),
+        subscriptions=CurrentSubscriptions(SubscriptionSet((EVERYTHING,))),
         limits=limits,
         random_bytes=lambda size: next(counter).to_bytes(size, "big"),
     )

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
-from receiver.store.store import StoreError, StoreStatus
-from receiver.store.subscriptions import ChangedMeanwhileError, Subscriptions
+from receiver.store.store import StoreError, StoreStatus, SubscriptionStore
+from receiver.store.subscriptions import Subscriptions
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import (
     MAX_SUBSCRIPTIONS,
     Subscription,
@@ -19,6 +22,7 @@ from receiver.telemetry.subscription import (
 )
 from tests.unit.gateway.support import eventually
 
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 Scenario = Callable[[Subscriptions, list[SubscriptionSet]], Coroutine[Any, Any, None]]
 
 
@@ -26,12 +30,32 @@ def named(name: str, interval_ms: int = 1000) -> Subscription:
     return Subscription(name=name, metrics=("a.",), interval_ms=interval_ms, match={})
 
 
+def made(store: SubscriptionStore, in_force: list[SubscriptionSet]) -> Subscriptions:
+    """Changes of a store's subscriptions; the list gets each set that is in force."""
+    current = CurrentSubscriptions()
+
+    def changed(before: SubscriptionSet, after: SubscriptionSet) -> None:
+        assert current.every is after
+        assert not in_force or before is in_force[-1]
+        in_force.append(after)
+
+    return Subscriptions(store, current, now=lambda: NOW, changed=changed)
+
+
+async def put(subscriptions: Subscriptions, one: Subscription) -> None:
+    await subscriptions.edit(one.name, lambda existing: one)
+
+
+async def delete(subscriptions: Subscriptions, name: str) -> None:
+    await subscriptions.edit(name, lambda existing: None)
+
+
 def run(path: Path, scenario: Scenario) -> None:
     store = SqliteSubscriptionStore(path)
 
     async def whole() -> None:
         in_force: list[SubscriptionSet] = []
-        subscriptions = Subscriptions(store, in_force.append)
+        subscriptions = made(store, in_force)
         await subscriptions.load()
         await scenario(subscriptions, in_force)
 
@@ -48,7 +72,12 @@ def test_what_is_known_changes_with_what_is_in_force(tmp_path: Path) -> None:
     in_force: list[tuple[int, bool]] = []
 
     async def whole() -> None:
-        subscriptions = Subscriptions(store, lambda one: in_force.append((len(one), subscriptions.known)))
+        subscriptions = Subscriptions(
+            store,
+            CurrentSubscriptions(),
+            now=lambda: NOW,
+            changed=lambda _, after: in_force.append((len(after), subscriptions.known)),
+        )
         await subscriptions.load()
         assert in_force == [(0, False)]
         assert store.status().failures == 1
@@ -69,12 +98,12 @@ def test_each_change_is_durable_and_in_force(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
 
     async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
-        assert await subscriptions.put(named("b")) is True
-        assert await subscriptions.put(named("a")) is True
-        assert await subscriptions.put(named("b", 2000)) is False
-        assert await subscriptions.put(named("c")) is True
-        assert await subscriptions.delete("c") is True
-        assert await subscriptions.delete("c") is False
+        await put(subscriptions, named("b"))
+        await put(subscriptions, named("a"))
+        await put(subscriptions, named("b", 2000))
+        await put(subscriptions, named("c"))
+        await delete(subscriptions, "c")
+        await delete(subscriptions, "c")
         assert subscriptions.in_force.subscriptions == (named("a"), named("b", 2000))
         assert subscriptions.in_force.get("b") == named("b", 2000)
         assert subscriptions.in_force.get("c") is None
@@ -96,14 +125,14 @@ def test_a_change_that_cannot_be_written_is_not_in_force(tmp_path: Path) -> None
 
     async def scenario() -> None:
         in_force: list[SubscriptionSet] = []
-        subscriptions = Subscriptions(store, in_force.append)
+        subscriptions = made(store, in_force)
         await subscriptions.load()
-        await subscriptions.put(named("a"))
+        await put(subscriptions, named("a"))
         store.close()
         with pytest.raises(StoreError):
-            await subscriptions.put(named("b"))
+            await put(subscriptions, named("b"))
         with pytest.raises(StoreError):
-            await subscriptions.delete("a")
+            await delete(subscriptions, "a")
         assert subscriptions.in_force.subscriptions == (named("a"),)
         assert len(in_force) == 2
 
@@ -118,28 +147,37 @@ def test_too_many_subscriptions_are_refused_before_they_are_written(tmp_path: Pa
 
     async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
         with pytest.raises(SubscriptionError, match=f"keep at most {MAX_SUBSCRIPTIONS}"):
-            await subscriptions.put(named("another"))
-        assert await subscriptions.put(named("s0", 2000)) is False
+            await put(subscriptions, named("another"))
+        await put(subscriptions, named("s0", 2000))
         assert len(subscriptions.in_force.subscriptions) == MAX_SUBSCRIPTIONS
 
     run(tmp_path / "s.db", scenario)
 
 
-def test_a_condition_is_checked_under_the_lock(tmp_path: Path) -> None:
-    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
-        def only_new(existing: Subscription | None) -> bool:
-            return existing is None
+def test_an_edit_sees_what_is_there_and_no_other_change_can_happen_between(tmp_path: Path) -> None:
+    class ExistsError(Exception):
+        pass
 
+    def only_new(existing: Subscription | None) -> Subscription:
+        if existing is not None:
+            raise ExistsError
+        return named("a")
+
+    def longer(existing: Subscription | None) -> Subscription:
+        assert existing is not None
+        return replace(existing, interval_ms=existing.interval_ms + 1000)
+
+    async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
         outcomes = await asyncio.gather(
-            *(subscriptions.put(named("a", 1000 + n), only_if=only_new) for n in range(10)),
-            return_exceptions=True,
+            *(subscriptions.edit("a", only_new) for _ in range(10)), return_exceptions=True
         )
-        assert (
-            sorted(isinstance(outcome, ChangedMeanwhileError) for outcome in outcomes) == [False] + [True] * 9
-        )
-        with pytest.raises(ChangedMeanwhileError, match="'a' has changed"):
-            await subscriptions.delete("a", only_if=only_new)
-        assert len(subscriptions.in_force.subscriptions) == 1
+        assert sorted(isinstance(outcome, ExistsError) for outcome in outcomes) == [False] + [True] * 9
+        await asyncio.gather(*(subscriptions.edit("a", longer) for _ in range(10)))
+        assert subscriptions.in_force.get("a") == named("a", 11_000)
+        written = len(in_force)
+        await subscriptions.edit("a", lambda existing: existing)
+        await subscriptions.edit("a", longer, only_check=True)
+        assert len(in_force) == written, "what stays the same or is only checked is not put in force"
 
     run(tmp_path / "s.db", scenario)
 
@@ -149,7 +187,7 @@ class ReportedStore:
 
     def __init__(self) -> None:
         self.content: tuple[Subscription, ...] = ()
-        self.content_elsewhere: tuple[Subscription, ...] = ()
+        self.content_elsewhere: tuple[Subscription, ...] | None = None
         self.changed: Callable[[], None] = lambda: None
         self.reads = 0
 
@@ -164,7 +202,8 @@ class ReportedStore:
         self.content = tuple(one for one in self.content if one.name != name)
 
     def refresh(self) -> None:
-        self.content = self.content_elsewhere
+        if self.content_elsewhere is not None:
+            self.content = self.content_elsewhere
 
     def follow(self, changed: Callable[[], None]) -> None:
         self.changed = changed
@@ -180,7 +219,7 @@ def test_changes_of_others_come_into_force() -> None:
     async def scenario() -> None:
         in_force: list[SubscriptionSet] = []
         first, second = ReportedStore(), ReportedStore()
-        subscriptions = Subscriptions(first, in_force.append)
+        subscriptions = made(first, in_force)
         assert subscriptions.status().problem == "it is away"
         await subscriptions.load()
         first.content = (named("a"),)
@@ -192,7 +231,7 @@ def test_changes_of_others_come_into_force() -> None:
         reads = first.reads
         await asyncio.to_thread(first.changed)
         await until(lambda: first.reads > reads)
-        await subscriptions.put(named("b"))
+        await put(subscriptions, named("b"))
         assert len(in_force) == 3
 
         # A store that is no longer used reports in vain.
@@ -208,16 +247,23 @@ def test_changes_of_others_come_into_force() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refresh_puts_changes_of_others_in_force() -> None:
+def test_an_edit_begins_with_what_others_have_changed() -> None:
     async def scenario() -> None:
         in_force: list[SubscriptionSet] = []
         store = ReportedStore()
-        subscriptions = Subscriptions(store, in_force.append)
+        subscriptions = made(store, in_force)
         await subscriptions.load()
         store.content_elsewhere = (named("a"),)
-        await subscriptions.refresh()
+        found: list[Subscription | None] = []
+
+        def look(existing: Subscription | None) -> Subscription | None:
+            found.append(existing)
+            return existing
+
+        await subscriptions.edit("a", look)
+        assert found == [named("a")]
         assert subscriptions.in_force.subscriptions == (named("a"),)
-        await subscriptions.refresh()
+        await subscriptions.edit("a", look)
         assert len(in_force) == 2
 
     asyncio.run(scenario())
@@ -235,14 +281,14 @@ def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> 
     path = tmp_path / "s.db"
 
     async def scenario(subscriptions: Subscriptions, in_force: list[SubscriptionSet]) -> None:
-        change = asyncio.ensure_future(subscriptions.put(named("a")))
+        change = asyncio.ensure_future(put(subscriptions, named("a")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         change.cancel()
         with pytest.raises(asyncio.CancelledError):
             await change
         # The next change waits for the cancelled caller's change.
-        await subscriptions.put(named("b"))
+        await put(subscriptions, named("b"))
         assert [one.name for one in subscriptions.in_force.subscriptions] == ["a", "b"]
 
     run(path, scenario)

@@ -17,6 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Broker, ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
@@ -83,7 +84,7 @@ class Client:
     ) -> None:
         self.telemetry = ClientTelemetry(
             settings=settings or TelemetrySettings(),
-            subscriptions=SubscriptionSet(subscriptions),
+            subscriptions=CurrentSubscriptions(SubscriptionSet(subscriptions)),
             limits=Limits(limits or LimitsSettings()),
             random_bytes=os.urandom,
         )

@@ -12,6 +12,7 @@ from receiver.plugin import OTLP_CONTENT_TYPE
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Broker
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -180,7 +181,7 @@ def test_captured_requests_are_accepted_as_by_kafka(frame: Captured) -> None:
     request = k72_push_telemetry.decode_request(reader, frame.version)
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
-        subscriptions=SubscriptionSet([subscription(interval_ms=1000)]),
+        subscriptions=CurrentSubscriptions(SubscriptionSet([subscription(interval_ms=1000)])),
         limits=Limits(LimitsSettings()),
         random_bytes=os.urandom,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.subscription import (
     Subscription,
@@ -34,6 +36,8 @@ from tests.unit.telemetry.parts import (
     subscription,
 )
 from tests.unit.telemetry.zstd_parts import rle_frame
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 E = ErrorCode
 SMALL = payload("ck-producer-star-01")
@@ -69,7 +73,7 @@ def test_an_id_in_use_is_not_assigned_again() -> None:
     drawn = [bytes(range(16)), bytes(range(16)), bytes(range(1, 17))]
     telemetry = ClientTelemetry(
         settings=TelemetrySettings(),
-        subscriptions=SubscriptionSet(),
+        subscriptions=CurrentSubscriptions(),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda size: drawn.pop(0)[:size],
     )
@@ -315,7 +319,7 @@ def test_no_client_is_silenced_while_the_subscriptions_are_not_known() -> None:
     """A get asks for no metrics and to come back soon, a push waits for the next interval."""
     client = ready()
     telemetry = client.telemetry
-    telemetry.knows_subscriptions = False
+    telemetry.subscriptions.known = False
     for now in (1, 2):  # no get is too early
         response = client.get(now).response
         assert (response.error_code, response.requested_metrics) == (E.NONE, ())
@@ -324,7 +328,7 @@ def test_no_client_is_silenced_while_the_subscriptions_are_not_known() -> None:
     assert (pushed.response.error_code, pushed.push) == (E.THROTTLING_QUOTA_EXCEEDED, None)
     assert client.push(11, SMALL, terminating=True).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
     # Its subscription holds as soon as it is known, and it is still a living client.
-    telemetry.knows_subscriptions = True
+    telemetry.subscriptions.known = True
     assert client.get(12).response.requested_metrics != ()
     assert client.push(13, SMALL).response.error_code == E.NONE
 
@@ -332,9 +336,9 @@ def test_no_client_is_silenced_while_the_subscriptions_are_not_known() -> None:
 def test_changed_subscriptions_reach_a_client_with_its_next_request() -> None:
     client = ready()
     assert client.push(5, SMALL).response.error_code == E.NONE
-    old = client.telemetry.subscriptions
-    client.telemetry.replace_subscriptions(SubscriptionSet([subscription(interval_ms=1000)]))
-    assert client.telemetry.subscriptions is not old
+    old = client.telemetry.subscriptions.active
+    client.telemetry.subscriptions.replace(SubscriptionSet([subscription(interval_ms=1000)]), NOW)
+    assert client.telemetry.subscriptions.active is not old
     assert client.push(6, SMALL).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     outcome = client.get(6)
     assert outcome.response.error_code == E.NONE
@@ -348,7 +352,7 @@ def test_subscriptions_of_other_clients_do_not_affect_a_client() -> None:
     client = ready()
     assert client.push(5, SMALL).response.error_code == E.NONE
     both = SubscriptionSet([subscription(), subscription("else", ("a.",), 100, {"client_id": "else"})])
-    client.telemetry.replace_subscriptions(both)
+    client.telemetry.subscriptions.replace(both, NOW)
     assert client.push(15, SMALL).response.error_code == E.NONE
     assert client.push(16, SMALL).response.error_code == E.THROTTLING_QUOTA_EXCEEDED
 
@@ -439,12 +443,12 @@ def test_a_new_temporality_reaches_a_client_that_pushes() -> None:
     client = ready()
     telemetry = client.telemetry
     changed = Subscription("all", ("*",), 10_000, temporality=Temporality.CUMULATIVE)
-    telemetry.replace_subscriptions(SubscriptionSet([changed]))
+    telemetry.subscriptions.replace(SubscriptionSet([changed]), NOW)
     assert client.push(10).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     assert client.get(10).response.delta_temporality is False
     assert client.push(20).response.error_code == E.NONE
     # The receiver's default is the client's too.
-    telemetry.replace_subscriptions(SubscriptionSet([subscription()]))
+    telemetry.subscriptions.replace(SubscriptionSet([subscription()]), NOW)
     assert client.push(30).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     assert client.get(30).response.delta_temporality is True
     telemetry.replace_settings(TelemetrySettings(delta_temporality=False))

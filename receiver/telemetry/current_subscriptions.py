@@ -1,0 +1,41 @@
+"""The subscriptions that are in force: the one place that holds them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from receiver.telemetry.subscription import State, SubscriptionSet
+
+__all__ = ["CurrentSubscriptions"]
+
+
+class CurrentSubscriptions:
+    """All subscriptions in force, and those of them that apply now.
+
+    Attributes:
+        every: All of them, also those that are disabled or over.
+        active: Those that apply. Clients are matched against this object; another one, even if
+            it is equal, makes every client be matched anew.
+        known: Whether they are the operator's, and not those of a store that could not be read yet.
+    """
+
+    def __init__(self, subscriptions: SubscriptionSet | None = None) -> None:
+        self.every = SubscriptionSet() if subscriptions is None else subscriptions
+        self.active = self.every
+        self.known = True
+
+    def replace(self, every: SubscriptionSet, now: datetime) -> None:
+        """Put other subscriptions in force."""
+        self.every = every
+        self.active = every.active(now)
+
+    def expire(self, now: datetime) -> tuple[str, ...]:
+        """Take those whose time is over out of the active ones, and return their names."""
+        ended = tuple(one.name for one in self.active.subscriptions if one.state(now) is not State.ACTIVE)
+        if ended:
+            self.active = self.every.active(now)
+        return ended
+
+    def match_anew(self) -> None:
+        """Make every client be matched anew with its next request."""
+        self.active = SubscriptionSet(self.active.subscriptions)
