@@ -12,6 +12,7 @@ from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ClientTelemetryReceiver,
+    PluginConfig,
     Push,
     PushIdentity,
     RetryableError,
@@ -49,6 +50,13 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
     def start(self) -> None:
         """Create the producer without waiting for the cluster."""
         self._producer = self._new_producer(self.config)
+
+    def use_config(self, config: PluginConfig) -> None:
+        """Go on with a new producer, which has the changed password and certificates."""
+        assert isinstance(config, KafkaTopicConfig)  # noqa: S101 - the host checked it as Config
+        producer = self._new_producer(config)
+        self.stop()
+        self.config, self._producer = config, producer
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
         """Write one push; see :meth:`export_batch`."""

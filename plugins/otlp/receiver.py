@@ -17,6 +17,7 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
+    PluginConfig,
     Push,
     RetryableError,
 )
@@ -34,18 +35,25 @@ class OtlpReceiver(ClientTelemetryReceiver):
     def __init__(self, config: OtlpConfig) -> None:
         super().__init__(config)
         self._config = config
-        transports = _transports(config)
-        # The host's circuit breaker of the plugin covers a single endpoint.
-        self._transport = (
-            transports[0][1]
-            if len(transports) == 1
-            else BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
-        )
+        self._transport = _transport(config)
         self._cumulative = CumulativeExports(config) if config.temporality == "cumulative" else None
 
     def start(self) -> None:
         """Open the transport without waiting for the destination."""
         self._transport.open()
+
+    def use_config(self, config: PluginConfig) -> None:
+        """Connect anew with changed headers and certificates; cumulative sums go on."""
+        assert isinstance(config, OtlpConfig)  # noqa: S101 - the host checked it as Config
+        transport = _transport(config)
+        try:
+            transport.open()
+        except BaseException:
+            transport.close()
+            raise
+        before, self._transport = self._transport, transport
+        self.config = self._config = config
+        before.close()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
         """Export one push; see :meth:`export_batch`."""
@@ -81,6 +89,14 @@ class OtlpReceiver(ClientTelemetryReceiver):
             raise failures[0]
         names = ", ".join(endpoint.text for endpoint, _ in transports)
         return f"{names}: takes OTLP over {self._config.protocol}"
+
+
+def _transport(config: OtlpConfig) -> Transport:
+    transports = _transports(config)
+    # The host's circuit breaker of the plugin covers a single endpoint.
+    if len(transports) == 1:
+        return transports[0][1]
+    return BalancedTransport(transports, timeout_s=config.timeout_ms / 1000)
 
 
 def _transports(config: OtlpConfig) -> list[tuple[Endpoint, Transport]]:

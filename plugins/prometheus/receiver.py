@@ -28,6 +28,7 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
+    PluginConfig,
     Push,
     RetryableError,
 )
@@ -89,9 +90,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             )
         if self._writer is not None and self._ends_thread is None:
             self._stopping.clear()
-            self._ends_thread = threading.Thread(
-                target=self._send_ends, args=(self._writer,), name="prometheus-ends", daemon=True
-            )
+            self._ends_thread = threading.Thread(target=self._send_ends, name="prometheus-ends", daemon=True)
             self._ends_thread.start()
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
@@ -119,6 +118,18 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             left_out += result.rejected_points
             reasons.append(result.message)
         return ExportResult(rejected_points=left_out, message="; ".join(reasons[:3])) if reasons else None
+
+    def use_config(self, config: PluginConfig) -> None:
+        """Connect remote write anew with changed headers and certificates; the series stay."""
+        assert isinstance(config, PrometheusConfig)  # noqa: S101 - the host checked it as Config
+        writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
+        if writer is not None:
+            writer.open()
+        with self._writing:
+            before, self._writer = self._writer, writer
+            self.config = self._config = config
+        if before is not None:
+            before.close()
 
     def stop(self) -> None:
         """Stop without staleness markers, because the clients continue."""
@@ -224,12 +235,12 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             received_ns, idle_since = idle
             self._add_ends(self._table.expire(received_ns + int((time.monotonic() - idle_since) * 1e9)))
 
-    def _send_ends(self, writer: RemoteWriter) -> None:
+    def _send_ends(self) -> None:
         while not self._stopping.wait(_CHECK_EVERY_S):
             self._expire()
             with self._writing:
-                if self._idle is not None:
-                    self._write_ends(writer)
+                if self._idle is not None and self._writer is not None:
+                    self._write_ends(self._writer)
 
 
 def _requests(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:

@@ -74,7 +74,7 @@ def _plugin_row(plugin: dict[str, Any]) -> dict[str, str]:
         "lag": f"{plugin['lag_s']:.0f} s",
         "exported": str(plugin["exported"]),
         "dropped": dropped or "0",
-        "problem": (spool and spool["problem"]) or failure or "-",
+        "problem": (spool and spool["problem"]) or plugin.get("files_problem") or failure or "-",
     }
 
 

@@ -117,6 +117,10 @@ def _delivery(plugin: Mapping[str, Any]) -> Finding:
     if spool.get("problem"):
         fix = "make room or repair the disk; docs/delivery.md describes the spool"
         return failed(Area.PLUGIN, "delivery", subject, f"spool: {spool['problem']}", fix)
+    if plugin.get("files_problem"):  # an earlier version has none
+        fix = "correct the file; the receiver reads it again by itself"
+        seen = f"changed files can't be used, the old ones stay: {plugin['files_problem']}"
+        return failed(Area.PLUGIN, "delivery", subject, seen, fix)
     if plugin["consecutive_failures"]:
         seen = f"{plugin['consecutive_failures']} failed exports in a row, {waiting} pushes wait"
         seen += f": {plugin['last_error']}" if plugin["last_error"] else ""

@@ -29,7 +29,7 @@ from typing import Final
 
 from receiver import dumps
 from receiver.host.delivery.observed_export import call_export
-from receiver.host.discovery import PluginConfigError, load_plugins
+from receiver.host.discovery import HostedPlugin, PluginConfigError, load_plugins, read_config
 from receiver.host.isolation.channel import (
     OUT_OF_MEMORY_STATUS,
     PRIVATE,
@@ -43,7 +43,6 @@ from receiver.host.isolation.channel import (
 from receiver.host.redaction import Redaction
 from receiver.plugin import (
     BatchRefusedError,
-    ClientTelemetryReceiver,
     ExportResult,
     PermanentError,
     RetryableError,
@@ -98,7 +97,7 @@ def _serve(channel: Channel, type_: str) -> None:
     except PluginConfigError as error:
         _send(channel, Answer(outcome=Outcome.CRASH, text=str(error).removeprefix("plugins[0].")))
         return
-    plugin, redaction = hosted.plugin, Redaction(hosted.plugin.config)
+    redaction = Redaction(hosted.plugin.config)
     _limit_memory(load.max_memory_bytes)
     _send(channel, Answer(outcome=Outcome.DONE))
     request = Request.LOAD
@@ -106,7 +105,7 @@ def _serve(channel: Channel, type_: str) -> None:
         kind, body = channel.receive()
         request = Request(kind)
         began = time.process_time()
-        answer = _answer(functools.partial(_call, plugin, request, body), redaction)
+        answer = _answer(functools.partial(_call, hosted, request, body, redaction), redaction)
         answer = answer.model_copy(update={"cpu_s": time.process_time() - began})
         if request is Request.START:
             _limit_memory(load.max_memory_bytes)
@@ -127,7 +126,8 @@ def _limit_memory(additional_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> ExportResult | None:
+def _call(hosted: HostedPlugin, request: Request, body: bytes, redaction: Redaction) -> ExportResult | None:
+    plugin = hosted.plugin
     match request:
         case Request.START:
             plugin.start()
@@ -135,6 +135,10 @@ def _call(plugin: ClientTelemetryReceiver, request: Request, body: bytes) -> Exp
             return call_export(plugin, pushes_from_bytes(body))
         case Request.STOP:
             plugin.stop()
+        case Request.RENEW:
+            config = read_config(hosted)
+            redaction.add(config)
+            plugin.use_config(config)
         case Request.LOAD:
             raise ValueError("the plugin is loaded already")
     return None

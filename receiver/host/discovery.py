@@ -31,6 +31,7 @@ __all__ = [
     "PluginConfigError",
     "installed_types",
     "load_plugins",
+    "read_config",
 ]
 
 #: The entry-point group in which a distribution declares its plugins: ``type = "module:class"``.
@@ -131,6 +132,20 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
     return plugins
 
 
+def read_config(hosted: HostedPlugin) -> PluginConfig:
+    """Check a plugin's own settings again, and read the secrets in files.
+
+    Raises:
+        PluginConfigError: A file can't be used.
+    """
+    return _validated(0, type(hosted.plugin.config), _own(hosted.config))
+
+
+def _own(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plugin's own keys of an entry."""
+    return {key: value for key, value in config.items() if key not in _HOST_KEYS and key != "type"}
+
+
 def _load(
     index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]
 ) -> tuple[str, HostSettings, ClientTelemetryReceiver]:
@@ -144,7 +159,7 @@ def _load(
         )
     plugin_class = _plugin_class(index, types[type_])
     host = {key: value for key, value in config.items() if key in _HOST_KEYS}
-    own = {key: value for key, value in config.items() if key not in _HOST_KEYS and key != "type"}
+    own = _own(config)
     settings = _validated(index, HostSettings, host)
     plugin_config = _validated(index, plugin_class.Config, own)
     try:

@@ -91,7 +91,8 @@ class PluginHost:
     def replace(self, plugins: Sequence[HostedPlugin], timeout_s: float) -> None:
         """Deliver to these plugins from now on, without waiting.
 
-        A plugin with the same name and configuration goes on. Another one is stopped, as by
+        A plugin with the same name and configuration goes on, and reads its secrets and
+        certificates again before its next export. Another one is stopped, as by
         :meth:`stop`, and then the one of the same name is started; meanwhile its pushes wait in the
         queue. One plugin after the other is replaced. The spool of a removed plugin stays.
 
@@ -108,6 +109,7 @@ class PluginHost:
                 hosted.type,
                 hosted.config,
             ):
+                existing.read_files_again()
                 deliveries.append(existing)
                 continue
             delivery = self._delivery(hosted)

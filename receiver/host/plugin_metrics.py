@@ -86,6 +86,11 @@ _PLUGIN_GAUGES: tuple[tuple[str, str, _Figure], ...] = (
         lambda p: p.spool_problem is not None,
     ),
     (
+        "files_problem",
+        "1 while changed secrets or certificates can't be used; the old ones stay.",
+        lambda p: p.files_problem is not None,
+    ),
+    (
         "lag_seconds",
         "Age of the oldest push that is neither exported nor dropped.",
         lambda p: p.lag_s,

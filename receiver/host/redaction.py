@@ -24,9 +24,16 @@ class Redaction:
     """
 
     def __init__(self, config: object) -> None:
+        self._secrets: list[str] = []
+        self.add(config)
+
+    def add(self, config: object) -> None:
+        """Hide the secrets of further settings too; earlier ones stay hidden."""
         # The longest first, because one secret may contain another.
         self._secrets = sorted(
-            {s for s in _secrets(config) if len(s) >= _MIN_SECRET_CHARACTERS}, key=len, reverse=True
+            {s for s in (*self._secrets, *_secrets(config)) if len(s) >= _MIN_SECRET_CHARACTERS},
+            key=len,
+            reverse=True,
         )
 
     def text(self, text: str) -> str:

@@ -271,6 +271,28 @@ class ClientTelemetryReceiver(ABC):
     def stop(self) -> None:  # noqa: B027 # likewise
         """Close what ``start`` opened."""
 
+    def use_config(self, config: PluginConfig) -> None:
+        """Go on with settings whose files were read again, for example after a token's rotation.
+
+        The host calls it on the plugin's thread, between two exports, when a file has changed that
+        the settings name. Only secrets and the content of files differ from before. By default the
+        plugin is stopped, constructed again in place, and started. A plugin that keeps something in
+        memory overrides it: it opens what is new, and closes what is old only then.
+
+        Raises:
+            Exception: The files can't be used. The plugin goes on with the settings that it has,
+                and the host tries again.
+        """
+        before = self.config
+        self.stop()
+        try:
+            type(self).__init__(self, config)
+            self.start()
+        except Exception:
+            type(self).__init__(self, before)
+            self.start()
+            raise
+
     def check_destination(self, timeout_s: float) -> str | None:
         """Prove that the destination would take pushes, and change nothing there.
 

@@ -48,6 +48,10 @@ class PluginView(BaseModel):
     )
     queue: QueueView
     spool: SpoolView | None = Field(description="Null with `delivery: memory`.")
+    files_problem: str | None = Field(
+        description="Why changed secrets or certificates can't be used, so that the old ones stay; null: "
+        "the files are in use."
+    )
     in_flight: int = Field(description="Pushes in an export, or waiting for its retry.")
     lag_s: float = Field(description="Age of the oldest push that is not delivered yet, in seconds.")
     offered: int = Field(description="Pushes offered to the plugin.")
@@ -96,6 +100,7 @@ def _view(plugin: PluginStatistics) -> PluginView:
             max_bytes=plugin.queue_max_bytes,
         ),
         spool=spool if plugin.spool_max_bytes else None,
+        files_problem=plugin.files_problem,
         in_flight=plugin.in_flight_pushes,
         lag_s=round(plugin.lag_s, 3),
         offered=plugin.offered_pushes,

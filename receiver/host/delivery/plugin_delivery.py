@@ -26,6 +26,8 @@ from receiver.host.delivery.statistics import (
 from receiver.host.discovery import HostedPlugin
 from receiver.host.failure_log import FailureLog
 from receiver.host.isolation.proxy import PluginProxy
+from receiver.host.plugin_files import PluginFiles
+from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery
 from receiver.host.spool.disk import Disk
 
@@ -55,6 +57,7 @@ class PluginDelivery:
     Attributes:
         hosted: The plugin with the operator's settings.
         offer: :meth:`MemoryQueue.offer` of the plugin's queue.
+        read_files_again: :meth:`PluginFiles.read_again` of the plugin's files.
     """
 
     def __init__(
@@ -88,6 +91,9 @@ class PluginDelivery:
             self._queue = queue
             self._spooler = Spooler(queue, log=self._log, name=hosted.name)
         self.offer = self._queue.offer
+        redaction = Redaction(hosted.plugin.config)
+        self._files = PluginFiles(hosted, log=self._log, redaction=redaction, clock=clock)
+        self.read_files_again = self._files.read_again
         self._sender = Sender(
             hosted.plugin,
             self._queue,
@@ -97,6 +103,8 @@ class PluginDelivery:
             ),
             tally=self._tally,
             log=self._log,
+            redaction=redaction,
+            files=self._files,
             name=hosted.name,
             clock=clock,
             cpu=cpu,
@@ -176,6 +184,7 @@ class PluginDelivery:
             spool_bytes=0 if self._disk is None else self._disk.statistics.bytes,
             spool_max_bytes=0 if self._disk is None else settings.spool.max_bytes,
             spool_problem=self._spool_problem(queue),
+            files_problem=self._files.problem,
             in_flight_pushes=queue.in_flight,
             lag_s=self._lag_s(queue),
             offered_pushes=queue.offered,

@@ -28,6 +28,7 @@ from receiver.host.delivery.pause import Pause
 from receiver.host.delivery.retry import RetryPolicy
 from receiver.host.delivery.statistics import DropReason, PluginState, Tally
 from receiver.host.failure_log import FailureLog
+from receiver.host.plugin_files import PluginFiles
 from receiver.host.redaction import Redaction
 from receiver.host.settings import HostSettings
 from receiver.plugin import ClientTelemetryReceiver, Push
@@ -89,6 +90,8 @@ class Sender:
         policy: RetryPolicy,
         tally: Tally,
         log: FailureLog,
+        redaction: Redaction,
+        files: PluginFiles,
         name: str,
         clock: Callable[[], float] = time.monotonic,
         rng: Callable[[], float] = random.random,
@@ -103,7 +106,8 @@ class Sender:
         self._rng = rng
         self._tally = tally
         self._log = log
-        self._redaction = Redaction(plugin.config)
+        self._redaction = redaction
+        self._files = files
         self._pause = Pause(clock)
         self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
         self._logged_circuit = CircuitState.CLOSED
@@ -223,6 +227,7 @@ class Sender:
         if part.failures:
             self._tally.retried()
         self._log_circuit()
+        self._files.follow()
         return self._export(part.pushes)
 
     def _delay_s(self, part: _Part) -> float | None:

@@ -62,6 +62,7 @@ class PluginStatistics:
         spool_bytes: Bytes on disk, compressed, including delivered pushes that are not deleted yet.
         spool_max_bytes: The spool's bound in bytes; 0 without a spool.
         spool_problem: Why the spool can't be written or committed; None if it works.
+        files_problem: Why changed secrets or certificates can't be used; None if they are in use.
         in_flight_pushes: Pushes read for an export, and neither exported nor dropped yet.
         lag_s: The age of the oldest push that is neither exported nor dropped, in seconds; 0.0
             without one.
@@ -99,6 +100,7 @@ class PluginStatistics:
     spool_bytes: int
     spool_max_bytes: int
     spool_problem: str | None
+    files_problem: str | None
     in_flight_pushes: int
     lag_s: float
     offered_pushes: int

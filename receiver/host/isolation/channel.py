@@ -11,6 +11,7 @@ LOAD     JSON of :class:`Load`
 START    nothing
 EXPORT   pushes: four bytes of length and :mod:`receiver.host.push_format` each
 STOP     nothing
+RENEW    nothing
 answer   JSON of :class:`Answer`
 =======  ====================================================================
 """
@@ -69,6 +70,7 @@ class Request(IntEnum):
     START = 2
     EXPORT = 3
     STOP = 4
+    RENEW = 5
 
 
 class Outcome(StrEnum):

@@ -37,6 +37,7 @@ from receiver.plugin import (
     ClientTelemetryReceiver,
     ExportResult,
     PermanentError,
+    PluginConfig,
     Push,
     PushIdentity,
     RetryableError,
@@ -152,6 +153,24 @@ class PluginProxy(ClientTelemetryReceiver):
                 raise PermanentError(answer.text, answer.rejected_points)
             case Outcome.CRASH:
                 raise PluginCrashError(answer.text)
+
+    def use_config(self, config: PluginConfig) -> None:
+        """Let the plugin read its files again in its process.
+
+        Raises:
+            RetryableError: The process hung or died; the next one reads the files at its start.
+            PluginCrashError: The files can't be used; the plugin goes on with the old ones.
+        """
+        self.config = config
+        if self._process is None:
+            return
+        try:
+            answer = self._process.ask(Request.RENEW, b"", self._settings.call_timeout_s)
+        except _ProcessGoneError as gone:
+            self._process = None
+            raise RetryableError(str(gone)) from None
+        if answer.outcome is not Outcome.DONE:
+            raise PluginCrashError(answer.text)
 
     def stop(self) -> None:
         """Stop the plugin and its process.

@@ -113,6 +113,11 @@ def test_what_the_running_receiver_says() -> None:
             State.FAILED,
             "3 failed exports in a row, 6 pushes wait: refused",
         ),
+        (
+            {"files_problem": "tls.ca_file: no certificate"},
+            State.FAILED,
+            "changed files can't be used, the old ones stay: tls.ca_file: no certificate",
+        ),
         ({"state": "hangs"}, State.FAILED, "its state is hangs, 6 pushes wait"),
         ({"dropped": {"queue_full": 4}}, State.WARNING, "4 queue_full"),
         ({"spool": None}, State.OK, "4 wait"),

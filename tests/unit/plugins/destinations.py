@@ -68,7 +68,9 @@ class GrpcDestination:
 
 @contextmanager
 def grpc_destination(
-    credentials: grpc.ServerCredentials | None = None, options: Sequence[tuple[str, Any]] = ()
+    credentials: grpc.ServerCredentials | None = None,
+    options: Sequence[tuple[str, Any]] = (),
+    port: int = 0,
 ) -> Iterator[GrpcDestination]:
     destination = GrpcDestination()
     server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
@@ -78,7 +80,7 @@ def grpc_destination(
             return destination.service(details)
 
     server.add_generic_rpc_handlers((Handler(),))
-    address = "127.0.0.1:0"
+    address = f"127.0.0.1:{port}"
     destination.port = (
         server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     )
