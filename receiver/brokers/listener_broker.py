@@ -61,6 +61,7 @@ class ListenerBroker:
         configured: The node id and the cluster id of the configuration; None: to be learned.
         upstream: Host and port of the broker's own listener.
         port: The port of the sidecar's listener.
+        machine: The name of this machine. In a pod a broker's address begins with it.
         is_one: Whether all connections reach one broker. Clients that only bootstrap may reach any.
         named_by_cluster: Whether the node id and the upstream are those of a Metadata response, and
             not the configuration's.
@@ -75,6 +76,8 @@ class ListenerBroker:
     __slots__ = (
         "_configured",
         "_is_one",
+        "_last_proven",
+        "_machine",
         "_named_by_cluster",
         "_port",
         "_upstream",
@@ -90,6 +93,7 @@ class ListenerBroker:
         upstream: tuple[str, int],
         port: int,
         *,
+        machine: str = "",
         is_one: bool = True,
         named_by_cluster: bool = False,
     ) -> None:
@@ -98,6 +102,8 @@ class ListenerBroker:
         self._configured = configured
         self._upstream = upstream
         self._port = port
+        self._machine = machine.partition(".")[0]
+        self._last_proven: int | None = None
         self.known = KnownBroker(broker=configured)
         self.cluster: Cluster | None = None
         self.wants_cluster = True
@@ -139,7 +145,14 @@ class ListenerBroker:
         """Return the node ids that the broker may have, the likely ones first."""
         if self.cluster is None or not self._is_one:
             return []
-        likely = (self._configured.id, self.known.broker.id, *self._at_upstream())
+        likely = (
+            self._last_proven,
+            self._configured.id,
+            self.known.broker.id,
+            *self._at_upstream(),
+            *self._on_this_machine(),
+            *self._at_port(),
+        )
         alive = {broker.node_id: None for broker in self.cluster.brokers if broker.node_id >= 0}
         ids = dict.fromkeys([node_id for node_id in likely if node_id is not None]) | alive
         return list(ids)[:_MAX_CANDIDATES]
@@ -154,7 +167,8 @@ class ListenerBroker:
     def record_node_id(self, node_id: int | None) -> None:
         """Take the result of asking the broker for its node id; None: it did not say."""
         proven = self.known.broker.id if self.known.proven else None
-        self._conclude(proven if node_id is None else node_id)
+        self._last_proven = proven if node_id is None else node_id
+        self._conclude(self._last_proven)
 
     def record_telemetry(self, *, takes_telemetry: bool, unread_resources: int) -> None:
         """Take what a probe found of the broker's own telemetry; see :class:`KnownBroker`."""
@@ -221,6 +235,10 @@ class ListenerBroker:
     def _at_port(self) -> list[int]:
         brokers = () if self.cluster is None else self.cluster.brokers
         return [broker.node_id for broker in brokers if broker.port == self._port]
+
+    def _on_this_machine(self) -> list[int]:
+        brokers = () if self.cluster is None or not self._machine else self.cluster.brokers
+        return [broker.node_id for broker in brokers if broker.host.partition(".")[0] == self._machine]
 
     def _at_upstream(self) -> list[int]:
         brokers = () if self.cluster is None else self.cluster.brokers

@@ -131,6 +131,7 @@ async def _ask(
         Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
         (first.host, first.port),
         listener.bind.port,
+        machine=socket.gethostname(),
         is_one=listener.rewrite is None,
     )
     upstream = Upstream(reads_resources=reads_resources)

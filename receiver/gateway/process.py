@@ -301,6 +301,7 @@ class _Relay:
             Broker(id=None if configured.id == "auto" else configured.id, cluster_id=configured.cluster_id),
             (address.endpoint.host, address.endpoint.port),
             settings.bind.port,
+            machine=socket.gethostname(),
             is_one=nodes is None,
             named_by_cluster=node_id is not None,
         )

@@ -192,15 +192,15 @@ def check_response(body: bytes, api_key: int, version: int) -> None:
     """
     throttle_time_ms(body)
     if len(body) > MAX_ORDERED_BYTES:
-        _at_results(body, api_key, version)
+        at_results(body, api_key, version)
     else:
         _results(body, api_key, version)
 
 
 def _merge_unordered(api_key: int, version: int, own: bytes, others: bytes) -> bytes:
     flexible = is_flexible(api_key, version)
-    first, count = _at_results(own, api_key, version)
-    second, more = _at_results(others, api_key, version)
+    first, count = at_results(own, api_key, version)
+    second, more = at_results(others, api_key, version)
     end = len(own) - 1 if flexible else len(own)  # our own responses have no tagged fields
     writer = EitherWriter(flexible=flexible)
     writer.int32(max(throttle_time_ms(own), throttle_time_ms(others)))
@@ -232,8 +232,8 @@ def with_throttle_time(body: bytes, throttle_time_ms: int) -> bytes:
     return _INT32.pack(throttle_time_ms) + body[_INT32.size :]
 
 
-def _at_results(body: bytes, api_key: int, version: int) -> tuple[EitherReader, int]:
-    """Return a reader at the first result, and the number of results."""
+def at_results(body: bytes, api_key: int, version: int) -> tuple[EitherReader, int]:
+    """Return a reader at the first result of a response, and the number of results."""
     reader = EitherReader(body, flexible=is_flexible(api_key, version))
     reader.int32("ThrottleTimeMs")
     return reader, reader.count("Results", item_size=_LEAST_RESULT)
@@ -241,7 +241,7 @@ def _at_results(body: bytes, api_key: int, version: int) -> tuple[EitherReader, 
 
 def _results(body: bytes, api_key: int, version: int) -> tuple[list[tuple[Result, int, int]], int]:
     """Return each result with its begin and its end, and where all of them end."""
-    reader, count = _at_results(body, api_key, version)
+    reader, count = at_results(body, api_key, version)
     results = []
     for _ in range(count):
         begin = reader.offset
@@ -250,16 +250,15 @@ def _results(body: bytes, api_key: int, version: int) -> tuple[list[tuple[Result
         resource = Resource(reader.int8("ResourceType"), reader.text("ResourceName"))
         if api_key == api_keys.DESCRIBE_CONFIGS:
             for _ in range(reader.count("Configs", item_size=_LEAST_CONFIG)):
-                _skip_config(reader, version)
+                read_config(reader, version)
         reader.tags("Result's tagged fields")
         results.append((Result(resource, error_code, message), begin, reader.offset))
     return results, reader.offset
 
 
-def _skip_config(reader: EitherReader, version: int) -> None:
-    """Skip a config of a DescribeConfigs response."""
-    reader.skip_text("Name")
-    reader.skip_text("Value")
+def read_config(reader: EitherReader, version: int) -> tuple[str, str | None]:
+    """Read a config of a DescribeConfigs response; return its name and its value."""
+    name, value = reader.text("Name"), reader.nullable_text("Value")
     reader.skip(3, "ReadOnly, ConfigSource and IsSensitive")
     if version >= 1:
         for _ in range(reader.count("Synonyms", item_size=3)):
@@ -271,3 +270,4 @@ def _skip_config(reader: EitherReader, version: int) -> None:
         reader.skip(1, "ConfigType")
         reader.skip_text("Documentation")
     reader.tags("Config's tagged fields")
+    return name, value

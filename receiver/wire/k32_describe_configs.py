@@ -4,7 +4,8 @@ Versions of the response: 1 has each config's source in place of a flag for defa
 3 has types and documentation.
 
 A broker describes the configuration of resource type BROKER for its own node id only, and answers
-INVALID_REQUEST for another id. So it can be asked whether a node id is its own.
+INVALID_REQUEST for another id. So it can be asked whether a node id is its own: the configuration
+that it describes has its node id.
 
 Source: the schemas of the request and the response; Kafka's ConfigHelper.describeConfigs.
 """
@@ -17,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from receiver.wire.api_keys import DESCRIBE_CONFIGS, check_version
-from receiver.wire.config_resources import BROKER, Resource, Result, read_results
+from receiver.wire.config_resources import BROKER, Resource, Result, at_results, read_config
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
-from receiver.wire.error_codes import ErrorCode
+from receiver.wire.errors import WireError
 
 __all__ = [
     "DEFAULT_CONFIG",
@@ -27,9 +28,9 @@ __all__ = [
     "DescribeConfigsRequest",
     "DescribedConfig",
     "DescribedResource",
-    "decode_own_node_ids",
+    "decode_node_id",
     "decode_request",
-    "encode_brokers_request",
+    "encode_broker_request",
     "encode_request",
     "encode_response",
 ]
@@ -40,14 +41,14 @@ SUPPORTED_VERSIONS: Final = range(5)
 #: The source of a config that nobody has set (Kafka's ``ConfigSource``).
 DEFAULT_CONFIG: Final = 5
 
-#: A broker's name is its node id, an int32.
+#: A node id is an int32.
 _NODE_ID: Final = re.compile(r"[0-9]{1,10}")
 
 _FIRST_WITH_SOURCES = 1
 _FIRST_WITH_DOCUMENTATION = 3
 
-#: A config that every broker has, so that the response stays short.
-_KEY: Final = "node.id"
+#: Where a broker has its node id: a broker without KRaft under the second name.
+_NODE_ID_KEYS: Final = ("node.id", "broker.id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,21 +184,30 @@ def _write_config(
     writer.tags()
 
 
-def encode_brokers_request(node_ids: Sequence[int], version: int) -> bytes:
-    """Write the body of a request for one config of each of these brokers."""
-    resources = tuple((Resource(BROKER, str(node_id)), (_KEY,)) for node_id in node_ids)
+def encode_broker_request(node_id: int, version: int) -> bytes:
+    """Write the body of a request for what a broker says of its own node id."""
+    resources = ((Resource(BROKER, str(node_id)), _NODE_ID_KEYS),)
     return encode_request(DescribeConfigsRequest(resources=resources), version)
 
 
-def decode_own_node_ids(body: bytes, version: int) -> list[int]:
-    """Read a response body; return the node ids that the broker calls its own.
+def decode_node_id(body: bytes, version: int) -> tuple[int, int | None]:
+    """Read the response to :func:`encode_broker_request`.
+
+    Returns:
+        The error code, and the node id of the broker's own configuration; None if it has none.
 
     Raises:
-        WireError: The body is malformed.
+        WireError: The body is malformed, or is for more or less than one broker.
     """
     check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
-    return [
-        int(result.resource.name)
-        for result in read_results(body, DESCRIBE_CONFIGS, version)
-        if result.error_code == ErrorCode.NONE and _NODE_ID.fullmatch(result.resource.name)
-    ]
+    reader, count = at_results(body, DESCRIBE_CONFIGS, version)
+    if count != 1:
+        raise WireError(expected="one result", offset=reader.offset, found=str(count))
+    error_code = reader.int16("ErrorCode")
+    reader.nullable_text("ErrorMessage")
+    reader.int8("ResourceType")
+    reader.text("ResourceName")
+    configs = dict(read_config(reader, version) for _ in range(reader.count("Configs", item_size=3)))
+    stated = {configs.get(key) for key in _NODE_ID_KEYS} - {None}
+    value = stated.pop() if len(stated) == 1 else None
+    return error_code, int(value) if value is not None and _NODE_ID.fullmatch(value) else None

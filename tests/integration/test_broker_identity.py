@@ -103,6 +103,21 @@ def test_one_receiver_serves_two_brokers() -> None:
                     )
                     assert java.errors == []
             assert labelled(collector) == {("CLIENT", str(one.node_id)), ("SECOND", str(two.node_id))}
+            for broker in (one, two):
+                assert "InvalidRequestException" not in broker.log_text()
+
+
+def test_a_broker_that_hangs_is_not_ready_although_nobody_connects() -> None:
+    with (
+        KafkaBroker(advertised_client_port=free_port()) as broker,
+        GatewaySidecar(config_for(broker)) as sidecar,
+    ):
+        assert sidecar.readiness()[0] == 200
+        broker.pause()
+        wait_until(lambda: sidecar.readiness()[0] == 503, timeout_s=TIMEOUT_S, what="the hung broker")
+        assert "no response within" in sidecar.readiness()[1]
+        broker.resume()
+        wait_until(lambda: sidecar.readiness()[0] == 200, timeout_s=TIMEOUT_S, what="readiness")
 
 
 def test_crossed_upstreams_are_found_and_their_correction_is_right(tmp_path: Path) -> None:

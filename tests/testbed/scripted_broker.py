@@ -150,7 +150,7 @@ class Answers:
         if request.api_key == METADATA:
             return correlation_id + self._metadata(request.api_version)
         if request.api_key == DESCRIBE_CONFIGS and DESCRIBE_CONFIGS in self.ranges:
-            return correlation_id + self._describe_configs(request.body)
+            return correlation_id + self._describe_configs(request)
         if request.api_key == SASL_HANDSHAKE:
             self._tokens = request.api_version == 0
             return correlation_id + struct.pack(">hih", 0, 1, 5) + b"PLAIN"
@@ -181,8 +181,9 @@ class Answers:
         body = struct.pack(">hB", error, len(entries) + 1) + b"".join(entry + b"\0" for entry in entries)
         return body + bytes(4) + b"\0"
 
-    def _describe_configs(self, body: bytes) -> bytes:
-        """Describe resources of type BROKER, versions 1 to 3: its own node has no configs."""
+    def _describe_configs(self, request: Request) -> bytes:
+        """Describe the node id of resources of type BROKER, versions 1 to 3."""
+        body = request.body
         (count,) = struct.unpack_from(">i", body)
         at, results = 4, b""
         for _ in range(count):
@@ -193,8 +194,12 @@ class Answers:
             at += 4
             for _ in range(keys):
                 at += 2 + struct.unpack_from(">h", body, at)[0]
-            error = 0 if name == str(self._node_id).encode() else _INVALID_REQUEST
-            results += struct.pack(">hhbh", error, -1, kind, length) + name + bytes(4)
+            own = name == str(self._node_id).encode()
+            results += struct.pack(">hhbh", 0 if own else _INVALID_REQUEST, -1, kind, length) + name
+            results += struct.pack(">i", int(own))
+            if own:
+                results += struct.pack(">h7sh", 7, b"node.id", length) + name + b"\1\4\0" + bytes(4)
+                results += b"\3\xff\xff" if request.api_version >= 3 else b""
         return bytes(4) + struct.pack(">i", count) + results
 
     def _metadata(self, version: int) -> bytes:

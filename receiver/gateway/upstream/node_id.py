@@ -2,14 +2,14 @@
 
 Metadata does not say who answered it. Two questions show it, each for one id at a time:
 
-- DescribeConfigs of resource BROKER: a broker describes its own node only. It needs the right to
-  describe the cluster's configuration.
 - ApiVersions v5 (KIP-1242, Kafka 4.4): a broker answers REBOOTSTRAP_REQUIRED to a client that wants
-  to reach another node. It needs no right.
+  to reach another node. It needs no right, and leaves nothing in the broker's log. A broker that
+  says yes for an id that cannot be its own ignores the question, so such an id is asked for first.
+- DescribeConfigs of resource BROKER: a broker describes its own node only, and what it describes
+  names the node. It needs the right to describe the cluster's configuration.
 
-A broker that says yes for an id that cannot be its own ignores the question, so such an id is asked
-for too. Behind SASL both need a login (:mod:`receiver.gateway.upstream.broker_login`): before one,
-Kafka 4.4 answers ApiVersions v5 with NONE for any node.
+Behind SASL both need a login (:mod:`receiver.gateway.upstream.broker_login`): before one, Kafka 4.4
+answers ApiVersions v5 with NONE for any node.
 """
 
 from __future__ import annotations
@@ -36,16 +36,21 @@ _GREATEST_NODE_ID: Final = 2_147_483_647
 
 
 async def ask_describe_configs(ask: Ask, upstream: Upstream, candidates: Sequence[int]) -> int | None:
-    """Return the one candidate whose configuration the broker describes, if any."""
+    """Return the candidate that the broker's own configuration names; None if it does not say.
+
+    A broker logs a stack trace for each id that is not its own (Kafka's ConfigHelper). So it is
+    asked for one at a time, the likely ones first.
+    """
     lowest, highest = upstream.ranges.get(api_keys.DESCRIBE_CONFIGS, (0, -1))
     spoken = range(lowest, highest + 1)
-    versions = [one for one in k32_describe_configs.SUPPORTED_VERSIONS if one in spoken]
-    if not versions or not candidates:
-        return None
-    body = k32_describe_configs.encode_brokers_request([*candidates, _no_id_of(candidates)], versions[-1])
-    answer = await ask(api_keys.DESCRIBE_CONFIGS, versions[-1], body)
-    own = k32_describe_configs.decode_own_node_ids(answer, versions[-1])
-    return own[0] if len(own) == 1 and own[0] in candidates else None
+    versions = [version for version in k32_describe_configs.SUPPORTED_VERSIONS if version in spoken]
+    for node_id in candidates if versions else ():
+        body = k32_describe_configs.encode_broker_request(node_id, versions[-1])
+        answer = await ask(api_keys.DESCRIBE_CONFIGS, versions[-1], body)
+        error_code, stated = k32_describe_configs.decode_node_id(answer, versions[-1])
+        if error_code != ErrorCode.INVALID_REQUEST:
+            return stated if stated in candidates else None
+    return None
 
 
 async def ask_api_versions(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
@@ -32,7 +33,9 @@ from receiver.wire.headers import (
 from receiver.wire.k03_metadata import Cluster
 from receiver.wire.primitives import Reader
 
-__all__ = ["ProbeError", "probe"]
+__all__ = ["ProbeError", "check_alive", "probe"]
+
+_Answer = TypeVar("_Answer")
 
 _MAX_ANSWER_BYTES: Final = 4_194_304
 _LENGTH = Struct(">i")
@@ -78,36 +81,62 @@ async def probe(
         ProbeError: There was no usable response.
         BrokerLoginError: The broker answers, but not to this login.
     """
-    connected = answered = False
+    answered = False
+
+    async def ask(broker: socket.socket) -> Cluster | None:
+        nonlocal answered
+        await _ask_versions(broker, upstream)
+        answered = True
+        if needs_login and login is not None:
+            await _log_in(broker, upstream, login)
+        cluster = None
+        unread_resources = 0
+        if login is not None or not needs_login:
+            cluster = await _ask_identity(broker, upstream, known)
+            unread_resources = await _ask_resources(broker, upstream)
+        known.record_telemetry(
+            takes_telemetry=api_keys.GET_TELEMETRY_SUBSCRIPTIONS in upstream.ranges,
+            unread_resources=unread_resources,
+        )
+        return cluster
+
+    try:
+        return await _asked(address, ask, timeout_s)
+    except ProbeError as error:
+        if answered and needs_login and isinstance(error.__context__, TimeoutError):
+            raise BrokerLoginError(str(error)) from None
+        raise
+
+
+async def check_alive(address: UpstreamAddress, upstream: Upstream, *, timeout_s: float) -> None:
+    """Ask the broker at ``address`` for its API versions only, which needs no login.
+
+    A broker that hangs still accepts connections: the system does that for it.
+
+    Raises:
+        ProbeError: There was no usable response.
+    """
+    await _asked(address, lambda broker: _ask_versions(broker, upstream), timeout_s)
+
+
+async def _asked(
+    address: UpstreamAddress, ask: Callable[[socket.socket], Awaitable[_Answer]], timeout_s: float
+) -> _Answer:
+    """Connect, and return what ``ask`` learns of the broker; raise ProbeError if it can't."""
+    connected = False
     try:
         async with asyncio.timeout(timeout_s):
             broker = await address.connect()
             connected = True
             try:
-                await _ask_versions(broker, upstream)
-                answered = True
-                if needs_login and login is not None:
-                    await _log_in(broker, upstream, login)
-                cluster = None
-                unread_resources = 0
-                if login is not None or not needs_login:
-                    cluster = await _ask_identity(broker, upstream, known)
-                    unread_resources = await _ask_resources(broker, upstream)
-                known.record_telemetry(
-                    takes_telemetry=api_keys.GET_TELEMETRY_SUBSCRIPTIONS in upstream.ranges,
-                    unread_resources=unread_resources,
-                )
-                return cluster
+                return await ask(broker)
             except (EOFError, ConnectionResetError) as error:
                 problem = describe_error(error) if isinstance(error, OSError) else _CLOSED
                 raise ProbeError(problem + (WANTS_CERTIFICATE if address.tls else _SPEAKS_TLS)) from None
             finally:
                 broker.close()
     except TimeoutError:
-        problem = f"no response within {timeout_s:g} s"
-        if answered and needs_login:
-            raise BrokerLoginError(problem) from None
-        raise ProbeError(problem, connected=connected) from None
+        raise ProbeError(f"no response within {timeout_s:g} s", connected=connected) from None
     except OSError as error:
         raise ProbeError(describe_error(error), connected=connected) from None
     except WireError as error:
@@ -139,9 +168,9 @@ async def _ask_identity(broker: socket.socket, upstream: Upstream, known: Listen
     cluster = k03_metadata.decode_cluster(Reader(answer), version)
     known.record_cluster(cluster)
     candidates = known.candidates()
-    node_id = await ask_describe_configs(ask, upstream, candidates)
+    node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
     if node_id is None:
-        node_id = await ask_api_versions(ask, upstream, cluster.id, candidates)
+        node_id = await ask_describe_configs(ask, upstream, candidates)
     known.record_node_id(node_id)
     return cluster
 

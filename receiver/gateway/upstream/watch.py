@@ -2,7 +2,8 @@
 
 Owns the loop that probes until the broker answers. It runs at the start, after each failure to
 connect, and after the broker has ended a connection, which may be the first sign that the broker is
-going down. While the node id is not proven, or is not the configured one, it probes now and then.
+going down. A broker that hangs shows no sign at all, so it is asked every few seconds whether it
+still answers, and now and then for all that a probe learns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from receiver.brokers.shadow import shadow_problem
 from receiver.brokers.upstream import Upstream
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.gateway.upstream.broker_login import BrokerLoginError
-from receiver.gateway.upstream.probe import ProbeError, probe
+from receiver.gateway.upstream.probe import ProbeError, check_alive, probe
 from receiver.log import RateLimitedLog
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster
@@ -35,13 +36,16 @@ _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: client can cause if a healthy broker keeps ending its connections.
 _CHECK_AFTER_S: Final = 1.0
 
-#: Seconds between probes of a broker that is not the configured one, and of one whose node id is
-#: not proven.
+#: Seconds between probes: of a broker that is not the configured one, of one that names the brokers
+#: of the cluster where addresses are rewritten, and of any other one.
 _MISMATCH_EVERY_S: Final = 5.0
-_UNPROVEN_EVERY_S: Final = 60.0
-
-#: Seconds between questions for the brokers of the cluster, where addresses are rewritten.
 _CLUSTER_EVERY_S: Final = 30.0
+_PROBE_EVERY_S: Final = 60.0
+
+#: Seconds between questions whether the broker still answers, and for an answer. A long garbage
+#: collection takes less.
+_ALIVE_EVERY_S: Final = 10.0
+_ALIVE_WITHIN_S: Final = 5.0
 
 
 class UpstreamWatch:
@@ -77,6 +81,7 @@ class UpstreamWatch:
         self._on_change = on_change
         self._on_cluster = on_cluster
         self._again: asyncio.TimerHandle | None = None
+        self._probe_due_at = 0.0
         self._logged: tuple[KnownBroker, str | None] | None = None
         broker.on_change = self._broker_changed
         self.problem: str | None = "not probed yet"
@@ -107,6 +112,30 @@ class UpstreamWatch:
         if self._probing is None or self._probing.done():
             self._probing = start_task("probe", self._probe_until_answered(after_s))
 
+    def _ask(self) -> None:
+        """Ask whether the broker still answers, or all if that is due."""
+        if asyncio.get_running_loop().time() >= self._probe_due_at:
+            self.start()
+        elif self._probing is None or self._probing.done():
+            self._probing = start_task("probe", self._ask_whether_alive())
+
+    async def _ask_whether_alive(self) -> None:
+        timeout_s = min(_ALIVE_WITHIN_S, self._settings.connect_timeout_ms / 1000)
+        try:
+            await check_alive(self._address, self._upstream, timeout_s=timeout_s)
+        except ProbeError as error:
+            self._record_failure(error)
+            await self._probe_until_answered(_RETRY_AFTER_S[0])
+        else:
+            self._ask_again()
+
+    def _record_failure(self, error: ProbeError) -> None:
+        self.problem = str(error)
+        self.away = not error.connected
+        self._broker.mark_away()
+        self._on_change()
+        self._warnings.warning("the broker does not answer", problem=self.problem)
+
     async def _probe_until_answered(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
         for attempt in itertools.count():
@@ -125,11 +154,7 @@ class UpstreamWatch:
                     "the sidecar can't log in to ask the broker for its node id", problem=str(error)
                 )
             except ProbeError as error:
-                self.problem = str(error)
-                self.away = not error.connected
-                self._broker.mark_away()
-                self._on_change()
-                self._warnings.warning("the broker does not answer", problem=self.problem)
+                self._record_failure(error)
                 await asyncio.sleep(_RETRY_AFTER_S[min(attempt, len(_RETRY_AFTER_S) - 1)])
                 continue
             self.away = False
@@ -139,18 +164,20 @@ class UpstreamWatch:
             if self._on_cluster is not None and cluster is not None:
                 self._on_cluster(cluster)
             self._on_change()
-            self._probe_again()
+            self._probe_due_at = asyncio.get_running_loop().time() + self._probe_every_s()
+            self._ask_again()
             return
 
-    def _probe_again(self) -> None:
+    def _probe_every_s(self) -> float:
+        if self._broker.problem is not None:
+            return _MISMATCH_EVERY_S
+        return _PROBE_EVERY_S if self._on_cluster is None else _CLUSTER_EVERY_S
+
+    def _ask_again(self) -> None:
         if self._again is not None:
             self._again.cancel()
-        if self._broker.problem is not None:
-            self._again = asyncio.get_running_loop().call_later(_MISMATCH_EVERY_S, self.start)
-        elif self._on_cluster is not None:
-            self._again = asyncio.get_running_loop().call_later(_CLUSTER_EVERY_S, self.start)
-        elif not self._broker.known.proven:
-            self._again = asyncio.get_running_loop().call_later(_UNPROVEN_EVERY_S, self.start)
+        loop = asyncio.get_running_loop()
+        self._again = loop.call_at(min(loop.time() + _ALIVE_EVERY_S, self._probe_due_at), self._ask)
 
     def _broker_changed(self) -> None:
         if self.problem is None and (self._probing is None or self._probing.done()):

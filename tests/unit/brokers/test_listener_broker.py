@@ -67,6 +67,9 @@ def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
     assert (before, one.wants_cluster) == (False, True)
     assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"), advertised="kafka-2:9092")
     assert one.candidates() == [2, 1, 3]
+    one.record_node_id(3)
+    one.mark_away()
+    assert one.candidates()[0] == 3
 
 
 def test_candidates_are_likely_ones_first_and_bounded() -> None:
@@ -77,6 +80,13 @@ def test_candidates_are_likely_ones_first_and_bounded() -> None:
     one.record_cluster(cluster(-1, *range(10_000)))
     assert one.candidates()[:3] == [7, 2, 0]
     assert len(one.candidates()) == 64
+
+
+def test_the_node_whose_address_begins_with_the_pods_name_is_likely() -> None:
+    in_a_pod = ListenerBroker(Broker(), ("127.0.0.1", 19092), 9092, machine="kafka-2")
+    addresses = [BrokerAddress(number, f"kafka-{number}.kafka.prod.svc", 9092) for number in (1, 2, 20)]
+    in_a_pod.record_cluster(Cluster("one", tuple(addresses)))
+    assert in_a_pod.candidates() == [2, 1, 20]
 
 
 def test_another_relays_proof_counts_until_there_is_an_own_one() -> None:

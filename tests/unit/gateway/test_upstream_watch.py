@@ -24,6 +24,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import (
     API_VERSIONS,
     CLUSTER_ID,
+    DESCRIBE_CONFIGS,
     METADATA,
     NODE_ID,
     RANGES,
@@ -240,6 +241,19 @@ def test_a_broker_proves_its_node_id_by_a_question_for_it() -> None:
         assert (known.known.broker, known.known.proven) == (Broker(id=3, cluster_id=CLUSTER_ID), True)
 
 
+def test_a_broker_is_asked_for_one_likely_node_id_at_a_time() -> None:
+    """For each id that is not its own it writes a stack trace."""
+    ranges = {**RANGES, API_VERSIONS: (0, 4), DESCRIBE_CONFIGS: (1, 3)}
+    with ScriptedBroker(ranges=ranges, node_id=3) as broker:
+        known = ListenerBroker(Broker(id=2), (LOOPBACK, broker.port), 1)
+        for expected in (2, 1):  # the configured one and its own, and later its own
+            on_loop(ask(broker.port, known=known))
+            assert (known.known.broker.id, known.known.proven) == (3, True)
+            seen = [request.api_key for request in broker.peers[-1].answers.seen]
+            assert seen.count(DESCRIBE_CONFIGS) == expected
+            known.mark_away()
+
+
 def test_a_broker_that_ignores_the_question_proves_nothing() -> None:
     ranges = {**RANGES, API_VERSIONS: (0, 5)}
 
@@ -255,6 +269,49 @@ def test_a_broker_that_ignores_the_question_proves_nothing() -> None:
         known, _ = on_loop(ask(broker.port))
     # It is the only one of its cluster.
     assert (known.broker, known.proven) == (Broker(id=NODE_ID, cluster_id=CLUSTER_ID), False)
+
+
+def test_a_broker_that_hangs_is_found_although_no_connection_fails(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.gateway.upstream.watch._ALIVE_EVERY_S", 0.01)
+    monkeypatch.setattr("receiver.gateway.upstream.watch._ALIVE_WITHIN_S", 0.5)
+    hangs, over = threading.Event(), threading.Event()
+
+    def answer_until_it_hangs(peer: Peer) -> None:
+        for data in peer.frames():
+            if hangs.is_set():
+                over.wait(120)
+            peer.answer(data)
+
+    async def main() -> None:
+        broker.script = answer_until_it_hangs
+        watching = watch(broker.port)
+        watching.start()
+        await eventually(lambda: len(broker.peers) > 3, "questions without a cause")
+        assert watching.problem is None
+        hangs.set()
+        await eventually(lambda: watching.problem == "no response within 0.5 s", "the problem")
+        assert not watching.away
+        hangs.clear()
+        over.set()
+        await eventually(lambda: watching.problem is None, "the broker again")
+        watching.stop()
+
+    on_loop(main())
+
+
+def test_a_proven_broker_is_probed_again(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("receiver.gateway.upstream.watch._PROBE_EVERY_S", 0.01)
+
+    async def main() -> None:
+        watching = watch(broker.port)
+        watching.start()
+        await eventually(lambda: len(broker.peers) > 2, "more probes")
+        assert METADATA in [request.api_key for request in broker.peers[1].answers.seen]
+        watching.stop()
+
+    on_loop(main())
 
 
 def test_a_stopped_watch_asks_no_more() -> None:
