@@ -25,6 +25,7 @@ __all__ = ["migrate"]
 
 _SCHEMA: Traversable = files("spark_streaming.postgres") / "schema"
 _OLDEST_SERVER: Final = 140_000
+_ENCODING: Final = "UTF8"
 #: Tables that readers may read, beside the views.
 _READABLE_TABLES: Final = ("catalogue", "software", "finding", "ledger")
 _READABLE_OF_DEAD_LETTERS: Final = (
@@ -65,12 +66,18 @@ def migrate(
         The names of the migrations that were applied.
 
     Raises:
-        StoreError: The schema is newer than this version, the server too old, or a right is
-            missing.
+        StoreError: The schema is newer than this version, the server too old, the database's
+            encoding not UTF8, or a right is missing.
     """
     version = connection.info.server_version
     if version < _OLDEST_SERVER:
         raise StoreError(f"unsupported PostgreSQL {version // 10_000} (supported: 14 or newer)")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != _ENCODING:
+        raise StoreError(
+            f"the database {connection.info.dbname} has the encoding {encoding}, which can't hold every "
+            f"client id: create one with CREATE DATABASE ... ENCODING '{_ENCODING}' TEMPLATE template0"
+        )
     done = _migrated(connection)
     if done is None:
         _create(connection)

@@ -49,7 +49,7 @@ class Postgres:
         self._scratch.close()
 
     @contextmanager
-    def database(self) -> Iterator[str]:
+    def database(self, encoding: str = "UTF8") -> Iterator[str]:
         """A fresh database; gone afterwards, whoever is still connected.
 
         Yields:
@@ -57,7 +57,11 @@ class Postgres:
         """
         name = f"test_{os.getpid()}_{next(_numbers)}"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'").format(
+                    sql.Identifier(name), sql.Literal(encoding)
+                )
+            )
         try:
             yield self._url(name)
         finally:

@@ -18,6 +18,7 @@ from spark_streaming.postgres import Store, StoreError, TaskStore
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, read, rows, take_in
+from tests.testbed.postgres import Postgres
 
 READER = f"telemetry_reader_{os.getpid()}"
 SCHEMA = Path(spark_streaming.__path__[0]) / "postgres/schema"
@@ -53,6 +54,15 @@ def test_a_further_migration_keeps_the_data(
         monkeypatch.undo()
         with pytest.raises(StoreError, match=r"0002_made_up.*upgrade"):
             store.migrate()
+
+
+def test_a_database_that_cannot_hold_every_client_id_is_refused(postgres: Postgres) -> None:
+    with (
+        postgres.database(encoding="SQL_ASCII") as database,
+        Store(database, retention=RetentionSettings()) as store,
+        pytest.raises(StoreError, match=r"encoding SQL_ASCII.*ENCODING 'UTF8'"),
+    ):
+        store.migrate()
 
 
 def test_watched_metrics_have_their_columns_in_order(store: Store, database: str) -> None:
