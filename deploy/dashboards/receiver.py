@@ -64,7 +64,7 @@ def receiver() -> Dashboard:
             "push, median": _quantile("kafka_telemetry_push_seconds", 0.5),
             "get, 99 %": _quantile("kafka_telemetry_get_seconds", 0.99),
         }),
-        _rates("Data points left out", "not_finite, known_bad, privacy, over_budget.",
+        _rates("Data points left out", "not_finite, known_bad, privacy, over_budget, new_series.",
                "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
         _lines("Back-pressure", "The factor on push intervals, and the instances whose subscriptions are "
                "narrowed.", "short", {

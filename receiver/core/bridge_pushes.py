@@ -100,6 +100,8 @@ class BridgePushes:
         cpu_s = self._clock.cpu() - started
         self._limits.spent(identity, cpu_s, now)
         self._metrics.push_taken(taken, len(push.metrics), cpu_s)
+        if taken.new_series_over is not None:
+            self._log.limit_exceeded(identity, taken.new_series_over)
         if taken.push is None:
             self._metrics.bridges.push(hello.node_id, _refusal_of(taken))
             self._refused(identity, taken)

@@ -200,8 +200,9 @@ class TelemetryCalls:
     def _report_push(self, header: RequestHeader, outcome: PushOutcome, cpu_s: float) -> None:
         identity = outcome.identity
         self._metrics.push_answered(outcome, identity.client_software_name, cpu_s)
-        if outcome.exceeded is not None:
-            self._log.limit_exceeded(identity, outcome.exceeded)
+        for exceeded in (outcome.exceeded, outcome.new_series_over):
+            if exceeded is not None:
+                self._log.limit_exceeded(identity, exceeded)
         self._log.answered(
             identity,
             header,

@@ -23,7 +23,14 @@ def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
         f"{_PREFIX}series", "Data points of all client instances' last pushes.", value=series.series
     )
     yield CounterMetricFamily(
-        f"{_PREFIX}overflowed_points", "Data points over a series budget.", value=series.overflowed_points
+        f"{_PREFIX}overflowed_points",
+        "Data points over a series budget or a limit on new series.",
+        value=series.overflowed_points,
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}remembered_series",
+        "Series that the limits on new series remember.",
+        value=telemetry.series_history.remembered,
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}interval_factor",

@@ -271,8 +271,12 @@ class ReceiverMetrics:
         self.push_inflated_bytes.inc(inflated_bytes)
         if metrics.dropped_points:
             self.dropped_points["not_finite",].inc(metrics.dropped_points)
-        if metrics.overflowed:
-            self.dropped_points["over_budget",].inc(metrics.overflowed)
+        for reason, points in (
+            ("over_budget", metrics.overflowed - metrics.not_admitted),
+            ("new_series", metrics.not_admitted),
+        ):
+            if points:
+                self.dropped_points[reason,].inc(points)
         if metrics.removed_labels:
             self.removed_labels.inc(metrics.removed_labels)
         self._steps_done(metrics.steps)

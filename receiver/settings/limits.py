@@ -45,6 +45,12 @@ _REJECTED_BYTES = (
     "not inspected."
 )
 
+_NEW_SERIES = (
+    "Series in an hour that their client instance had not pushed before. Further ones are replaced by the "
+    "overflow series until there is room; the push is accepted. An hour's worth may come at once. The "
+    "default is twice `telemetry.series.max_per_principal`, so that all clients of a principal can restart."
+)
+
 
 def _limit(default: int, description: str, most: int = _MAX_COUNT) -> Any:
     return Field(default=default, ge=1, le=most, description=description)
@@ -60,6 +66,7 @@ class PeerLimitsSettings(Settings):
     core_ms_per_second: int | None = _limit(50, _CORE_MS, most=1_000)
     rejected_bytes_per_minute: int | None = _limit(67_108_864, _REJECTED_BYTES, _MAX_BYTES)
     accepted_bytes_per_minute: int | None = _limit(33_554_432, _ACCEPTED_BYTES, _MAX_BYTES)
+    new_series_per_hour: int | None = _limit(400_000, _NEW_SERIES)
 
 
 class PrincipalLimitsSettings(PeerLimitsSettings):

@@ -98,6 +98,16 @@ class SeriesSettings(Settings):
         le=_MAX_SERIES,
         description="Series of all instances together; null: no budget.",
     )
+    new_per_client_per_hour: int | None = Field(
+        default=20_000,
+        ge=1,
+        le=_MAX_SERIES,
+        description="Series in an hour that the client instance had not pushed before; null: no limit. "
+        "Further ones are replaced by the overflow series until there is room. An hour's worth may come at "
+        "once. "
+        "`limits.source_address.new_series_per_hour` and `limits.principal.new_series_per_hour` bound the "
+        "instances of a peer together.",
+    )
     client_id_folding: tuple[ClientIdFoldingSettings, ...] = Field(
         default=(), description="Rules for client ids with generated parts. The first match applies."
     )

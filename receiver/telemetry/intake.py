@@ -17,6 +17,7 @@ from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
 from receiver.telemetry.folding import ClientIdFolding
 from receiver.telemetry.identity import ClientIdentity
@@ -24,6 +25,7 @@ from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.push import build_push, content_id, empty_id
+from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.steps import Steps
 
 __all__ = ["Arrival", "Intake", "Taken"]
@@ -53,6 +55,7 @@ class Taken:
     refusal: PushError | Exceeded | None = None
     inflated_bytes: int = 0  # 0 when they were not inflated
     metrics: LabelledMetrics = field(default_factory=LabelledMetrics)
+    new_series_over: Exceeded | None = None  # the limit that new series of an accepted push are over
 
 
 class Intake:
@@ -63,6 +66,7 @@ class Intake:
         hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
         limits: The limits of each peer.
         series: The series budgets.
+        history: The limits on new series.
         offenders: Records the clients that push too much.
 
     Raises:
@@ -76,10 +80,12 @@ class Intake:
         *,
         limits: Limits,
         series: SeriesBudgets,
+        history: SeriesHistory,
         offenders: Offenders,
     ) -> None:
         self._limits = limits
         self._series = series
+        self._history = history
         self._offenders = offenders
         self.replace_settings(settings, hash_key)
 
@@ -111,6 +117,7 @@ class Intake:
         labelled = LabelledMetrics()
         labels = self._labels(identity)
         site = identity.peers.site
+        admission = self._history.admission(identity, instance.id, now)
         try:
             inflated = self._inflate(arrival, instance.treatment.compression)
             if inflated:
@@ -119,7 +126,10 @@ class Intake:
                     instance.label_bytes(labels),
                     max_entries=self._settings.max_entries,
                     steps=self._steps.for_client(instance.treatment.bad_metrics),
-                    max_series=self._series.allowed(instance.id, identity.principal, site),
+                    bound=SeriesBound(
+                        max_series=self._series.allowed(instance.id, identity.principal, site),
+                        admit=admission,
+                    ),
                 )
         except PushError as problem:
             # A few bytes may have cost much work.
@@ -152,7 +162,12 @@ class Intake:
             labels=labels,
             received_at_ns=arrival.received_at_ns,
         )
-        return Taken(push=push, inflated_bytes=len(inflated), metrics=labelled)
+        return Taken(
+            push=push,
+            inflated_bytes=len(inflated),
+            metrics=labelled,
+            new_series_over=admission.exceeded,
+        )
 
     def _inflate(self, arrival: Arrival, accepted: Collection[int]) -> bytes:
         codec, metrics = arrival.codec, arrival.metrics

@@ -30,7 +30,7 @@ from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import Checked, Frames, MetricList, OneResource, OneScope, Outline
 from receiver.telemetry.scrub import Scrubber, may_need_scrubbing, refuse_too_many, refuse_too_many_hits
 from receiver.telemetry.steps.counts import StepCounts
-from receiver.telemetry.steps.metrics import Applied, MetricSteps
+from receiver.telemetry.steps.metrics import NO_BOUND, Applied, MetricSteps, SeriesBound
 from receiver.telemetry.steps.scopes import apply_to_scopes
 from receiver.telemetry.steps.steps import NO_STEPS
 
@@ -60,7 +60,8 @@ class LabelledMetrics:
     dropped_points: int = 0  # their value is NaN or infinite
     removed_labels: int = 0  # attributes with keys that the receiver owns
     series: int = 0  # data points within the budget, without the overflow series
-    overflowed: int = 0  # data points over the budget, replaced by the overflow series
+    overflowed: int = 0  # data points over a bound, replaced by the overflow series
+    not_admitted: int = 0  # those of them whose series are new beyond the limit
     steps: StepCounts = field(default_factory=StepCounts)
 
 
@@ -70,7 +71,7 @@ def label_metrics(
     *,
     max_entries: int,
     steps: MetricSteps = NO_STEPS,
-    max_series: int | None = None,
+    bound: SeriesBound = NO_BOUND,
 ) -> LabelledMetrics:
     """Validate the metrics of a push, apply the steps, merge equal Resources and add the labels.
 
@@ -79,7 +80,7 @@ def label_metrics(
         labels: Attributes for every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
         max_entries: The maximum number of nested messages.
         steps: The steps for the client.
-        max_series: The client's maximum number of data points; None for no limit.
+        bound: The bounds on the client's series.
 
     Raises:
         InvalidMetricsError: The bytes are not a MetricsData, or contain no metric. A scope without
@@ -128,11 +129,11 @@ def label_metrics(
         data = b""
         applied = Applied()
     elif one_list:
-        data, applied = _label_one_list(merged.resource_metrics, labels, steps, max_series, counts)
+        data, applied = _label_one_list(merged.resource_metrics, labels, steps, bound, counts)
     else:
         outline = Outline.FromString(data)
         together = merged.resource_metrics.scope_metrics.SerializeToString()
-        applied = apply_to_scopes(outline, remaining, together, steps, max_series, counts)
+        applied = apply_to_scopes(outline, remaining, together, steps, bound, counts)
         if applied.metrics is not remaining:
             data = outline.SerializeToString()
             count = len(outline.resource_metrics)
@@ -144,6 +145,7 @@ def label_metrics(
         removed_labels=scrubber.removed_labels,
         series=applied.series,
         overflowed=applied.overflowed,
+        not_admitted=applied.not_admitted,
         steps=counts,
     )
 
@@ -182,14 +184,14 @@ def _scrub_one_list(resource_metrics: Any, scrubber: Scrubber) -> None:
 
 
 def _label_one_list(
-    one_resource: Any, labels: bytes, steps: MetricSteps, max_series: int | None, counts: StepCounts
+    one_resource: Any, labels: bytes, steps: MetricSteps, bound: SeriesBound, counts: StepCounts
 ) -> tuple[bytes, Applied]:
     resource = b""
     if one_resource.resource:
         resource = steps.rewriter.resource(one_resource.resource[0], counts, len(one_resource.resource))
     metrics = one_resource.scope_metrics.metrics
     together = one_resource.scope_metrics.SerializeToString()
-    applied = steps.apply(metrics, together, max_series, counts)
+    applied = steps.apply(metrics, together, [(resource, b"", len(metrics))], bound, counts)
     if not applied.metrics:
         return b"", applied
     if applied.metrics is not metrics:

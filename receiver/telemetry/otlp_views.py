@@ -21,6 +21,8 @@ Schemas of metrics, whatever message contains them:
 
 - ``MetricList``: the metrics as bytes.
 - ``Counted``: one merged metric, with every name, description, unit and data point.
+- ``Identified``: each metric with what tells its series apart: the name, the kind, and the
+  attributes of each data point. It keeps other fields until ``DiscardUnknownFields``.
 - ``AttributeKeys``: one merged metric, with the key of every attribute of points, exemplars and
   metrics, and every value that may contain nested attributes.
 - ``MetricHead``: one metric without its data.
@@ -44,6 +46,7 @@ __all__ = [
     "Checked",
     "Counted",
     "Frames",
+    "Identified",
     "MetricHead",
     "MetricList",
     "OneResource",
@@ -130,6 +133,29 @@ Counted: Final = _messages(
             **{kind: (number, _ONE, "Data") for kind, number in DATA_KINDS.items()},
         },
         "Data": {"data_points": (1, _MANY, None)},
+    },
+)
+Identified: Final = _messages(
+    "receiver.identified",
+    "ScopeMetrics",
+    {
+        "ScopeMetrics": {"metrics": (2, _MANY, "Metric")},
+        "Metric": {
+            "name": (1, _ONE, None),
+            "gauge": (5, _ONE, "Numbers"),
+            "sum": (7, _ONE, "Numbers"),
+            "histogram": (9, _ONE, "Histograms"),
+            "exponential_histogram": (10, _ONE, "ExponentialHistograms"),
+            "summary": (11, _ONE, "Summaries"),
+        },
+        "Numbers": {"data_points": (1, _MANY, "NumberDataPoint")},
+        "Histograms": {"data_points": (1, _MANY, "HistogramDataPoint")},
+        "ExponentialHistograms": {"data_points": (1, _MANY, "ExponentialHistogramDataPoint")},
+        "Summaries": {"data_points": (1, _MANY, "SummaryDataPoint")},
+        "NumberDataPoint": {"attributes": (7, _MANY, None)},
+        "HistogramDataPoint": {"attributes": (9, _MANY, None)},
+        "ExponentialHistogramDataPoint": {"attributes": (1, _MANY, None)},
+        "SummaryDataPoint": {"attributes": (7, _MANY, None)},
     },
 )
 AttributeKeys: Final = _messages(

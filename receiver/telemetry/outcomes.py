@@ -39,3 +39,4 @@ class PushOutcome:
     metrics: LabelledMetrics = field(default_factory=LabelledMetrics)
     problem: str | None = None  # why it was refused, for the operator
     exceeded: Exceeded | None = None  # the limit that was the reason
+    new_series_over: Exceeded | None = None  # the limit that new series of an accepted push are over

@@ -15,6 +15,7 @@ from receiver.telemetry.control.backpressure import BackPressure
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidInstanceError, PushError
 from receiver.telemetry.identity import ClientIdentity
@@ -78,6 +79,7 @@ class ClientTelemetry:
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
+        self.series_history = SeriesHistory(settings.series, limits, settings.max_instances)
         self.backpressure = BackPressure(settings.backpressure)
         self.offenders = Offenders(settings.backpressure)
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
@@ -90,6 +92,7 @@ class ClientTelemetry:
             hash_key,
             limits=limits,
             series=self.series,
+            history=self.series_history,
             offenders=self.offenders,
         )
 
@@ -116,6 +119,7 @@ class ClientTelemetry:
         self.defaults = _defaults(settings)
         self.instances.resize(settings.max_instances)
         self.series.replace_settings(settings.series)
+        self.series_history.replace_settings(settings.series, settings.max_instances)
         self.backpressure.replace_settings(settings.backpressure)
         self.offenders.replace_settings(settings.backpressure)
         self.subscriptions.match_anew()
@@ -346,6 +350,7 @@ def _outcome(identity: ClientIdentity, request: PushTelemetryRequest, taken: Tak
         wire_bytes=len(request.metrics or _EMPTY),
         inflated_bytes=taken.inflated_bytes,
         metrics=taken.metrics,
+        new_series_over=taken.new_series_over,
     )
 
 

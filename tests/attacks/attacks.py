@@ -45,6 +45,8 @@ _SERIES_OF_COSTLY_PUSH: Final = 1_000
 #: So few series that a short attack can use them up.
 _SERIES: Final = 20_000
 _SERIES_OF_PUSH: Final = 4_000
+#: So few new series that a short attack is over the limit with a few pushes.
+_NEW_SERIES: Final = 20_000
 
 
 #: The innocent client's longest wait, in milliseconds.
@@ -83,6 +85,8 @@ class Attack:
         buffered: Whether what the receiver and the system buffer for the attack is a verdict.
         least_seconds: How long it takes at least until its verdict can fail.
         bounded: Whether the accepted bytes of the attack are a verdict.
+        most_new_series: The limit on new series of its source address in an hour, if the stored
+            series of the attack are a verdict.
         telemetry_longest_ms: The bound on the longest wait of the innocent client's telemetry.
     """
 
@@ -102,6 +106,7 @@ class Attack:
     spool: bool = False
     refused: bool = False
     bounded: bool = False
+    most_new_series: int | None = None
     least_seconds: float = 0.0
     buffered: bool = False
     telemetry_longest_ms: float = LONGEST_MS
@@ -219,6 +224,16 @@ def _telemetry() -> tuple[Attack, ...]:
             settings={"telemetry": {"series": {"max_per_client": _SERIES_OF_PUSH, "max_total": _SERIES}}},
             innocent_late=True,
             spool=True,
+        ),
+        Attack(
+            name="series",
+            telemetry_longest_ms=_COSTLY_MS,
+            kind="single-pushes",
+            connections=4,
+            payload=many_series(series=_SERIES_OF_PUSH),
+            settings={"limits": {"source_address": {"new_series_per_hour": _NEW_SERIES}}},
+            spool=True,
+            most_new_series=_NEW_SERIES,
         ),
         Attack(
             name="excluded-codec",

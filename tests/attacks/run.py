@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from benchmarks.load_generator import load
@@ -101,6 +102,8 @@ class Stored:
     overflowed: int
     #: All pushes as OTLP, not compressed.
     otlp_bytes: int
+    #: The metrics of all pushes but the overflow series.
+    series: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,9 +250,20 @@ def stored(spool: Path) -> dict[str, Stored]:
             pushes=len(pushes),
             overflowed=sum(_OVERFLOW in push for push in pushes),
             otlp_bytes=sum(map(len, pushes)),
+            series=sum(map(_metrics, pushes)),
         )
         for address, pushes in columns.items()
     }
+
+
+def _metrics(otlp: bytes) -> int:
+    """Count the metrics of a push but the overflow series."""
+    scopes = (
+        scope
+        for resource in MetricsData.FromString(otlp).resource_metrics
+        for scope in resource.scope_metrics
+    )
+    return sum(metric.name != _OVERFLOW.decode() for scope in scopes for metric in scope.metrics)
 
 
 def _asking(target: Target, seconds: float, port: Port = "plain") -> dict[str, object]:

@@ -33,6 +33,9 @@ BUFFERED_BYTES: Final = LimitsSettings().max_held_bytes // 4 + (32 << 20)
 #: The chart's memory limit, resources.limits.memory.
 MEMORY_BYTES: Final = 768 << 20
 
+#: An attack may last so much longer on a busy machine.
+_PATIENCE_SECONDS: Final = 60.0
+
 
 def judge(
     attack: Attack, mine: Outcome, files: Mapping[str, Stored], *, longest_ms: float | None = None
@@ -119,4 +122,11 @@ def _files(attack: Attack, mine: Outcome, files: Mapping[str, Stored]) -> list[s
     bound = int(ACCEPTED_BYTES_PER_MINUTE * (1 + mine.seconds / 60) + LARGEST_PUSH_BYTES)
     if attack.bounded and hostile.otlp_bytes > bound:
         wrong.append(f"{hostile.otlp_bytes:,} bytes of the attack are stored (at most {bound:,})")
+    if attack.most_new_series is not None:
+        most = int(attack.most_new_series * (1 + (mine.seconds + _PATIENCE_SECONDS) / 3600))
+        if not hostile.overflowed or hostile.series > most:
+            wrong.append(
+                f"{hostile.series:,} series of the attack are stored (at most {most:,}), "
+                f"{hostile.overflowed} of its pushes lost some (at least 1)"
+            )
     return wrong

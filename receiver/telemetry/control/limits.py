@@ -17,6 +17,7 @@ telemetry_requests    per second  10 s            a telemetry request
 core_time             per second  4 s     60 s    CPU time of the peer's requests and pushes
 rejected_bytes        per minute  60 s    60 s    a push that was refused for its content
 accepted_bytes        per minute  60 s    60 s    an accepted push, in bytes that plugins get
+new_series            per hour    1 h             a series that is new to its client instance
 ====================  ==========  ======  ======  ==================================================
 
 Connections and requests have a burst of ten seconds because all clients of a host return at once
@@ -88,6 +89,7 @@ class LimitName(StrEnum):
     CORE_TIME = "core_time"
     REJECTED_BYTES = "rejected_bytes"
     ACCEPTED_BYTES = "accepted_bytes"
+    NEW_SERIES = "new_series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +102,15 @@ class Exceeded:
 
     limit: LimitName
     scope: Scope
-    peer: str  # the IPv4 address, the IPv6 network of 64 or of 48 bits, or the principal
+    peer: str  # the IPv4 address, the IPv6 network of 64 or of 48 bits, the principal, or the instance
     allowed: int  # the configured limit; for a site, times ``limits.ipv6_site_factor``
     retry_after_s: float
 
     @property
     def setting(self) -> str:
         """The key in the settings, such as ``limits.principal.core_ms_per_second``."""
+        if self.scope == "client_instance":
+            return "telemetry.series.new_per_client_per_hour"
         scope = "source_address" if self.scope == "source_site" else self.scope
         return f"limits.{scope}.{_SETTINGS[self.limit]}"
 
@@ -245,6 +249,17 @@ class Limits:
             if exceeded is not None:
                 return exceeded
         return None
+
+    def room(
+        self, limit: LimitName, identity: ClientIdentity, wanted: int, now: float
+    ) -> tuple[int, Exceeded | None]:
+        """Return how many of the wanted units fit, and the limit over time if not all do."""
+        found: Exceeded | None = None
+        for scope, peer in identity.peers.limited:
+            room, exceeded = self._by_scope[scope].room(limit, peer, wanted, now)
+            if exceeded is not None:
+                wanted, found = room, exceeded
+        return wanted, found
 
     def use(self, limit: LimitName, identity: ClientIdentity, units: float, now: float) -> None:
         """Count what all peers of the connection used, even beyond their limit over time."""
@@ -405,6 +420,7 @@ _BUCKETS: Final = (
     _Bucket(LimitName.CORE_TIME, "core_ms_per_second", 1.0, 4.0, 60.0, in_relays=True),
     _Bucket(LimitName.REJECTED_BYTES, "rejected_bytes_per_minute", 60.0, 60.0, 60.0),
     _Bucket(LimitName.ACCEPTED_BYTES, "accepted_bytes_per_minute", 60.0, 60.0, 60.0),
+    _Bucket(LimitName.NEW_SERIES, "new_series_per_hour", 3600.0, 3600.0),
 )
 _SETTINGS: Final = {bucket.limit: bucket.setting for bucket in _BUCKETS} | {
     LimitName.CONNECTIONS: "connections"
@@ -509,8 +525,27 @@ class _Peers:
         room_at = level + rate.unit_s - rate.bucket.burst_s
         if room_at - now <= _TOLERANCE_S:
             return None
+        return self._exceeded(rate, peer, room_at - now)
+
+    def room(self, limit: LimitName, peer: str, wanted: int, now: float) -> tuple[int, Exceeded | None]:
+        """Return how many of the wanted units fit into a bucket, and the limit if not all do."""
+        rate = self._rates.get(limit)
+        if rate is None:
+            return wanted, None
+        level = max(self._empty_at.get(peer, {}).get(limit, _NEVER), now)
+        free_s = rate.bucket.burst_s - (level - now)
+        room = max(0, int(free_s / rate.unit_s + _TOLERANCE_S))
+        if room >= wanted:
+            return wanted, None
+        return room, self._exceeded(rate, peer, (room + 1) * rate.unit_s - free_s)
+
+    def _exceeded(self, rate: _Rate, peer: str, retry_after_s: float) -> Exceeded:
         return Exceeded(
-            limit=limit, scope=self.scope, peer=peer, allowed=rate.allowed, retry_after_s=room_at - now
+            limit=rate.bucket.limit,
+            scope=self.scope,
+            peer=peer,
+            allowed=rate.allowed,
+            retry_after_s=retry_after_s,
         )
 
     def fill(

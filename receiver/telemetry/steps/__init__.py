@@ -4,7 +4,8 @@
 
 1. *known-bad values*: drops or marks metrics that the client's version gets wrong (``known_bad``).
 2. *private metrics*: drops the metrics that a rule names.
-3. *series*: replaces what is over the client's budget by one overflow series (:mod:`~.overflow`).
+3. *series*: replaces what is over the client's budget, and series that are new beyond its limit, by
+   one overflow series (:mod:`~.overflow`, :mod:`~.series_keys`).
 4. *attributes*: gives the clients' different attributes one name and form (:mod:`~.attributes`).
 5. *private attributes*: drops or hashes the attributes that a rule names (:mod:`~.privacy`). A rule
    applies to the client's key and to the key after step 4.

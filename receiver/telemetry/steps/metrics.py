@@ -5,23 +5,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from receiver.catalogue import Catalogue
 from receiver.patterns import compile_pattern
 from receiver.settings.metric_processing import NormalizationSettings
 from receiver.telemetry.errors import TooLargeError
-from receiver.telemetry.otlp_views import Counted, points_in, points_of
+from receiver.telemetry.otlp_views import Counted, MetricList, points_in, points_of
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.names import ByName, Names, Units
-from receiver.telemetry.steps.overflow import leave_out
+from receiver.telemetry.steps.overflow import leave_out, overflow_metric, without_series
 from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.steps.rewriting import AttributeRewriter
+from receiver.telemetry.steps.series_keys import AdmitSeries, Owner, PushedSeries
 
-__all__ = ["Applied", "MetricSteps"]
+__all__ = ["NO_BOUND", "Applied", "MetricSteps", "SeriesBound"]
 
 # The decision on a metric by its name.
 _Decision = Literal["keep", "bad", "private"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesBound:
+    """The bounds on the series of a push; None for no bound."""
+
+    max_series: int | None = None  # data points
+    admit: AdmitSeries | None = None  # decides on series that the client did not have before
+
+
+#: Lets all series through.
+NO_BOUND: Final = SeriesBound()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +49,23 @@ class Applied:
     places: Sequence[int] = ()
     series: int = 0  # data points that remain, without an overflow series
     overflowed: int = 0  # data points that the overflow series replaced
+    not_admitted: int = 0  # those of them whose series are new beyond the limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """The metrics that the steps get: those of admitted series.
+
+    ``dropped`` is the first metric that lost data points, ``dropped_place`` its index.
+    """
+
+    metrics: Sequence[bytes]
+    places: Sequence[int]
+    counted: Any
+    series: int
+    not_admitted: int = 0
+    dropped: bytes = b""
+    dropped_place: int = 0
 
 
 class MetricSteps:
@@ -68,45 +98,82 @@ class MetricSteps:
         self.rewriter = AttributeRewriter(privacy, normalize=normalization.attributes)
 
     def apply(
-        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, counts: StepCounts
+        self,
+        metrics: Sequence[bytes],
+        together: bytes,
+        owners: Sequence[Owner],
+        bound: SeriesBound,
+        counts: StepCounts,
     ) -> Applied:
         """Apply the steps to scrubbed metrics, and add to the counts.
 
         Args:
             metrics: Encoded Metric messages.
             together: The same metrics as an encoded ScopeMetrics.
-            max_series: The maximum number of data points; None for no limit.
+            owners: Their Resources and scopes.
+            bound: The bounds on their series.
             counts: The counts of the push so far.
 
         Raises:
-            TooLargeError: Privacy or the budget applies, and the metrics are over a bound of work.
+            TooLargeError: Privacy or a bound applies, and the metrics are over a bound of work.
         """
-        counted = Counted.FromString(together)
-        series = points_in(counted)
-        over = max_series is not None and series > max_series
-        if not (self._on or over):
-            return Applied(metrics=metrics, series=series)
+        given = self._admitted(metrics, together, owners, bound.admit)
+        over = bound.max_series is not None and given.series > bound.max_series
+        if not (self._on or over or given.not_admitted):
+            return Applied(metrics=metrics, series=given.series)
         try:
-            return self._apply(list(metrics), counted, series, max_series, counts)
+            return self._apply(given, bound.max_series, counts)
         except TooLargeError:
-            if self._may_not_skip or over:
+            if self._may_not_skip or over or given.not_admitted:
                 raise
             counts.unnormalized = True
-            return Applied(metrics=metrics, series=series)
+            return Applied(metrics=metrics, series=given.series)
 
     def skip(
-        self, metrics: Sequence[bytes], together: bytes, max_series: int | None, counts: StepCounts
+        self, metrics: Sequence[bytes], together: bytes, bound: SeriesBound, counts: StepCounts
     ) -> Applied:
         """Return metrics unchanged, because they are over a bound of work.
 
         Raises:
-            TooLargeError: Privacy or the budget applies.
+            TooLargeError: Privacy or a bound on series applies.
         """
         series = points_in(Counted.FromString(together))
-        if self._may_not_skip or (max_series is not None and series > max_series):
-            raise TooLargeError("has too many messages for privacy rules or a series budget")
+        over = bound.max_series is not None and series > bound.max_series
+        if self._may_not_skip or over or bound.admit is not None:
+            raise TooLargeError("has too many messages for privacy rules or a bound on series")
         counts.unnormalized = True
         return Applied(metrics=metrics, series=series)
+
+    def _admitted(
+        self,
+        metrics: Sequence[bytes],
+        together: bytes,
+        owners: Sequence[Owner],
+        admit: AdmitSeries | None,
+    ) -> _Given:
+        """Drop the data points of series that may not be added."""
+        counted = Counted.FromString(together)
+        series = points_in(counted)
+        given = _Given(metrics=metrics, places=range(len(metrics)), counted=counted, series=series)
+        if admit is None:
+            return given
+        pushed = PushedSeries(together, owners, self._required.__getitem__)
+        refused = admit(pushed)
+        if not refused:
+            return given
+        first = next(place for place, keys in enumerate(pushed.by_metric) if not refused.isdisjoint(keys))
+        remaining, places = without_series(metrics, pushed.by_metric, refused)
+        counted = Counted.FromString(MetricList(metrics=remaining).SerializeToString())
+        left = points_in(counted)
+        return _Given(
+            metrics=remaining,
+            places=places,
+            counted=counted,
+            series=left,
+            not_admitted=series - left,
+            dropped=metrics[first],
+            dropped_place=first,
+        )
 
     def _decide(self, name: str) -> _Decision:
         if self._privacy.metrics and self._privacy.metric(name):
@@ -114,11 +181,10 @@ class MetricSteps:
         text = name.encode()
         return "bad" if any(pattern.fullmatch(text) is not None for pattern in self._bad) else "keep"
 
-    def _apply(
-        self, given: list[bytes], counted: Any, series: int, max_series: int | None, counts: StepCounts
-    ) -> Applied:
-        work = _Work(given, self._names.read(given, counted))
-        bad_points = marked_points = private_points = overflowed = 0
+    def _apply(self, given: _Given, max_series: int | None, counts: StepCounts) -> Applied:
+        counted, series, overflowed = given.counted, given.series, given.not_admitted
+        work = _Work(list(given.metrics), self._names.read(given.metrics, counted), given.places)
+        bad_points = marked_points = private_points = 0
         marked: frozenset[int] = frozenset()
         if self._decisions is not None:
             decisions = [self._decisions[name] for name in work.names]
@@ -126,11 +192,11 @@ class MetricSteps:
             if not self._mark:
                 bad_points = work.drop(decisions, "bad")
             series -= private_points + bad_points
-        overflow = None
+        dropped, place = given.dropped, given.dropped_place
         if max_series is not None and series > max_series:
             required = [self._required[name] for name in work.names]
-            overflow = work.leave_out(required, series, max_series)
-            overflowed, series = series - max_series, max_series
+            dropped, place = work.leave_out(required, series, max_series)
+            overflowed, series = overflowed + series - max_series, max_series
         if self._decisions is not None and self._mark:
             marked = frozenset(
                 index for index, name in enumerate(work.names) if self._decisions[name] == "bad"
@@ -149,22 +215,28 @@ class MetricSteps:
             marked_points = points_of([work.metrics[index] for index in sorted(marked)])
         if self._units is not None:
             work.metrics = self._units.added(work.metrics, work.names, counted)
-        if overflow is not None:
-            work.append(*overflow)
+        if overflowed:
+            work.append(overflow_metric(dropped, overflowed), place)
         # Only now, because a push that turns out to be too large is forwarded unchanged.
         counts.bad_points += bad_points
         counts.marked_points += marked_points
         counts.private_points += private_points
-        return Applied(metrics=work.metrics, places=work.places, series=series, overflowed=overflowed)
+        return Applied(
+            metrics=work.metrics,
+            places=work.places,
+            series=series,
+            overflowed=overflowed,
+            not_admitted=given.not_admitted,
+        )
 
 
 class _Work:
     """A list of metrics during the steps, with the name and the original index of each."""
 
-    def __init__(self, metrics: list[bytes], names: Sequence[bytes]) -> None:
+    def __init__(self, metrics: list[bytes], names: Sequence[bytes], places: Sequence[int]) -> None:
         self.metrics = metrics
         self.names = names
-        self.places: Sequence[int] = range(len(self.metrics))
+        self.places = places
 
     def drop(self, decisions: list[_Decision], decision: _Decision) -> int:
         """Drop the metrics with this decision; return the number of their data points."""
@@ -177,14 +249,14 @@ class _Work:
         return points
 
     def leave_out(self, required: Sequence[bool], series: int, max_series: int) -> tuple[bytes, int]:
-        """Drop the data points over the budget; return the overflow metric and its place."""
+        """Drop the data points over the budget; return the first metric of them, and its place."""
         overflow = leave_out(self.metrics, required, series, max_series)
-        place = self.places[overflow.first]
+        first = self.metrics[overflow.first], self.places[overflow.first]
         if overflow.cut is not None:
             index, cut = overflow.cut
             self.metrics[index] = cut
         self._keep(overflow.kept)
-        return overflow.metric, place
+        return first
 
     def append(self, metric: bytes, place: int) -> None:
         self.metrics.append(metric)

@@ -1,15 +1,20 @@
-"""Replaces the data points over a series budget by one overflow series.
+"""Replaces the data points over a bound on series by one overflow series.
 
-The data points of metrics that KIP-714 requires stay first, then those of other metrics in the
-push's order, so that the same series stay from push to push. All metrics after the last that fits
-are dropped. One series counts the dropped points, with OpenTelemetry's overflow attribute.
+*Over a budget*: the data points of metrics that KIP-714 requires stay first, then those of other
+metrics in the push's order, so that the same series stay from push to push. All metrics after the
+last that fits are dropped.
+
+*New beyond a limit*: the data points of the refused series are dropped.
+
+One series counts the dropped points, with OpenTelemetry's overflow attribute.
 
 Source: OpenTelemetry specification, metrics SDK, "Overflow attribute".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +22,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from receiver.telemetry.otlp_views import points_of
 
-__all__ = ["OVERFLOW_METRIC", "Overflow", "leave_out"]
+__all__ = ["OVERFLOW_METRIC", "Overflow", "leave_out", "overflow_metric", "without_series"]
 
 #: The metric that counts the dropped data points.
 OVERFLOW_METRIC: Final = "kafka.client.telemetry.overflow"
@@ -31,7 +36,6 @@ class Overflow:
     kept: list[bool]  # which metrics stay, at least in part
     cut: tuple[int, bytes] | None  # the index of the metric that lost some points, and its new bytes
     first: int  # the index of the first metric that lost points
-    metric: bytes  # the encoded overflow metric
 
 
 def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, max_series: int) -> Overflow:
@@ -51,7 +55,48 @@ def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, m
         cut = last, _first_points(metrics[last], max_series - before)
         dropped.append(last)
     first = min(dropped)
-    return Overflow(kept=kept, cut=cut, first=first, metric=_overflow(metrics[first], series - max_series))
+    return Overflow(kept=kept, cut=cut, first=first)
+
+
+def without_series(
+    metrics: Sequence[bytes], by_metric: Sequence[Sequence[int]], refused: Collection[int]
+) -> tuple[list[bytes], list[int]]:
+    """Drop the data points of the refused series, and the metrics that have no other.
+
+    Args:
+        metrics: Encoded metrics.
+        by_metric: The key of each of their data points.
+        refused: Keys of series.
+
+    Returns:
+        The remaining metrics, and the index that each of them had.
+    """
+    remaining: list[bytes] = []
+    places: list[int] = []
+    for index, (metric, keys) in enumerate(zip(metrics, by_metric, strict=True)):
+        kept = [key not in refused for key in keys]
+        if not all(kept):
+            if not any(kept):
+                continue
+            cut = _selected(metric, kept)
+            if cut is None:
+                continue
+            metric = cut
+        remaining.append(metric)
+        places.append(index)
+    return remaining, places
+
+
+def _selected(metric: bytes, kept: Sequence[bool]) -> bytes | None:
+    """Return a metric with some of its points; None if it has several kinds of data."""
+    parsed = Metric.FromString(metric)
+    points = _data_points(parsed)
+    if len(points) != len(kept):
+        return None
+    selected = list(itertools.compress(points, kept))
+    del points[:]
+    points.extend(selected)
+    return bytes(parsed.SerializeToString())
 
 
 def _fitting(metrics: Sequence[bytes], max_series: int) -> tuple[int, int]:
@@ -78,7 +123,8 @@ def _first_points(metric: bytes, count: int) -> bytes:
     return bytes(parsed.SerializeToString())
 
 
-def _overflow(dropped: bytes, points: int) -> bytes:
+def overflow_metric(dropped: bytes, points: int) -> bytes:
+    """Return the encoded metric that counts dropped points, ``dropped`` being a metric of them."""
     # The time is that of a dropped point, if the metric shows one: Counted also counts the points
     # of data that other data replaced.
     parsed = Metric.FromString(dropped)

@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.telemetry.scrub import MAX_SCRUBBED, keep
 from receiver.telemetry.steps.counts import StepCounts
-from receiver.telemetry.steps.metrics import Applied, MetricSteps
+from receiver.telemetry.steps.metrics import Applied, MetricSteps, SeriesBound
 
 __all__ = ["apply_to_scopes"]
 
@@ -17,7 +17,7 @@ def apply_to_scopes(
     metrics: Sequence[bytes],
     together: bytes,
     steps: MetricSteps,
-    max_series: int | None,
+    bound: SeriesBound,
     counts: StepCounts,
 ) -> Applied:
     """Apply the steps to an ``Outline`` in place; remove scopes and Resources that become empty.
@@ -29,14 +29,19 @@ def apply_to_scopes(
     for resource_metrics in resources:
         scopes.extend(resource_metrics.scope_metrics)
         if len(resources) + len(scopes) > MAX_SCRUBBED:
-            return steps.skip(metrics, together, max_series, counts)
+            return steps.skip(metrics, together, bound, counts)
     for resource_metrics in resources:
         if resource_metrics.HasField("resource"):
             resource_metrics.resource = steps.rewriter.resource(resource_metrics.resource, counts)
     for scope in scopes if steps.rewriter.for_scopes else ():
         if scope.HasField("scope"):
             scope.scope = steps.rewriter.scope(scope.scope, counts)
-    applied = steps.apply(metrics, together, max_series, counts)
+    owners = [
+        (resource_metrics.resource, scope_metrics.scope, len(scope_metrics.metrics))
+        for resource_metrics in resources
+        for scope_metrics in resource_metrics.scope_metrics
+    ]
+    applied = steps.apply(metrics, together, owners, bound, counts)
     if applied.metrics is metrics:
         return applied
     remaining = [list(applied.metrics)] if len(scopes) == 1 else _by_scope(scopes, applied)

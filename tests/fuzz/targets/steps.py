@@ -17,7 +17,7 @@ from receiver.telemetry.errors import PushError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.otlp_views import DATA_KINDS, Counted, MetricList, OneScope
 from receiver.telemetry.scrub import Scrubber
-from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.metrics import MetricSteps, SeriesBound
 from receiver.telemetry.steps.steps import Steps
 from tests.fuzz import protobuf
 from tests.fuzz.target import Target, require
@@ -75,7 +75,9 @@ def _run(data: bytes) -> None:
     except PushError:
         return
     # So few bytes never reach the bound of work.
-    labelled = label_metrics(metrics, b"", max_entries=_MAX_ENTRIES, steps=steps, max_series=max_series)
+    labelled = label_metrics(
+        metrics, b"", max_entries=_MAX_ENTRIES, steps=steps, bound=SeriesBound(max_series=max_series)
+    )
     if _has_replaced_data(metrics):
         return
     push = MetricsData.FromString(metrics)

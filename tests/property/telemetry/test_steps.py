@@ -29,7 +29,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.settings.metric_processing import NormalizationSettings, PrivacyRuleSettings, PrivacySettings
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.scrub import Scrubber
-from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.metrics import MetricSteps, SeriesBound
 from receiver.telemetry.steps.steps import Steps
 from tests.property.telemetry.steps_oracle import KEY, Oracle
 from tests.property.telemetry.strategies import OddWriter
@@ -237,7 +237,9 @@ def compare(push: MetricsData, data: bytes, name: str, max_series: int | None) -
     expected, _, _, resources = taken_apart(oracle.apply(push))
     counts = oracle.counts
     for _ in range(2):
-        labelled = label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=steps, max_series=max_series)
+        labelled = label_metrics(
+            data, LABELS, max_entries=MAX_ENTRIES, steps=steps, bound=SeriesBound(max_series=max_series)
+        )
         assert counted(labelled) == counts
         if not expected:
             assert labelled.data == b""

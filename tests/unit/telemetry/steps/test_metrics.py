@@ -11,7 +11,7 @@ from receiver.settings.metric_processing import NormalizationSettings, PrivacySe
 from receiver.telemetry import scrub
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
-from receiver.telemetry.steps.metrics import MetricSteps
+from receiver.telemetry.steps.metrics import MetricSteps, SeriesBound
 from receiver.telemetry.steps.steps import Steps
 from tests.unit.telemetry.otlp_parts import LABELS, MAX_ENTRIES, gauge, push, resource_metrics
 from tests.unit.telemetry.parts import ALL_PAYLOADS, all_metrics, payload
@@ -33,7 +33,9 @@ def steps(
 
 def apply(data: bytes, *args: Any, max_series: int | None = None, **kwargs: Any) -> LabelledMetrics:
     chosen = steps(*args, **kwargs)
-    return label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=chosen, max_series=max_series)
+    return label_metrics(
+        data, LABELS, max_entries=MAX_ENTRIES, steps=chosen, bound=SeriesBound(max_series=max_series)
+    )
 
 
 def names(labelled: LabelledMetrics) -> list[str]:
@@ -185,7 +187,7 @@ def test_too_many_scopes_are_not_normalised(monkeypatch: pytest.MonkeyPatch) -> 
     labelled = apply(data)
     assert labelled.steps.unnormalized
     assert labelled.data == label_metrics(data, LABELS, max_entries=MAX_ENTRIES).data
-    with pytest.raises(TooLargeError, match="budget"):
+    with pytest.raises(TooLargeError, match="a bound on series"):
         apply(data, max_series=2)
 
 
