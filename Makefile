@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-differential test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-differential fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -43,7 +43,7 @@ test: $(STAMP) ## What CI runs for each change, in at most 6 minutes on 2 cores:
 	@$(BIN)/python -m tests
 
 # `test` comes first: it finds most defects in the least time.
-ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images test-dashboards test-soak test-fuzz test-fuzz-pipeline attack audit
+ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images test-dashboards test-soak test-fuzz test-fuzz-differential test-fuzz-pipeline attack audit
 
 test-all: $(STAMP) ## Everything: `make test`, then each longer target, and a table of how each ended (some hours)
 	@$(BIN)/python -m tests.targets $(ALL_TESTS)
@@ -107,6 +107,11 @@ fuzz: $(STAMP) ## Mutate inputs of everything that reads bytes: INPUTS=1000000 (
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --processes $(or $(PROCESSES),2) \
 		$(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--targets $(TARGETS))
 
+fuzz-differential: $(STAMP) ## Send generated requests to a real broker directly and through the gateway, and compare: ROUNDS=2000, SEED, ROUND, PROCESSES=1
+	@$(BIN)/python -m tests.testbed setup --parts broker
+	@$(BIN)/python -m tests.fuzz.differential --processes $(or $(PROCESSES),1) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ROUND),--round $(ROUND))
+
 fuzz-pipeline: setup ## Take hostile and good pushes through core, spool and roll-up: PUSHES=10000000 (hours), SEED, FOLDER (a run goes on in it), ARGUMENTS
 	@$(BIN)/python -m tests.fuzz.pipeline $(if $(PUSHES),--pushes $(PUSHES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(FOLDER),--folder $(FOLDER)) $(ARGUMENTS)
@@ -120,6 +125,9 @@ test-soak: ## Two short soaks
 
 test-fuzz: ## A long run of the fuzzer
 	@$(MAKE) --no-print-directory fuzz INPUTS=1000000
+
+test-fuzz-differential: ## A run of the differential fuzzer
+	@$(MAKE) --no-print-directory fuzz-differential ROUNDS=10000
 
 test-fuzz-pipeline: ## A short run of the pipeline's fuzzer
 	@$(MAKE) --no-print-directory fuzz-pipeline PUSHES=100000

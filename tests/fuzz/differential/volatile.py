@@ -1,0 +1,112 @@
+"""Table of the fields that Kafka itself answers differently each time.
+
+Each is checked for what it may be, and is then left out of the comparison of its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.fuzz.differential.codec import Tree
+from tests.fuzz.differential.values import ROUNDS
+
+__all__ = ["VOLATILE", "Volatile", "normalised"]
+
+_UUID: Final = re.compile(r"(.*-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KAFKA_UUID: Final = re.compile(r"[\w-]{22}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volatile:
+    """A field of an RPC's answers.
+
+    Attributes:
+        api_key: The RPC's API key.
+        path: The field's names from the body down, joined by dots; arrays count for nothing.
+        reason: Why Kafka's answers differ.
+        allows: Whether a value is one that the field may have.
+    """
+
+    api_key: int
+    path: str
+    reason: str
+    allows: Callable[[Any], bool]
+
+
+def _at_least(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and value >= least
+
+
+def _member(value: Any) -> bool:
+    return (
+        value in ("", None) or _UUID.fullmatch(value) is not None or _KAFKA_UUID.fullmatch(value) is not None
+    )
+
+
+_LOG: Final = "the log of the side's own topic, or of the cluster's metadata, has grown"
+_CHOSEN: Final = "the broker chooses a new number or id each time"
+_DISK: Final = "the disk has other users"
+
+VOLATILE: Final[tuple[Volatile, ...]] = (
+    Volatile(api_key=0, path="Responses.PartitionResponses.BaseOffset", reason=_LOG, allows=_at_least(-1)),
+    Volatile(api_key=1, path="SessionId", reason=_CHOSEN, allows=_at_least(0)),
+    Volatile(api_key=11, path="MemberId", reason=_CHOSEN, allows=_member),
+    Volatile(api_key=11, path="Leader", reason=_CHOSEN, allows=_member),
+    Volatile(api_key=11, path="Members.MemberId", reason=_CHOSEN, allows=_member),
+    Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
+    Volatile(api_key=22, path="ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
+    Volatile(api_key=35, path="Results.TotalBytes", reason=_DISK, allows=_at_least(0)),
+    Volatile(api_key=35, path="Results.UsableBytes", reason=_DISK, allows=_at_least(0)),
+    Volatile(api_key=35, path="Results.Topics.Partitions.PartitionSize", reason=_LOG, allows=_at_least(0)),
+    Volatile(api_key=68, path="MemberId", reason=_CHOSEN, allows=_member),
+)
+
+_BY_KEY: Final[Mapping[int, Mapping[str, Volatile]]] = {
+    key: {entry.path: entry for entry in VOLATILE if entry.api_key == key}
+    for key in {entry.api_key for entry in VOLATILE}
+}
+
+
+#: By API key: arrays in an order that Kafka draws, or that of a hash map of topic ids, which differ
+#: between sides.
+_UNORDERED: Final[Mapping[int, frozenset[str]]] = {
+    0: frozenset({"Responses", "Responses.PartitionResponses"}),
+    20: frozenset({"Responses"}),
+    **dict.fromkeys((83, 84, 85, 86, 87), frozenset({"Results", "Results.Partitions"})),
+}
+
+
+#: By API key: arrays that list what all rounds have left, and the field that names it.
+_LISTED: Final[Mapping[int, tuple[str, str]]] = {
+    16: ("Groups", "GroupId"),
+    66: ("TransactionStates", "TransactionalId"),
+}
+
+
+def normalised(api_key: int, tree: Tree) -> Tree:
+    """Return an answer without what varies.
+
+    Each volatile value that is allowed becomes ``...``, an array in no order is sorted, and what
+    rounds have left is not listed.
+    """
+    if api_key in _LISTED:
+        array, name = _LISTED[api_key]
+        tree = tree | {array: [item for item in tree[array] if not item[name].startswith(ROUNDS)]}
+    fields, unordered = _BY_KEY.get(api_key, {}), _UNORDERED.get(api_key, frozenset())
+    return _normalised(tree, "", fields, unordered) if fields or unordered else tree
+
+
+def _normalised(value: Any, path: str, fields: Mapping[str, Volatile], unordered: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _normalised(inner, f"{path}.{name}" if path else name, fields, unordered)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        items = [_normalised(inner, path, fields, unordered) for inner in value]
+        return sorted(items, key=repr) if path in unordered else items
+    entry = fields.get(path)
+    return ... if entry is not None and entry.allows(value) else value
