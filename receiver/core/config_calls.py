@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import ModuleType
@@ -17,10 +18,10 @@ import structlog
 
 from receiver import audit
 from receiver.clock import Clock
-from receiver.core.call_answer import CallAnswer, Reply
+from receiver.core.answering import Reply
+from receiver.link.messages import Answer, Call
 from receiver.request_log import RequestLog
-from receiver.session.effects import ConfigCall
-from receiver.session.exchanges.config_requests import config_error
+from receiver.session.exchanges.config_requests import KIND, config_error
 from receiver.session.messages import response_header
 from receiver.store.client_metrics import ResourceError, altered, described, replaced
 from receiver.store.kafka_cluster import RefusedError
@@ -42,7 +43,9 @@ from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.framing import frame
+from receiver.wire.headers import RequestHeader, decode_request_header
 from receiver.wire.k32_describe_configs import DescribedResource
+from receiver.wire.primitives import Reader
 from receiver.workers import start_task
 
 __all__ = ["ConfigCalls"]
@@ -64,6 +67,19 @@ _INTERNAL: Final = "Internal error of the telemetry receiver: see its log."
 _log = structlog.get_logger("receiver.core")
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, and who gets the answer."""
+
+    token: int
+    header: RequestHeader
+    body: bytes
+    reply: Reply
+
+    def answer(self, answer: bytes, *, throttled: bool) -> None:
+        self.reply(Answer(self.token, answer, throttled=throttled))
+
+
 class ConfigCalls:
     """Answers calls about client metrics resources. Not thread-safe; runs on the event loop.
 
@@ -72,7 +88,12 @@ class ConfigCalls:
         limits: The limits of each peer.
         log: The request log.
         clock: Source of time.
+
+    Attributes:
+        keys: The API keys of the requests.
     """
+
+    keys = KIND.keys
 
     def __init__(
         self, *, subscriptions: Subscriptions, limits: Limits, log: RequestLog, clock: Clock
@@ -83,51 +104,52 @@ class ConfigCalls:
         self._clock = clock
         self._changes: set[asyncio.Task[None]] = set()
 
-    def call(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+    def call(self, identity: ClientIdentity, call: Call, reply: Reply) -> None:
         """Answer a call of a client to which the broker gives the right.
 
         Raises:
             WireError: The request is malformed, although the session has read it.
         """
+        reader = Reader(call.request)
+        header = decode_request_header(reader)
+        asked = _Asked(call.token, header, call.request[reader.offset :], reply)
         now, started = self._clock.monotonic(), self._clock.cpu()
         exceeded = self._limits.telemetry_request(identity, now)
         if exceeded is not None:
             self._log.limit_exceeded(identity, exceeded)
-            self._refuse(identity, call, reply, _THROTTLED, throttled=True)
-        elif call.header.api_key == api_keys.LIST_CONFIG_RESOURCES:
-            self._list(identity, call, reply)
-        elif call.header.api_key == api_keys.DESCRIBE_CONFIGS:
-            self._describe(identity, call, reply)
+            self._refuse(identity, asked, _THROTTLED, throttled=True)
+        elif asked.header.api_key == api_keys.LIST_CONFIG_RESOURCES:
+            self._list(identity, asked)
+        elif asked.header.api_key == api_keys.DESCRIBE_CONFIGS:
+            self._describe(identity, asked)
         elif len(self._changes) >= MAX_WAITING:
-            self._refuse(identity, call, reply, _BUSY, throttled=False)
+            self._refuse(identity, asked, _BUSY, throttled=False)
         else:
-            request: AlterConfigsRequest = _message(call).decode_request(call.body, call.header.api_version)
-            task = start_task("config-change", self._alter(identity, call, request, reply))
+            request: AlterConfigsRequest = _message(asked).decode_request(
+                asked.body, asked.header.api_version
+            )
+            task = start_task("config-change", self._alter(identity, asked, request))
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
         self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())
 
-    def _refuse(
-        self, identity: ClientIdentity, call: ConfigCall, reply: Reply, message: str, *, throttled: bool
-    ) -> None:
+    def _refuse(self, identity: ClientIdentity, asked: _Asked, message: str, *, throttled: bool) -> None:
         code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        self._log.answered(identity, call.header, code)
-        reply(CallAnswer(call.token, config_error(call.header, call.body, code, message), throttled))
+        self._log.answered(identity, asked.header, code)
+        asked.answer(config_error(asked.header, asked.body, code, message), throttled=throttled)
 
-    def _answer(
-        self, identity: ClientIdentity, call: ConfigCall, reply: Reply, body: bytes, error_code: int
-    ) -> None:
-        self._log.answered(identity, call.header, error_code)
-        reply(CallAnswer(call.token, frame(response_header(call.header), body), throttled=False))
+    def _answer(self, identity: ClientIdentity, asked: _Asked, body: bytes, error_code: int) -> None:
+        self._log.answered(identity, asked.header, error_code)
+        asked.answer(frame(response_header(asked.header), body), throttled=False)
 
-    def _list(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
+    def _list(self, identity: ClientIdentity, asked: _Asked) -> None:
         names = [one.name for one in self._subscriptions.in_force.subscriptions]
         body = k74_list_config_resources.encode_response(names, error_code=ErrorCode.NONE)
-        self._answer(identity, call, reply, body, ErrorCode.NONE)
+        self._answer(identity, asked, body, ErrorCode.NONE)
 
-    def _describe(self, identity: ClientIdentity, call: ConfigCall, reply: Reply) -> None:
-        version = call.header.api_version
-        request = k32_describe_configs.decode_request(call.body, version)
+    def _describe(self, identity: ClientIdentity, asked: _Asked) -> None:
+        version = asked.header.api_version
+        request = k32_describe_configs.decode_request(asked.body, version)
         results = []
         for resource, keys in request.resources:
             if not resource.name:
@@ -140,28 +162,20 @@ class ConfigCalls:
             # Kafka's message is empty here, and null after a change.
             results.append(DescribedResource(Result(resource, ErrorCode.NONE, ""), configs))
         body = k32_describe_configs.encode_response(results, version, request)
-        self._answer(identity, call, reply, body, _first_error([one.result for one in results]))
+        self._answer(identity, asked, body, _first_error([one.result for one in results]))
 
-    async def _alter(
-        self, identity: ClientIdentity, call: ConfigCall, request: AlterConfigsRequest, reply: Reply
-    ) -> None:
+    async def _alter(self, identity: ClientIdentity, asked: _Asked, request: AlterConfigsRequest) -> None:
         try:
-            body, error_code = await self._altered(identity, call, request)
+            body, error_code = await self._altered(identity, asked, request)
         except Exception as error:  # a bug must end this request only
             _log.error("internal error, a change of subscriptions is not answered", exc_info=error)
             error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-            reply(
-                CallAnswer(
-                    call.token,
-                    config_error(call.header, call.body, error_code, _INTERNAL),
-                    throttled=False,
-                )
-            )
+            asked.answer(config_error(asked.header, asked.body, error_code, _INTERNAL), throttled=False)
         else:
-            self._answer(identity, call, reply, body, error_code)
+            self._answer(identity, asked, body, error_code)
 
     async def _altered(
-        self, identity: ClientIdentity, call: ConfigCall, request: AlterConfigsRequest
+        self, identity: ClientIdentity, asked: _Asked, request: AlterConfigsRequest
     ) -> tuple[bytes, int]:
         """Make the changes of a request, one by one, and return the response's body."""
         times = Counter(one.resource for one in request.resources)
@@ -172,19 +186,19 @@ class ConfigCalls:
             elif times[one.resource] > 1:
                 results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
-                results.append(await self._change(identity, call, request, one))
-        return _message(call).encode_response(results, call.header.api_version), _first_error(results)
+                results.append(await self._change(identity, asked, request, one))
+        return _message(asked).encode_response(results, asked.header.api_version), _first_error(results)
 
     async def _change(
         self,
         identity: ClientIdentity,
-        call: ConfigCall,
+        asked: _Asked,
         request: AlterConfigsRequest,
         change: AlteredResource,
     ) -> Result:
         name = change.resource.name
         edit = partial(
-            altered if _is_incremental(call) else replaced,
+            altered if _is_incremental(asked) else replaced,
             name,
             changes=change.configs,
             changed_by=identity.principal,
@@ -208,16 +222,16 @@ class ConfigCalls:
         else:
             result = Result(change.resource, ErrorCode.NONE, None)
         if not request.validate_only:
-            _audit(identity, call, name, result, documents)
+            _audit(identity, asked, name, result, documents)
         return result
 
 
-def _is_incremental(call: ConfigCall) -> bool:
-    return call.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+def _is_incremental(asked: _Asked) -> bool:
+    return asked.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
 
 
-def _message(call: ConfigCall) -> ModuleType:
-    return k44_incremental_alter_configs if _is_incremental(call) else k33_alter_configs
+def _message(asked: _Asked) -> ModuleType:
+    return k44_incremental_alter_configs if _is_incremental(asked) else k33_alter_configs
 
 
 def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorCode:
@@ -237,7 +251,7 @@ def _first_error(results: list[Result]) -> int:
 
 
 def _audit(
-    identity: ClientIdentity, call: ConfigCall, name: str, result: Result, documents: list[object]
+    identity: ClientIdentity, asked: _Asked, name: str, result: Result, documents: list[object]
 ) -> None:
     fields: dict[str, object] = {}
     if result.error_code == ErrorCode.NONE:
@@ -247,7 +261,7 @@ def _audit(
         authenticated_by="kafka",
         source_address=identity.source_address,
         listener=identity.listener,
-        api=api_keys.api_name(call.header.api_key),
+        api=api_keys.api_name(asked.header.api_key),
         subscription=name,
         outcome="failed" if result.error_code else "changed",
         **fields,

@@ -174,12 +174,14 @@ class _Core:
         )
         self._relays = Relays(
             expected=setup.relays,
-            calls=self._calls,
-            config_calls=ConfigCalls(
-                subscriptions=self._subscriptions,
-                limits=self._limits,
-                log=self._request_log,
-                clock=self._clock,
+            calls=(
+                self._calls,
+                ConfigCalls(
+                    subscriptions=self._subscriptions,
+                    limits=self._limits,
+                    log=self._request_log,
+                    clock=self._clock,
+                ),
             ),
             limits=self._limits,
             metrics=self._metrics,

@@ -18,10 +18,8 @@ from typing import Final
 import structlog
 
 from receiver.brokers.listener_broker import KnownBroker
-from receiver.core.call_answer import CallAnswer
-from receiver.core.config_calls import ConfigCalls
+from receiver.core.answering import Answering
 from receiver.core.registry import ConnectionRegistry
-from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import running_loop
 from receiver.link.messages import (
     PROTOCOL_VERSION,
@@ -29,7 +27,6 @@ from receiver.link.messages import (
     BrokerKnown,
     Call,
     Closed,
-    ConfigRequest,
     CoreMessage,
     EndConnection,
     Hello,
@@ -42,10 +39,8 @@ from receiver.link.messages import (
     Statistics,
     StatisticsRequest,
     TokenOwner,
-    config_call,
     decode_relay_message,
     encode,
-    telemetry_call,
 )
 from receiver.link.stream import LinkStream
 from receiver.log import RateLimitedLog
@@ -55,6 +50,7 @@ from receiver.request_log import RequestLog, connection_fields
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
+from receiver.wire.errors import WireError
 
 __all__ = ["Relays"]
 
@@ -82,8 +78,7 @@ class Relays:
 
     Args:
         expected: The number of relays that the receiver should have.
-        calls: Answers telemetry calls.
-        config_calls: Answers calls about client metrics resources.
+        calls: Those who answer calls.
         limits: The limits of the whole receiver.
         metrics: The receiver's own metrics.
         log: The request log.
@@ -104,8 +99,7 @@ class Relays:
         self,
         *,
         expected: int,
-        calls: TelemetryCalls,
-        config_calls: ConfigCalls,
+        calls: Iterable[Answering],
         limits: Limits,
         metrics: ReceiverMetrics,
         log: RequestLog,
@@ -115,8 +109,7 @@ class Relays:
         on_broker: Callable[[], None],
     ) -> None:
         self.expected = expected
-        self.calls = calls
-        self.config_calls = config_calls
+        self.calls = {key: answering for answering in calls for key in answering.keys}
         self.limits = limits
         self.metrics = metrics
         self.log = log
@@ -314,7 +307,7 @@ class _RelayLink:
     def _received(self, message: memoryview) -> None:
         received = decode_relay_message(message)
         match received:
-            case Call() | ConfigRequest():
+            case Call():
                 self._call(received)
             case Report():
                 self._relays.report(self, received)
@@ -385,21 +378,20 @@ class _RelayLink:
         self._relays.open[identity.listener] -= 1
         self._relays.on_close(identity.id)
 
-    def _call(self, message: Call | ConfigRequest) -> None:
-        identity = self._relays.registry.find(self.ids.get(message.number, ""))
+    def _call(self, call: Call) -> None:
+        identity = self._relays.registry.find(self.ids.get(call.number, ""))
         if identity is None:
-            raise LinkError(f"a call on connection {message.number}, which is not open")
+            raise LinkError(f"a call on connection {call.number}, which is not open")
+        answering = self._relays.calls.get(int.from_bytes(call.request[:2], "big"))
+        if answering is None:
+            raise LinkError(f"a call of connection {call.number} that nobody answers")
         try:
-            if isinstance(message, ConfigRequest):
-                self._relays.config_calls.call(identity, config_call(message), self._reply)
-            else:
-                self._relays.calls.call(identity, telemetry_call(message), self._reply)
+            answering.call(identity, call, self.send)
+        except WireError as error:
+            self.send(Answer(call.token, b"", malformed=(error.expected, error.offset, error.found)))
         except Exception as error:  # a bug must end this connection only
             fields = connection_fields(identity)
             _log.error("internal error, connection closed", exc_info=error, **fields)
-            self.send(EndConnection(message.number, "internal_error"))
-            self.send(Answer(message.token, b"", throttled=False))
+            self.send(EndConnection(call.number, "internal_error"))
+            self.send(Answer(call.token, b""))
         self._relays.send_levels()
-
-    def _reply(self, answer: CallAnswer) -> None:
-        self.send(Answer(answer.token, answer.frame, answer.throttled))

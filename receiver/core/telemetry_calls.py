@@ -17,11 +17,12 @@ from functools import partial
 from typing import Final
 
 from receiver.clock import Clock
-from receiver.core.call_answer import CallAnswer, Reply
+from receiver.core.answering import Reply
+from receiver.link.messages import Answer, Call
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
-from receiver.session.effects import TelemetryCall
+from receiver.session.exchanges.telemetry import KIND
 from receiver.session.messages import response_header, telemetry_error
 from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.identity import ClientIdentity
@@ -33,6 +34,7 @@ from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from receiver.wire.telemetry_requests import TelemetryRequest, decode_telemetry_request
 
 __all__ = ["TelemetryCalls"]
 
@@ -55,7 +57,12 @@ class TelemetryCalls:
             later, once, and on the event loop.
         instance_learned: Called with the identity of a client whose request has another client
             instance id than the identity that came with the call.
+
+    Attributes:
+        keys: The API keys of the requests.
     """
+
+    keys = KIND.keys
 
     def __init__(
         self,
@@ -77,29 +84,37 @@ class TelemetryCalls:
         self._instance_learned = instance_learned
         self._overdue = 0  # pushes that were refused because they were not stored, and still are not
 
-    def call(self, identity: ClientIdentity, call: TelemetryCall, reply: Reply) -> None:
-        """Decide a call of an authenticated connection, and charge the CPU time to its peers."""
+    def call(self, identity: ClientIdentity, call: Call, reply: Reply) -> None:
+        """Decide a call of an authenticated connection, and charge the CPU time to its peers.
+
+        Raises:
+            WireError: The request is malformed.
+        """
         now, started = self._clock.monotonic(), self._clock.cpu()
+        header, request = decode_telemetry_request(call.request, cut_beyond=call.cut_beyond)
         exceeded = self._limits.telemetry_request(identity, now)
-        waiting = None
+        waiting = instance = None
+        outcome: SubscriptionsOutcome | PushOutcome
         if exceeded is not None:
-            answer = self._throttle(identity, call, exceeded)
-        elif isinstance(call.request, PushTelemetryRequest):
-            waiting = _StoredReply(self, reply, call.header)
-            exceeded, answer = self._push(identity, call.header, call.request, now, waiting)
-            if waiting.report is None:
-                waiting = None
+            frame_ = self._throttle(identity, header, request, exceeded)
         else:
-            exceeded, answer = self._get(identity, call.header, call.request, now)
+            if isinstance(request, PushTelemetryRequest):
+                outcome, frame_, waiting = self._push(identity, header, request, now, reply)
+            else:
+                outcome, frame_ = self._get(identity, header, request, now)
+            exceeded = outcome.exceeded
+            if outcome.identity is not identity:
+                self._instance_learned(outcome.identity)
+                instance = outcome.identity.client_instance_id
         now = self._clock.monotonic()
         self._limits.spent(identity, self._clock.cpu() - started, now)
         if exceeded is None and (exceeded := self._limits.overspent(identity, now)) is not None:
             self._log.limit_exceeded(identity, exceeded)
-        answered = CallAnswer(call.token, answer, exceeded is not None)
+        answer = Answer(call.token, frame_, throttled=exceeded is not None, instance=instance)
         if waiting is None:
-            reply(answered)
+            reply(answer)
         else:
-            waiting.wait(answered)
+            waiting.wait(answer)
 
     def not_stored(self, identity: ClientIdentity, *, overdue: bool) -> None:
         """Count and log a push that is refused because it was not stored.
@@ -129,11 +144,10 @@ class TelemetryCalls:
         header: RequestHeader,
         request: GetTelemetrySubscriptionsRequest,
         now: float,
-    ) -> tuple[Exceeded | None, bytes]:
+    ) -> tuple[SubscriptionsOutcome, bytes]:
         started = self._clock.cpu()
         outcome = self._telemetry.get_telemetry_subscriptions(identity, request, now=now)
-        self._learn(outcome, identity)
-        return outcome.exceeded, self._subscriptions(header, outcome, self._clock.cpu() - started)
+        return outcome, self._subscriptions(header, outcome, self._clock.cpu() - started)
 
     def _push(
         self,
@@ -141,20 +155,23 @@ class TelemetryCalls:
         header: RequestHeader,
         request: PushTelemetryRequest,
         now: float,
-        waiting: _StoredReply,
-    ) -> tuple[Exceeded | None, bytes]:
+        reply: Reply,
+    ) -> tuple[PushOutcome, bytes, _StoredReply | None]:
         started = self._clock.cpu()
         outcome = self._telemetry.push_telemetry(
             identity, request, now=now, received_at_ns=self._clock.wall_ns()
         )
-        self._learn(outcome, identity)
         cpu_s = self._clock.cpu() - started
-        if outcome.push is not None and self._deliver(outcome.push, waiting.stored):
-            waiting.report = partial(self._report_stored, header, outcome, cpu_s)
-        else:
+        waiting = None
+        if outcome.push is not None:
+            report = partial(self._report_stored, header, outcome, cpu_s)
+            waiting = _StoredReply(self, reply, header, report)
+            if not self._deliver(outcome.push, waiting.stored):
+                waiting = None
+        if waiting is None:
             self._report_push(header, outcome, cpu_s)
         body = k72_push_telemetry.encode_response(outcome.response, header.api_version)
-        return outcome.exceeded, frame(response_header(header), body)
+        return outcome, frame(response_header(header), body), waiting
 
     def _report_stored(
         self, header: RequestHeader, outcome: PushOutcome, cpu_s: float, state: _Stored
@@ -166,21 +183,23 @@ class TelemetryCalls:
             outcome = replace(outcome, response=refused, push=None, problem="it is not on disk")
         self._report_push(header, outcome, cpu_s)
 
-    def _throttle(self, identity: ClientIdentity, call: TelemetryCall, exceeded: Exceeded) -> bytes:
+    def _throttle(
+        self,
+        identity: ClientIdentity,
+        header: RequestHeader,
+        request: TelemetryRequest,
+        exceeded: Exceeded,
+    ) -> bytes:
         """Answer a push with an error, a get with an empty subscription to renew.
 
         A client whose push fails waits for its push interval. A get is not answered with an error,
         because a Java client would wait five minutes after its first one.
         """
-        if isinstance(call.request, PushTelemetryRequest):
+        if isinstance(request, PushTelemetryRequest):
             self._log.limit_exceeded(identity, exceeded)
-            return telemetry_error(call.header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        outcome = self._telemetry.ask_again(identity, call.request, exceeded)
-        return self._subscriptions(call.header, outcome, 0.0)
-
-    def _learn(self, outcome: SubscriptionsOutcome | PushOutcome, identity: ClientIdentity) -> None:
-        if outcome.identity is not identity:
-            self._instance_learned(outcome.identity)
+            return telemetry_error(header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        outcome = self._telemetry.ask_again(identity, request, exceeded)
+        return self._subscriptions(header, outcome, 0.0)
 
     def _subscriptions(self, header: RequestHeader, outcome: SubscriptionsOutcome, cpu_s: float) -> bytes:
         response, identity = outcome.response, outcome.identity
@@ -225,21 +244,30 @@ class _Stored(Enum):
 class _StoredReply:
     """Replies once a push is safe, or refuses it when it is dropped or after :data:`_STORED_S`.
 
-    Attributes:
-        report: Counts and logs the push; None if its answer does not wait.
+    Args:
+        calls: Counts refused pushes.
+        reply: Gets the answer.
+        header: The request's header.
+        report: Counts and logs the push.
     """
 
-    __slots__ = ("_answer", "_calls", "_header", "_reply", "_timer", "report")
+    __slots__ = ("_answer", "_calls", "_header", "_reply", "_report", "_timer")
 
-    def __init__(self, calls: TelemetryCalls, reply: Reply, header: RequestHeader) -> None:
+    def __init__(
+        self,
+        calls: TelemetryCalls,
+        reply: Reply,
+        header: RequestHeader,
+        report: Callable[[_Stored], None],
+    ) -> None:
         self._calls = calls
         self._reply = reply
         self._header = header
-        self._answer: CallAnswer | None = None
+        self._report = report
+        self._answer: Answer | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.report: Callable[[_Stored], None] | None = None
 
-    def wait(self, answer: CallAnswer) -> None:
+    def wait(self, answer: Answer) -> None:
         self._answer = answer
         if self._calls.disk_is_slow:
             self._end(_Stored.OVERDUE)
@@ -256,10 +284,10 @@ class _StoredReply:
 
     def _end(self, state: _Stored) -> None:
         answer, self._answer = self._answer, None
-        if answer is None or self.report is None:
+        if answer is None:
             return
-        self.report(state)
+        self._report(state)
         if state is not _Stored.SAFE:
             refused = telemetry_error(self._header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-            answer = CallAnswer(answer.token, refused, answer.throttled)
+            answer = Answer(answer.token, refused, answer.throttled, instance=answer.instance)
         self._reply(answer)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -25,6 +24,7 @@ from receiver.link.messages import (
     PROTOCOL_VERSION,
     Answer,
     BrokerKnown,
+    Call,
     Closed,
     EndConnection,
     Hello,
@@ -38,27 +38,19 @@ from receiver.link.messages import (
     Statistics,
     StatisticsRequest,
     TokenOwner,
-    call_message,
-    config_message,
     decode_core_message,
     encode,
 )
 from receiver.link.stream import LinkStream
 from receiver.metrics import RelayMetrics
-from receiver.session.effects import ConfigCall, TelemetryCall
-from receiver.session.exchanges.config_requests import config_error
-from receiver.session.messages import telemetry_error
+from receiver.session.call import OpenCall
 from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import ClientIdentity
-from receiver.wire.error_codes import ErrorCode
 
-__all__ = ["ANSWER_WITHIN_S", "CoreLink", "Linked", "Reply"]
+__all__ = ["CoreLink", "Linked", "Reply"]
 
-#: Seconds that the core has to answer a call.
-ANSWER_WITHIN_S: Final = 0.8
-
-#: Seconds that the core has to answer a call about configs, which may wait for a disk or a broker.
-CONFIGS_WITHIN_S: Final = 12.0
+#: Seconds that the core has to count a report.
+_COUNTED_WITHIN_S: Final = 0.8
 
 #: Seconds between two writes of calls. At thousands of calls a second those of a window wake the
 #: core, and its answers this process, once. A call after a longer pause leaves at once.
@@ -72,11 +64,6 @@ _REPORT_EVERY_S: Final = 0.1
 
 #: Seconds after which a relay asks for another link.
 _ASK_AFTER_S: Final = 0.5
-
-_NO_ANSWER: Final = (
-    "The telemetry receiver's core does not answer, and a change may or may not have been made: describe the "
-    "resource, and repeat the request."
-)
 
 #: Receives the answer to a call, once: before :meth:`CoreLink.call` returns or later.
 Reply = Callable[[Answer], None]
@@ -103,18 +90,8 @@ class _Pending:
 
     number: int  # of the connection
     deadline: float
-    call: TelemetryCall
+    call: OpenCall
     reply: Reply
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingConfigs:
-    """A call about configs without an answer."""
-
-    number: int  # of the connection
-    call: ConfigCall
-    reply: Reply
-    timer: asyncio.TimerHandle
 
 
 class CoreLink:
@@ -163,9 +140,8 @@ class CoreLink:
         self._connections = 0
         self._open: dict[int, _Open] = {}
         self._calls = 0
-        self._pending: dict[int, _Pending] = {}  # oldest first
-        self._pending_configs: dict[int, _PendingConfigs] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._pending: dict[int, _Pending] = {}
+        self._timer: asyncio.TimerHandle | None = None  # of the next deadline
         self._calls_sent = 0.0  # when calls left last
         self._calls_timer: asyncio.TimerHandle | None = None
         self._report_timer: asyncio.TimerHandle | None = None
@@ -221,9 +197,7 @@ class CoreLink:
         self._limits.alone = True
         if stream is not None:
             stream.close()
-        self._throttle_pending(float("inf"))
-        for token in list(self._pending_configs):
-            self._config_timeout(token)
+        self._fail_overdue(float("inf"))
         self._late.clear()
 
     def _ended(self, reason: str) -> None:
@@ -291,7 +265,7 @@ class CoreLink:
             return
         now = self._clock.monotonic()
         if self._untaken is not None:  # the next one leaves when the core has counted this one
-            if now - self._untaken_since > ANSWER_WITHIN_S and not self._limits.alone:
+            if now - self._untaken_since > _COUNTED_WITHIN_S and not self._limits.alone:
                 self._limits.alone = True
             return
         usage, events = self._limits.take_usage(), self._metrics.take()
@@ -316,57 +290,40 @@ class CoreLink:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def call(self, number: int, call: TelemetryCall, reply: Reply) -> None:
-        """Have the core answer a call; ``reply`` gets the answer, with the call's own token."""
-        stream = self._stream
+    def call(self, number: int, call: OpenCall, reply: Reply) -> None:
+        """Have the core answer a call; ``reply`` gets the answer, or the one that stands for it."""
+        stream, patient = self._stream, call.waits_for_others
         # A core that is late gets no further call until it has answered those that it has.
-        if stream is None or self._late or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
-            self._throttle(number, call, reply)
+        late = self._late and not patient
+        now = self._clock.monotonic()
+        pending = _Pending(number, now + call.answer_within_s, call, reply)
+        if stream is None or late or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
+            self._answer(pending, None)
             return
         self._calls += 1
         token = self._calls
-        now = self._clock.monotonic()
-        self._pending[token] = _Pending(number, now + ANSWER_WITHIN_S, call, reply)
+        self._pending[token] = pending
         if self._timer is None:
-            self._timer = running_loop().call_later(ANSWER_WITHIN_S, self._check_deadlines)
-        stream.hold(encode(call_message(number, token, call)))
+            self._check_after(call.answer_within_s)
+        stream.hold(encode(Call(number, token, call.request, call.cut_beyond)))
         left_s = self._calls_sent + _CALLS_WINDOW_S - now
-        if left_s <= 0:
+        if left_s <= 0 or patient:
             self._send_calls()
         elif self._calls_timer is None:
             self._calls_timer = running_loop().call_later(left_s, self._send_calls)
 
-    def call_configs(self, number: int, call: ConfigCall, reply: Reply) -> None:
-        """Have the core answer a call about client metrics resources; see :meth:`call`."""
-        stream = self._stream
-        if stream is None or stream.backlog_bytes > _MAX_CALL_BACKLOG_BYTES:
-            self._fail_configs(number, call, reply)
-            return
-        self._calls += 1
-        token = self._calls
-        timer = running_loop().call_later(CONFIGS_WITHIN_S, self._config_timeout, token)
-        self._pending_configs[token] = _PendingConfigs(number, call, reply, timer)
-        stream.send(encode(config_message(number, token, call)))
+    def _answer(self, pending: _Pending, answer: Answer | None) -> None:
+        """Hand over the answer to a call; None: the core does not answer.
 
-    def _config_timeout(self, token: int) -> None:
-        pending = self._pending_configs.pop(token)
-        pending.timer.cancel()
-        self._fail_configs(pending.number, pending.call, pending.reply)
-
-    def _fail_configs(self, number: int, call: ConfigCall, reply: Reply) -> None:
-        self._metrics.core_unavailable()
-        with self._contained(number):
-            answer = config_error(call.header, call.body, ErrorCode.REQUEST_TIMED_OUT, _NO_ANSWER)
-            reply(Answer(call.token, answer, throttled=False))
-
-    @contextmanager
-    def _contained(self, number: int) -> Iterator[None]:
-        """End a connection whose answer fails, because the link belongs to all of them."""
+        A connection whose answer fails ends, because the link belongs to all of them.
+        """
+        if answer is None:
+            self._metrics.core_unavailable()
         try:
-            yield
+            pending.reply(Answer(0, pending.call.unanswered()) if answer is None else answer)
         except Exception:
-            _log.exception("internal error, a call to the core is not answered", connection=number)
-            if (one := self._open.get(number)) is not None:
+            _log.exception("internal error, a call to the core is not answered", connection=pending.number)
+            if (one := self._open.get(pending.number)) is not None:
                 one.connection.ended_by_core("internal_error")
 
     def _send_calls(self) -> None:
@@ -377,33 +334,27 @@ class CoreLink:
         if self._stream is not None:
             self._stream.flush()
 
+    def _check_after(self, seconds: float) -> None:
+        self._timer = running_loop().call_later(seconds, self._check_deadlines)
+
     def _check_deadlines(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
-        if self._throttle_pending(now):
-            _log.warning("the core does not answer, telemetry is throttled", within_s=ANSWER_WITHIN_S)
-        for oldest in self._pending.values():
-            self._timer = running_loop().call_later(max(0.0, oldest.deadline - now), self._check_deadlines)
-            break
+        if self._fail_overdue(now):
+            _log.warning("the core does not answer, its calls are answered without it")
+        if self._pending:
+            deadline = min(pending.deadline for pending in self._pending.values())
+            self._check_after(max(0.0, deadline - now))
 
-    def _throttle_pending(self, now: float) -> int:
-        """Answer the calls whose deadline has passed, and return their number."""
-        overdue = []
-        for token, pending in self._pending.items():
-            if pending.deadline > now:
-                break
-            overdue.append(token)
+    def _fail_overdue(self, now: float) -> bool:
+        """Answer the calls whose deadline has passed; return whether there were any."""
+        overdue = [token for token, pending in self._pending.items() if pending.deadline <= now]
         for token in overdue:
             pending = self._pending.pop(token)
-            self._late.add(token)
-            self._throttle(pending.number, pending.call, pending.reply)
-        return len(overdue)
-
-    def _throttle(self, number: int, call: TelemetryCall, reply: Reply) -> None:
-        self._metrics.core_unavailable()
-        with self._contained(number):
-            answer = telemetry_error(call.header, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-            reply(Answer(call.token, answer, throttled=False))
+            if not pending.call.waits_for_others:
+                self._late.add(token)
+            self._answer(pending, None)
+        return bool(overdue)
 
     # -- what the core sends -----------------------------------------------------------------------
 
@@ -417,16 +368,10 @@ class CoreLink:
         received = decode_core_message(message)
         match received:
             case Answer():
-                pending = self._pending.pop(received.token, None)
-                configs = self._pending_configs.pop(received.token, None)
-                if configs is not None:
-                    configs.timer.cancel()
-                if (answered := pending or configs) is None:
+                if (pending := self._pending.pop(received.token, None)) is None:
                     self._late.discard(received.token)
                 else:
-                    with self._contained(answered.number):
-                        token = answered.call.token
-                        answered.reply(Answer(token, received.frame, received.throttled))
+                    self._answer(pending, received)
             case ReportTaken(levels):
                 self._untaken = None
                 self._limits.alone = False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from receiver.metrics import RelayMetrics
 from receiver.request_log import RequestLog
+from receiver.session.call import OpenCall
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
-    ConfigCall,
+    ConfigRequestAllowed,
     ConfigRequestHidden,
     ConfigRequestRefused,
     Effect,
@@ -15,7 +16,6 @@ from receiver.session.effects import (
     IdentityChanged,
     LoginEnded,
     LoginOutcome,
-    TelemetryCall,
     UnauthenticatedTelemetry,
 )
 from receiver.telemetry.identity import ClientIdentity
@@ -56,7 +56,7 @@ class GatewayEvents:
                     identity,
                     api=api_name(header.api_key),
                 )
-            case ConfigCall(header=header):
+            case ConfigRequestAllowed(header):
                 self._metrics.config_request(identity.listener, header.api_key, "answered")
             case ConfigRequestRefused(header, error_code):
                 self._metrics.config_request(identity.listener, header.api_key, "refused")
@@ -76,7 +76,7 @@ class GatewayEvents:
                     problem="the broker keeps these resources, and the sidecar reads subscriptions "
                     "elsewhere: set subscriptions.store to kafka, or use the REST API",
                 )
-            case TelemetryCall() | IdentityChanged() | Flooded():
+            case OpenCall() | IdentityChanged() | Flooded():
                 return
 
     def _log_login(self, identity: ClientIdentity, mechanism: str, outcome: LoginOutcome) -> None:

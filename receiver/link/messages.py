@@ -16,12 +16,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from receiver.brokers.listener_broker import KnownBroker
-from receiver.session.effects import ConfigCall, TelemetryCall
 from receiver.telemetry.identity import ClientIdentity
-from receiver.wire.api_keys import PUSH_TELEMETRY
-from receiver.wire.headers import RequestHeader
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 
 __all__ = [
@@ -30,7 +25,6 @@ __all__ = [
     "BrokerKnown",
     "Call",
     "Closed",
-    "ConfigRequest",
     "CoreMessage",
     "EndConnection",
     "Hello",
@@ -44,21 +38,15 @@ __all__ = [
     "Statistics",
     "StatisticsRequest",
     "TokenOwner",
-    "call_message",
-    "config_call",
-    "config_message",
     "decode_core_message",
     "decode_relay_message",
     "encode",
-    "telemetry_call",
 ]
 
 #: Changes with each incompatible change of a message.
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 
 _Message = TypeVar("_Message")
-_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-_Int16 = Annotated[int, msgspec.Meta(ge=-(2**15), lt=2**15)]
 #: Neither negative nor infinite, and a number.
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 _UuidBytes = Annotated[Uuid, msgspec.Meta(min_length=16, max_length=16)]
@@ -101,46 +89,21 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A telemetry request of an authenticated client (KIP-714).
+    """A request that the core answers, of a client that may make it.
 
     Attributes:
         number: The connection's number.
         token: Identifies the call among those of the relay.
-        api_key, api_version, correlation_id, client_id, header_instance_id: The request's header.
-        client_instance_id: The instance id of the request, or that of the header (KIP-1313).
-        subscription_id, terminating, compression_type, metrics: The fields of a push.
+        request: The request, header and body, without its length; its API key and version say what
+            it is. The core alone reads its body.
+        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
+            that the kept part of its metrics must exceed.
     """
 
     number: int
     token: int
-    api_key: _Int16
-    api_version: _Int16
-    correlation_id: _Int32
-    client_id: str | None
-    header_instance_id: _UuidBytes | None
-    client_instance_id: _UuidBytes
-    subscription_id: _Int32 = 0
-    terminating: bool = False
-    compression_type: _Int16 = 0
-    metrics: bytes | None = None
-
-
-class ConfigRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A request about client metrics resources of a client that may make it.
-
-    Attributes:
-        number: The connection's number.
-        token: Identifies the call among those of the relay.
-        api_key, api_version, correlation_id: The request's header.
-        body: The request's body, for client metrics resources alone.
-    """
-
-    number: int
-    token: int
-    api_key: _Int16
-    api_version: _Int16
-    correlation_id: _Int32
-    body: bytes
+    request: bytes
+    cut_beyond: int | None = None
 
 
 class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -214,11 +177,17 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=64):
         token: The token of the call.
         frame: The answer as a frame.
         throttled: Whether the client is over a limit, so that it is not read from for a while.
+        malformed: Why the request can't be read, so that its connection has to be closed: what was
+            expected, at which offset, and what was found.
+        instance: The client instance id of the request, if it is another one than the core knew of
+            the connection.
     """
 
     token: int
     frame: bytes
-    throttled: bool
+    throttled: bool = False
+    malformed: tuple[str, int, str] | None = None
+    instance: _UuidBytes | None = None
 
 
 class EndConnection(msgspec.Struct, frozen=True, array_like=True, tag=65):
@@ -262,16 +231,7 @@ class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):
 
 #: What a relay sends.
 RelayMessage: TypeAlias = (
-    Hello
-    | Identity
-    | Closed
-    | Call
-    | ConfigRequest
-    | Problems
-    | BrokerKnown
-    | TokenOwner
-    | Report
-    | Statistics
+    Hello | Identity | Closed | Call | Problems | BrokerKnown | TokenOwner | Report | Statistics
 )
 
 #: What the core sends.
@@ -299,72 +259,3 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Message], message: bytes | memoryv
         return decoder.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LinkError(f"a message of {len(message)} bytes can't be decoded: {error}") from None
-
-
-def call_message(number: int, token: int, call: TelemetryCall) -> Call:
-    """Return the message for a session's call; ``token`` is the relay's own."""
-    header, request = call.header, call.request
-    if isinstance(request, PushTelemetryRequest):
-        return Call(
-            number,
-            token,
-            header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-            header.client_instance_id,
-            request.client_instance_id,
-            request.subscription_id,
-            request.terminating,
-            request.compression_type,
-            request.metrics,  # type: ignore[arg-type]  # a memoryview is encoded like bytes
-        )
-    return Call(
-        number,
-        token,
-        header.api_key,
-        header.api_version,
-        header.correlation_id,
-        header.client_id,
-        header.client_instance_id,
-        request.client_instance_id,
-    )
-
-
-def telemetry_call(message: Call) -> TelemetryCall:
-    """Return the session's call that a message stands for."""
-    header = RequestHeader(
-        api_key=message.api_key,
-        api_version=message.api_version,
-        correlation_id=message.correlation_id,
-        client_id=message.client_id,
-        client_instance_id=message.header_instance_id,
-    )
-    request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
-    if message.api_key == PUSH_TELEMETRY:
-        request = PushTelemetryRequest(
-            client_instance_id=message.client_instance_id,
-            subscription_id=message.subscription_id,
-            terminating=message.terminating,
-            compression_type=message.compression_type,
-            metrics=message.metrics,
-        )
-    else:
-        request = GetTelemetrySubscriptionsRequest(client_instance_id=message.client_instance_id)
-    return TelemetryCall(message.token, header, request)
-
-
-def config_message(number: int, token: int, call: ConfigCall) -> ConfigRequest:
-    """Return the message for a session's call; ``token`` is the relay's own."""
-    header = call.header
-    return ConfigRequest(number, token, header.api_key, header.api_version, header.correlation_id, call.body)
-
-
-def config_call(message: ConfigRequest) -> ConfigCall:
-    """Return the session's call that a message stands for."""
-    header = RequestHeader(
-        api_key=message.api_key,
-        api_version=message.api_version,
-        correlation_id=message.correlation_id,
-    )
-    return ConfigCall(message.token, header, message.body)

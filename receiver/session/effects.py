@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from receiver.session.call import OpenCall
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.headers import RequestHeader
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 
 __all__ = [
     "ApiVersionsAnswered",
     "ClientInstanceRefused",
-    "ConfigCall",
+    "ConfigRequestAllowed",
     "ConfigRequestHidden",
     "ConfigRequestRefused",
     "Effect",
@@ -25,13 +24,8 @@ __all__ = [
     "IdentityChanged",
     "LoginEnded",
     "LoginOutcome",
-    "TelemetryCall",
-    "TelemetryRequest",
     "UnauthenticatedTelemetry",
 ]
-
-#: The decoded body of a telemetry request (KIP-714).
-TelemetryRequest: TypeAlias = GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 
 
 class LoginOutcome(StrEnum):
@@ -41,38 +35,6 @@ class LoginOutcome(StrEnum):
     RENEWED = "renewed"
     CHANGED = "changed"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryCall:
-    """The telemetry core has to answer a request of an authenticated client.
-
-    Attributes:
-        token: Identifies the call among those of the connection.
-        header: The request's header, without tagged fields.
-        request: The request's body.
-    """
-
-    token: int
-    header: RequestHeader
-    request: TelemetryRequest
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigCall:
-    """The receiver has to answer a request about client metrics resources.
-
-    The broker has said that the caller has the right.
-
-    Attributes:
-        token: Identifies the call among those of the connection.
-        header: The request's header, without tagged fields.
-        body: The body of a request for client metrics resources alone.
-    """
-
-    token: int
-    header: RequestHeader
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +68,13 @@ class UnauthenticatedTelemetry:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigRequestAllowed:
+    """The broker gave the right to a request about client metrics resources; a call follows."""
+
+    header: RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigRequestRefused:
     """The broker refused a request about client metrics resources, and the client was told."""
 
@@ -133,8 +102,8 @@ class Flooded:
 
 
 Effect: TypeAlias = (
-    TelemetryCall
-    | ConfigCall
+    OpenCall
+    | ConfigRequestAllowed
     | ConfigRequestRefused
     | ConfigRequestHidden
     | IdentityChanged

@@ -10,8 +10,9 @@ An exchange can rely on this:
    (:meth:`Connection.expect`).
 2. :meth:`Exchange.responded` is called once for each expected response, in the order in which they
    were expected. It returns what the client gets now: the answer, or nothing yet.
-3. The last response may open a call to the core (:meth:`Connection.open_call`). Nothing is read
-   from the broker until :meth:`Exchange.answered` has returned the client's answer.
+3. The last response may open a call to the core (:meth:`Connection.open_call`), if the exchange is
+   an :class:`~receiver.session.call.OpenCall` too. Nothing is read from the broker until
+   :meth:`~receiver.session.call.OpenCall.answered` has returned the client's answer.
 4. If the connection ends, nothing more is called.
 
 Any method may raise :class:`~receiver.wire.errors.WireError`, which closes the connection.
@@ -27,6 +28,7 @@ from typing import Final, Protocol
 
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
+from receiver.session.call import OpenCall
 from receiver.session.effects import Effect
 from receiver.session.login import Login
 from receiver.telemetry.identity import ClientIdentity
@@ -115,8 +117,8 @@ class Connection(Protocol):
             The correlation id of the request for the broker.
         """
 
-    def open_call(self, exchange: Exchange, held_bytes: int) -> int:
-        """Open a call to the core for an exchange, and return the call's token."""
+    def open_call(self, call: OpenCall, held_bytes: int) -> None:
+        """Open a call to the core; ``held_bytes`` are what it holds until it is answered."""
 
     def answer_at_once(self) -> bool:
         """Return whether the request needs no marker, and count it as answered here if so."""
@@ -149,10 +151,6 @@ class Exchange(ABC):
         Raises:
             WireError: The response is malformed.
         """
-
-    def answered(self, answer: bytes) -> bytes:
-        """Take the core's answer as a frame, and return the client's as a frame."""
-        return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

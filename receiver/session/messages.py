@@ -17,7 +17,6 @@ from receiver.wire import (
     k72_push_telemetry,
 )
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import (
     RequestHeader,
@@ -28,15 +27,12 @@ from receiver.wire.headers import (
 )
 from receiver.wire.k18_api_versions import ApiVersionsRequest
 from receiver.wire.k71_get_telemetry_subscriptions import (
-    GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from receiver.wire.primitives import Reader
+from receiver.wire.k72_push_telemetry import PushTelemetryResponse
 
 __all__ = [
     "api_versions_request",
-    "decode_telemetry",
     "marker",
     "response_header",
     "telemetry_error",
@@ -53,48 +49,6 @@ _CORRELATION_ID = _INT32 = Struct(">i")
 
 #: Behind the length, the correlation id and the count of no tagged fields.
 _THROTTLE_TIME_AT: Final = 9
-
-
-def decode_telemetry(
-    header: RequestHeader, reader: Reader, *, cut_beyond: int | None
-) -> GetTelemetrySubscriptionsRequest | PushTelemetryRequest:
-    """Read the body of a telemetry request (KIP-714).
-
-    Args:
-        header: The request's header.
-        reader: At the body.
-        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
-            that the kept part of its metrics must exceed.
-
-    Raises:
-        WireError: The body is malformed, or its version is not offered. Kafka closes the connection
-            in both cases, because only ApiVersions is answered with UNSUPPORTED_VERSION (KIP-511).
-    """
-    is_push = header.api_key == api_keys.PUSH_TELEMETRY
-    versions = (k72_push_telemetry if is_push else k71_get_telemetry_subscriptions).SUPPORTED_VERSIONS
-    if header.api_version not in versions:
-        raise WireError(
-            expected=f"{api_keys.api_name(header.api_key)} version {versions[0]} to {versions[-1]}",
-            offset=2,
-            found=f"version {header.api_version}",
-        )
-    # In version 1 the header has the client instance id (KIP-1313).
-    instance_id = header.client_instance_id
-    if not is_push:
-        get = k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
-        return get if instance_id is None else replace(get, client_instance_id=instance_id)
-    cut = cut_beyond is not None
-    push = k72_push_telemetry.decode_request(reader, header.api_version, cut=cut)
-    if instance_id is not None:
-        push = replace(push, client_instance_id=instance_id)
-    if cut_beyond is not None and len(push.metrics or b"") <= cut_beyond:
-        # Other fields filled the buffer, so the kept metrics are incomplete and yet not too large.
-        raise WireError(
-            expected=f"more than {cut_beyond} bytes of metrics in a push that is too long to be kept",
-            offset=reader.offset,
-            found=f"{len(push.metrics or b'')} bytes before its end was cut",
-        )
-    return push
 
 
 def with_correlation_id(correlation_id: int, message: bytes, *, at: int = 4) -> bytes:

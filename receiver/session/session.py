@@ -42,6 +42,7 @@ from typing import Final
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
+from receiver.session.call import OpenCall
 from receiver.session.effects import Effect, Flooded, IdentityChanged
 from receiver.session.exchange import GREATEST_INT32, Exchange, Request, SessionEnd
 from receiver.session.exchanges import BY_KEY, LONGEST, watched_keys
@@ -127,8 +128,6 @@ class Session:
         "_answered_here",
         "_call",
         "_call_bytes",
-        "_calling",
-        "_calls",
         "_effects",
         "_headers",
         "_marker_answered",
@@ -194,10 +193,8 @@ class Session:
         self._marker_answered = False  # whether the broker has answered a marker on this connection
         self._answered_here = 0  # requests that were answered without a marker
         self._added = 0  # further requests that the broker got
-        self._calls = 0
-        self._call: int | None = None  # the token of the open call
+        self._call: OpenCall | None = None
         self._call_bytes = 0
-        self._calling: Exchange | None = None  # gets the answer to the open call
 
     # -- effects -------------------------------------------------------------------------------
 
@@ -227,25 +224,22 @@ class Session:
         """Whether a call is open: nothing may be read from the broker until it is answered."""
         return self._call is not None
 
-    def answered(self, token: int, answer: bytes) -> bytes:
-        """Take the answer to a call and return the bytes to send to the client now.
+    def answered(self, answer: bytes | None) -> bytes:
+        """Take the answer to the open call, once; return the bytes to send to the client now.
 
         Args:
-            token: The token of the call. The answer to a call that is not open any more, perhaps
-                because it took too long, is ignored.
-            answer: The answer as a frame.
+            answer: The answer as a frame; None if the request is malformed. The connection has to
+                be closed then.
         """
-        if token != self._call:
-            return b""
-        exchange, self._calling, self._call, self._call_bytes = self._calling, None, None, 0
-        return b"" if exchange is None else exchange.answered(answer)
+        call, self._call, self._call_bytes = self._call, None, 0
+        return b"" if call is None or answer is None else call.answered(answer)
 
     def close(self) -> None:
         """Break the reference cycles of the session, so that its memory is freed at once.
 
         The session must not be used afterwards.
         """
-        del self.requests, self.responses, self._pending, self._calling
+        del self.requests, self.responses, self._pending, self._call
 
     @property
     def held_bytes(self) -> int:
@@ -347,13 +341,11 @@ class Session:
         self._added += further
         return correlation_id
 
-    def open_call(self, exchange: Exchange, held_bytes: int) -> int:
+    def open_call(self, call: OpenCall, held_bytes: int) -> None:
         """See :class:`~receiver.session.exchange.Connection`."""
-        self._calls += 1
-        self._call = self._calls
+        self._call = call
         self._call_bytes = held_bytes
-        self._calling = exchange
-        return self._calls
+        self._effects.append(call)
 
     def answer_at_once(self) -> bool:
         """See :class:`~receiver.session.exchange.Connection`; this is the shortcut."""

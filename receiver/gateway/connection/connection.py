@@ -32,20 +32,20 @@ from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
 from receiver.link.messages import Answer
 from receiver.request_log import RequestLog
+from receiver.session.call import OpenCall
 from receiver.session.effects import (
-    ConfigCall,
     Effect,
     Flooded,
     IdentityChanged,
     LoginEnded,
     LoginOutcome,
-    TelemetryCall,
 )
 from receiver.session.session import Session, SessionEnd
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
+from receiver.wire.errors import WireError
 from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
-from receiver.wire.uuid import RESERVED_UUIDS, Uuid
+from receiver.wire.uuid import Uuid
 
 __all__ = ["Connection", "ConnectionServices"]
 
@@ -291,13 +291,9 @@ class Connection:
         services = self._services
         services.events.report(self.identity, effect)
         match effect:
-            case TelemetryCall(request=request):
+            case OpenCall():
                 self._report_identity()
-                self._learn_instance(request.client_instance_id)
                 services.core.call(self.number, effect, self._answered)
-            case ConfigCall():
-                self._report_identity()
-                services.core.call_configs(self.number, effect, self._answered)
             case IdentityChanged(identity):
                 instance = self.identity.client_instance_id
                 self.identity = identity
@@ -310,9 +306,8 @@ class Connection:
                 services.limits.flooded(self.identity, services.clock.monotonic())
 
     def _learn_instance(self, instance: Uuid) -> None:
-        """Keep the client instance id of a request for the log; the core learns it by itself."""
-        if instance != self.identity.client_instance_id and instance not in RESERVED_UUIDS:
-            self.identity = replace(self.identity, client_instance_id=instance)
+        """Keep the client instance id of the latest telemetry request, which the core knows."""
+        self.identity = replace(self.identity, client_instance_id=instance)
 
     def _report_identity(self) -> None:
         """Tell the core who the client is, unless it is refused for that."""
@@ -334,7 +329,11 @@ class Connection:
         try:
             if answer.throttled:
                 self._mute_client(self._services.clock.monotonic())
-            if out := self._session.answered(answer.token, answer.frame):
+            if answer.instance is not None:
+                self._learn_instance(answer.instance)
+            if answer.malformed is not None:
+                self._refuse_request(*answer.malformed)
+            elif out := self._session.answered(answer.frame):
                 self._down.give(out)
             if not self._closed:
                 self._follow_session()
@@ -488,6 +487,12 @@ class Connection:
         if not self._closed:
             self._control_flow()
             self._close_within(_REFUSED_S)
+
+    def _refuse_request(self, expected: str, offset: int, found: str) -> None:
+        """Handle a request that the core can't read; everything before it has been answered."""
+        self._session.answered(None)
+        error = WireError(expected=expected, offset=offset, found=found)
+        self.refuse(self._up, BrokenStreamError(error, before=b""))
 
     def fail(self, error: Exception) -> None:
         """Close after an unexpected exception in our code."""

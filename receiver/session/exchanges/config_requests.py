@@ -18,10 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import ModuleType
-from typing import Final
+from typing import ClassVar, Final
 
 from receiver.brokers.upstream import Upstream
-from receiver.session.effects import ConfigCall, ConfigRequestHidden, ConfigRequestRefused
+from receiver.session.call import OpenCall
+from receiver.session.effects import ConfigRequestAllowed, ConfigRequestHidden, ConfigRequestRefused
 from receiver.session.exchange import Connection, Exchange, Kind, Request
 from receiver.session.messages import response_header
 from receiver.wire import (
@@ -66,6 +67,11 @@ _ALL_BROKERS: Final = Resource(BROKER, "")
 
 #: A config that every broker has, so that the response to a question stays short.
 _ONE_KEY: Final = "log.retention.ms"
+
+_NO_ANSWER: Final = (
+    "The telemetry receiver's core does not answer, and a change may or may not have been made: describe the "
+    "resource, and repeat the request."
+)
 
 _NO_LOGIN: Final = "Log in first: this listener needs SASL."
 
@@ -155,12 +161,27 @@ class _State(Enum):
     CALL = auto()
 
 
-class ConfigExchange(Exchange):
+class ConfigExchange(Exchange, OpenCall):
     """A request with client metrics resources: the broker judges, and the core answers."""
 
-    __slots__ = ("_others", "_parts", "_refused", "_state", "_throttle_time_ms")
+    __slots__ = (
+        "_others",
+        "_parts",
+        "_refused",
+        "_state",
+        "_throttle_time_ms",
+        "cut_beyond",
+        "header",
+        "request",
+    )
+
+    answer_within_s: ClassVar[float] = 12.0
+    waits_for_others: ClassVar[bool] = True
 
     def __init__(self, parts: _Parts) -> None:
+        self.header = parts.header
+        self.request = b""  # that of the call, which has no other resources
+        self.cut_beyond = None
         self._parts = parts
         self._state = _State.JUDGEMENT
         self._throttle_time_ms = 0
@@ -202,6 +223,10 @@ class ConfigExchange(Exchange):
         """See the base class; the core's answer is merged with the broker's."""
         return self._parts.answer(answer, self._others, self._throttle_time_ms)
 
+    def unanswered(self) -> bytes:
+        """See the base class."""
+        return config_error(self.header, self._parts.own, ErrorCode.REQUEST_TIMED_OUT, _NO_ANSWER)
+
     def _decide(self, connection: Connection) -> bytes:
         parts, refused = self._parts, self._refused
         if refused is not None:
@@ -210,8 +235,9 @@ class ConfigExchange(Exchange):
                 config_error(parts.header, parts.own, refused.error_code, refused.error_message)
             )
         self._state = _State.CALL
-        token = connection.open_call(self, len(parts.own) + len(self._others or b""))
-        connection.emit(ConfigCall(token, parts.header, parts.own))
+        self.request = encode_request_header(parts.header) + parts.own
+        connection.emit(ConfigRequestAllowed(parts.header))
+        connection.open_call(self, len(self.request) + len(self._others or b""))
         return b""
 
 
@@ -287,7 +313,7 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
 
     Args:
         header: The request's header.
-        own: The body, which :func:`read_exchange` has read as a whole.
+        own: The body, which was read as a whole.
         error_code: The error of each resource.
         message: Its message, where the response has one.
     """

@@ -24,7 +24,6 @@ from receiver.link.messages import (
     BrokerKnown,
     Call,
     Closed,
-    ConfigRequest,
     CoreMessage,
     EndConnection,
     Hello,
@@ -50,7 +49,7 @@ from receiver.wire.api_keys import (
     LIST_CONFIG_RESOURCES,
     PUSH_TELEMETRY,
 )
-from receiver.wire.uuid import Uuid
+from receiver.wire.headers import RequestHeader, encode_request_header
 from tests.fuzz.target import Target, require
 from tests.unit.gateway.support import Gate, on_loop
 from tests.unit.telemetry.parts import connection
@@ -58,6 +57,7 @@ from tests.unit.telemetry.parts import connection
 _LENGTH = struct.Struct(">H")
 _RELAY = "fuzz"
 _MAX_BYTES = 3000
+_INSTANCE = bytes(range(16))
 
 
 def _messages(script: bytes) -> Iterator[bytes]:
@@ -152,8 +152,9 @@ def _identity(number: int, **changes: Any) -> Identity:
     return Identity(number, replace(connection(), id=f"{_RELAY}-{number}", **changes))
 
 
-def _call(number: int, api_key: int) -> Call:
-    return Call(number, 1, api_key, 0, 5, "client", None, Uuid(bytes(range(16))), metrics=b"\x0a\x00")
+def _call(number: int, api_key: int, version: int, body: bytes) -> Call:
+    header = RequestHeader(api_key=api_key, api_version=version, correlation_id=5, client_id="client")
+    return Call(number, 1, encode_request_header(header) + body)
 
 
 _TO_CORE: tuple[RelayMessage, ...] = (
@@ -161,11 +162,12 @@ _TO_CORE: tuple[RelayMessage, ...] = (
     _identity(1),
     _identity(1, principal="User:alice"),
     _identity(2, source_address="2001:db8::7"),
-    _call(1, GET_TELEMETRY_SUBSCRIPTIONS),
-    _call(2, PUSH_TELEMETRY),
-    ConfigRequest(1, 2, LIST_CONFIG_RESOURCES, 0, 5, b"\0"),
-    ConfigRequest(1, 3, DESCRIBE_CONFIGS, 4, 5, b"\x02\x10\x02s\0\0\0\0\0"),
-    ConfigRequest(2, 4, INCREMENTAL_ALTER_CONFIGS, 1, 5, b"\x02\x10\x02s\x01\0\0\0"),
+    _call(1, GET_TELEMETRY_SUBSCRIPTIONS, 0, _INSTANCE + b"\0"),
+    _call(2, PUSH_TELEMETRY, 0, _INSTANCE + bytes(6) + b"\x03\x0a\x00\0"),
+    _call(2, PUSH_TELEMETRY, 0, _INSTANCE),
+    _call(1, LIST_CONFIG_RESOURCES, 0, b"\0"),
+    _call(1, DESCRIBE_CONFIGS, 4, b"\x02\x10\x02s\0\0\0\0\0"),
+    _call(2, INCREMENTAL_ALTER_CONFIGS, 1, b"\x02\x10\x02s\x01\0\0\0"),
     Problems(("the broker does not answer",)),
     BrokerKnown("CLIENT", KnownBroker(broker=Broker(id=1, cluster_id="cluster"), proven=True)),
     TokenOwner("token", "User:owner"),
@@ -185,6 +187,7 @@ _TO_RELAY: tuple[CoreMessage, ...] = (
     ReportTaken((("source_site", "2001:db8::/48", "new_connections", 5.0),)),
     StatisticsRequest(1),
     Answer(1, b"\0\0\0\0", throttled=True),
+    Answer(2, b"", malformed=("a body", 4, "nothing")),
     EndConnection(1, "limit"),
 )
 

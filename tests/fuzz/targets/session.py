@@ -18,7 +18,8 @@ from typing import Any
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
-from receiver.session.effects import ConfigCall, IdentityChanged, TelemetryCall
+from receiver.session.call import OpenCall
+from receiver.session.effects import IdentityChanged
 from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
@@ -34,6 +35,7 @@ from receiver.wire.errors import WireError
 from receiver.wire.framing import BrokenStreamError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader, encode_request_header
+from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from tests.fuzz.login_broker import OWNER, PASSWORD, TOKEN_ID, UNKNOWN, LoginBroker
 from tests.fuzz.target import Target, require
@@ -45,7 +47,7 @@ from tests.testbed.scripted_broker import (
     produce_frame,
     request_frame,
 )
-from tests.unit.session.config_answers import ConfigAnswers, answer_config_call, config_request
+from tests.unit.session.config_answers import ConfigAnswers, ConfigCall, config_request
 from tests.unit.session.support import (
     MAX_FRAME_BYTES,
     MAX_PUSH_BYTES,
@@ -199,6 +201,8 @@ class _Conversation:
                     buffer[:] = b"\xee" * len(buffer)
                     if not from_client:
                         self._execute_effects()
+                        if self._over:
+                            return
         except BrokenStreamError as error:
             out += error.before
             self._over = True
@@ -212,13 +216,9 @@ class _Conversation:
     def _execute_effects(self) -> None:
         calls = 0
         for effect in self.session.take_effects():
-            if isinstance(effect, TelemetryCall):
+            if isinstance(effect, OpenCall):
                 calls += 1
                 self._call(effect)
-            elif isinstance(effect, ConfigCall):
-                calls += 1
-                self._config_calls.append(effect)
-                self._to_client += self.session.answered(effect.token, answer_config_call(effect))
             elif isinstance(effect, IdentityChanged):
                 require(effect.identity != self._known, "an identity changed to itself")
                 self._known = effect.identity
@@ -229,14 +229,24 @@ class _Conversation:
         require(self._known == self.session.identity, "the identity changed without an effect")
         require(not self.session.calling, "a call is open that was answered")
 
-    def _call(self, call: TelemetryCall) -> None:
-        answer, outcome = answer_call(self._core, self.identity, call, 1000.0)
+    def _call(self, call: OpenCall) -> None:
+        if call.header.api_key not in SUPPORTED_VERSIONS:
+            self._config_calls.append(config := ConfigCall.read(call))
+            self._to_client += self.session.answered(config.answer())
+            return
+        try:
+            answer, outcome = answer_call(self._core, self.identity, call, 1000.0)
+        except WireError as error:
+            require(len(str(error)) < 300, "an error as long as the bytes allow")
+            self.session.answered(None)
+            self._over = True
+            return
         self._registry.instance_learned(outcome.identity)
         if isinstance(outcome, PushOutcome):
             self.events.pushes.append((call.header, outcome))
         else:
             self.events.subscriptions.append((call.header, outcome))
-        self._to_client += self.session.answered(call.token, answer)
+        self._to_client += self.session.answered(answer)
 
     @property
     def identity(self) -> ClientIdentity:

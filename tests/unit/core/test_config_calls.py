@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from receiver.core import config_calls
-from receiver.core.call_answer import CallAnswer
 from receiver.core.config_calls import ConfigCalls
+from receiver.link.messages import Answer, Call
 from receiver.metrics import ReceiverMetrics
 from receiver.request_log import RequestLog
-from receiver.session.effects import ConfigCall
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
@@ -35,14 +34,19 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource, Operation
 from receiver.wire.config_resources import CLIENT_METRICS, Resource, Result
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.headers import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+    response_header_version,
+)
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest
 from receiver.wire.primitives import Reader
 from tests.unit.session.support import Clock, connection
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 METRICS = AlteredConfig("metrics", "a.")
-Answered = tuple[CallAnswer, bytes]
+Answered = tuple[Answer, bytes]
 
 
 def resource(name: str) -> Resource:
@@ -64,9 +68,10 @@ class Core:
 
     async def call(self, key: int, version: int, body: bytes) -> Answered:
         """Return the answer, and the response's body."""
-        answered: asyncio.Future[CallAnswer] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         header = RequestHeader(api_key=key, api_version=version, correlation_id=9)
-        self._calls.call(connection(), ConfigCall(1, header, body), answered.set_result)
+        call = Call(1, 1, encode_request_header(header) + body)
+        self._calls.call(connection(), call, answered.set_result)
         answer = await answered
         reader = Reader(answer.frame, 4)
         assert decode_response_header(reader, response_header_version(key, version)).correlation_id == 9

@@ -10,24 +10,25 @@ from pathlib import Path
 import pytest
 
 from receiver.core import telemetry_calls
-from receiver.core.call_answer import CallAnswer
 from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.link.messages import Answer, Call
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
-from receiver.session.effects import TelemetryCall, TelemetryRequest
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.headers import RequestHeader
+from receiver.wire.headers import RequestHeader, encode_request_header
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from receiver.wire.telemetry_requests import TelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.testbed import messages
 from tests.unit.session.support import Clock, connection, read_push, read_subscriptions, telemetry_core
 
 OTLP = (Path(__file__).parents[2] / "data" / "payloads" / "franz-producer-okprefix-02.bin").read_bytes()
@@ -61,7 +62,7 @@ class Core:
         self.metrics = ReceiverMetrics(version="0")
         self.identity = connection()
         self.learned: list[ClientIdentity] = []
-        self.answers: list[CallAnswer] = []
+        self.answers: list[Answer] = []
         self.storing: list[Callable[[bool], None]] | None = None
         self._tokens = 0
         self._calls = TelemetryCalls(
@@ -82,10 +83,14 @@ class Core:
 
     def call(self, request: TelemetryRequest) -> None:
         self._tokens += 1
-        is_push = isinstance(request, PushTelemetryRequest)
-        key = api_keys.PUSH_TELEMETRY if is_push else api_keys.GET_TELEMETRY_SUBSCRIPTIONS
+        if isinstance(request, PushTelemetryRequest):
+            key, body = api_keys.PUSH_TELEMETRY, messages.encode_push_request(request, 0)
+        else:
+            key = api_keys.GET_TELEMETRY_SUBSCRIPTIONS
+            body = messages.encode_subscriptions_request(request, 0)
         header = RequestHeader(api_key=key, api_version=0, correlation_id=self._tokens)
-        self._calls.call(self.identity, TelemetryCall(self._tokens, header, request), self.answers.append)
+        sent = Call(1, self._tokens, encode_request_header(header) + body)
+        self._calls.call(self.identity, sent, self.answers.append)
 
     def get(self, instance: Uuid = ZERO_UUID) -> tuple[GetTelemetrySubscriptionsResponse, bool]:
         """Return the answer to a get, and whether the client is throttled."""

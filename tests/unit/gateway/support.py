@@ -165,12 +165,14 @@ class Gate:
         )
         self.relays = Relays(
             expected=1,
-            calls=self.calls,
-            config_calls=ConfigCalls(
-                subscriptions=self.subscriptions,
-                limits=core_limits,
-                log=self.core_log,
-                clock=self.clock,
+            calls=(
+                self.calls,
+                ConfigCalls(
+                    subscriptions=self.subscriptions,
+                    limits=core_limits,
+                    log=self.core_log,
+                    clock=self.clock,
+                ),
             ),
             limits=core_limits,
             metrics=self.metrics,

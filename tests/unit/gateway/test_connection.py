@@ -33,6 +33,7 @@ from tests.unit.session.support import (
     api_versions,
     correlation_id_of,
     get_subscriptions,
+    push,
     read_api_versions,
     read_subscriptions,
 )
@@ -72,9 +73,8 @@ def test_the_log_names_the_instance_of_the_latest_telemetry_request() -> None:
     async def main() -> None:
         answers = Answers()
         async with relayed() as wire:
-            await exchange(wire, get_subscriptions(), answers)
-            before = wire.relay.identity
-            assert before.client_instance_id is None  # it asks for one
+            got = read_subscriptions(await exchange(wire, get_subscriptions(), answers))
+            assert wire.relay.identity.client_instance_id == got.client_instance_id  # it asked for one
             instance = Uuid(bytes(range(16)))
             await send(wire.client, get_subscriptions(instance))
             await receive_frame(wire.client)
@@ -266,6 +266,29 @@ def test_garbage_from_the_client_ends_the_connection_after_the_answers_in_front_
             wire.broker.shutdown(socket.SHUT_WR)
             assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
             assert await at_end(wire.client)
+
+    on_loop(main())
+
+
+def test_a_push_that_the_core_can_not_read_ends_its_connection_after_the_answers_in_front_of_it() -> None:
+    async def main() -> None:
+        gate = Gate()
+        cut = push(Uuid(bytes(range(16))), 1, b"")[4:-3]
+        async with relayed(gate) as other, relayed(gate) as wire:
+            await send(wire.client, produce_frame(1, b"good") + framed(cut))
+            answers = Answers()
+            produced, marker = [answers.to(await receive_frame(wire.broker)) for _ in range(2)]
+            assert produced is not None
+            assert marker is not None
+            await send(wire.broker, framed(produced) + framed(marker))
+            assert (await receive_frame(wire.client)).endswith(b"good")
+            assert await receive(wire.broker, 4) == END_OF_REQUESTS
+            wire.broker.shutdown(socket.SHUT_WR)
+            assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
+            assert wire.closed is not None
+            assert "ClientInstanceId" in str(wire.closed[1])
+            assert await at_end(wire.client)
+            assert read_subscriptions(await exchange(other, get_subscriptions(), answers)).error_code == 0
 
     on_loop(main())
 

@@ -8,20 +8,35 @@ import socket
 import pytest
 
 from receiver.brokers.delegation_tokens import DelegationTokens
-from receiver.gateway import core_link
 from receiver.gateway.core_link import CoreLink
-from receiver.link.messages import Answer, Call, ConfigRequest, Statistics, decode_relay_message, encode
+from receiver.link.messages import Answer, Call, Statistics, decode_relay_message, encode
 from receiver.metrics import RelayMetrics
-from receiver.session.effects import ConfigCall, TelemetryCall
+from receiver.session.call import OpenCall
+from receiver.session.exchange import Request
+from receiver.session.exchanges.config_requests import ConfigExchange, _Parts
+from receiver.session.exchanges.telemetry import TelemetryExchange
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.wire import api_keys, k74_list_config_resources
-from receiver.wire.headers import RequestHeader
-from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from receiver.wire.uuid import ZERO_UUID
+from receiver.wire.headers import RequestHeader, decode_request_header
+from receiver.wire.primitives import Reader
 from tests.unit.gateway.support import eventually, on_loop
-from tests.unit.session.support import Clock
+from tests.unit.session.support import Clock, get_subscriptions, read_subscriptions
 from tests.unit.telemetry.parts import connection
+
+
+def get(number: int) -> OpenCall:
+    """A client's request for its subscriptions."""
+    data = get_subscriptions(correlation_id=number)[4:]
+    reader = Reader(data)
+    header = decode_request_header(reader)
+    return TelemetryExchange(Request(header=header, client_id=None, data=data, reader=reader), None)
+
+
+def config_call(api_key: int, version: int, own: bytes) -> OpenCall:
+    """A request about client metrics resources that the broker allows."""
+    header = RequestHeader(api_key=api_key, api_version=version, correlation_id=1)
+    return ConfigExchange(_Parts(header=header, own=own, asked=(), others=None, question=(0, 0, b"")))
 
 
 class Core:
@@ -59,22 +74,16 @@ class Core:
         self.end, theirs = self.pair()
         self.link.attach(theirs)
 
-    def call(self, number: int) -> None:
-        self.link.call(number, self.telemetry_call(number), lambda _: None)
-
-    @staticmethod
-    def telemetry_call(number: int) -> TelemetryCall:
-        """A client's request for its subscriptions."""
-        header = RequestHeader(
-            api_key=api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_version=0, correlation_id=number, client_id="c"
-        )
-        return TelemetryCall(number, header, GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
+    def call(self, number: int) -> list[Answer]:
+        """Have the core answer a get; the answer comes into the list."""
+        answers: list[Answer] = []
+        self.link.call(number, get(number), answers.append)
+        return answers
 
     def call_configs(self, number: int) -> list[Answer]:
         """Have the core list resources; the answer comes into the list."""
         answers: list[Answer] = []
-        header = RequestHeader(api_key=api_keys.LIST_CONFIG_RESOURCES, api_version=0, correlation_id=number)
-        self.link.call_configs(number, ConfigCall(number, header, b""), answers.append)
+        self.link.call(number, config_call(api_keys.LIST_CONFIG_RESOURCES, 0, b""), answers.append)
         return answers
 
     def answer(self, message: Answer) -> None:
@@ -96,7 +105,7 @@ class Core:
         while start < len(data):
             end = start + 4 + int.from_bytes(data[start : start + 4], "big")
             message = decode_relay_message(memoryview(data)[start + 4 : end])
-            if isinstance(message, Call | ConfigRequest):
+            if isinstance(message, Call):
                 numbers.append(message.number)
             start = end
         return numbers
@@ -147,9 +156,9 @@ def test_a_call_about_configs_waits_for_its_answer_and_holds_up_no_telemetry() -
         core.call(2)
         assert core.calls() == [1, 2]
         assert answers == []
-        core.answer(Answer(1, b"the answer", throttled=False))
+        core.answer(Answer(1, b"the answer"))
         await eventually(lambda: bool(answers), "the answer")
-        assert answers == [Answer(1, b"the answer", throttled=False)]
+        assert answers == [Answer(1, b"the answer")]
         core.link.close()
         core.end.close()
 
@@ -189,20 +198,19 @@ def test_an_answer_that_fails_ends_its_connection_and_no_other_nor_the_link() ->
         connections = {number: Connection() for number in range(1, 6)}
         for number, one in connections.items():
             core.link.opened(number, connection(id=f"test-{number}"), one)
-        malformed = RequestHeader(api_key=api_keys.DESCRIBE_CONFIGS, api_version=1, correlation_id=1)
-        core.link.call_configs(1, ConfigCall(1, malformed, b"\0\0\0\1\x10\0\1\xff"), lambda _: None)
-        core.link.call_configs(2, ConfigCall(2, malformed, b""), raises)
+        for number, own in ((1, b"\0\0\0\1\x10\0\1\xff"), (2, b"")):
+            core.link.call(number, config_call(api_keys.DESCRIBE_CONFIGS, 1, own), raises)
         good = core.call_configs(3)
-        core.link.call(4, core.telemetry_call(4), raises)
+        core.link.call(4, get(4), raises)
         core.attach_again()  # all calls of the link before fail
         assert error_of(good[0]) == 7
         assert [bool(one.ended) for one in connections.values()] == [True, True, False, True, False]
         # The new link works, also after an answer to a connection that fails.
         core.calls()
-        core.link.call(4, core.telemetry_call(4), raises)
+        core.link.call(4, get(4), raises)
         answers = core.call_configs(5)
-        core.answer(Answer(5, b"a", throttled=False))
-        core.answer(Answer(6, b"b", throttled=False))
+        core.answer(Answer(5, b"a"))
+        core.answer(Answer(6, b"b"))
         await eventually(lambda: bool(answers), "the next answer")
         assert answers[0].frame == b"b"
         assert connections[4].ended == ["internal_error"] * 2
@@ -212,19 +220,33 @@ def test_an_answer_that_fails_ends_its_connection_and_no_other_nor_the_link() ->
     on_loop(main())
 
 
-def test_a_call_about_configs_fails_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_link, "CONFIGS_WITHIN_S", 0.01)
+def test_each_call_fails_in_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the core's answer is the kind's, and a slow disk is no reason to throttle."""
+    monkeypatch.setattr(TelemetryExchange, "answer_within_s", 0.02)
+    monkeypatch.setattr(ConfigExchange, "answer_within_s", 0.01)
 
     async def main() -> None:
         core = Core()
-        answers = core.call_configs(1)
-        await eventually(lambda: bool(answers), "the end of the wait")
-        assert error_of(answers[0]) == 7
-        core.answer(Answer(1, b"too late", throttled=False))  # it changes nothing
-        answers = core.call_configs(2)
-        core.answer(Answer(2, b"in time", throttled=False))
-        await eventually(lambda: bool(answers), "the next answer")
-        assert answers[0].frame == b"in time"
+        configs, telemetry = core.call_configs(1), core.call(2)
+        core.clock.now += 0.015
+        await eventually(lambda: bool(configs), "the end of the wait for configs")
+        assert (error_of(configs[0]), telemetry) == (7, [])
+        core.answer(Answer(1, b"too late"))  # it changes nothing
+        telemetry = core.call(3)
+        assert telemetry == []
+        core.clock.now += 0.025
+        await eventually(lambda: bool(telemetry), "the end of the wait for telemetry")
+        assert read_subscriptions(telemetry[0].frame[4:], 3).error_code == 89
+        # Until the core has answered, it gets no telemetry.
+        assert [len(core.call(number)) for number in (4, 5)] == [1, 1]
+        configs = core.call_configs(6)
+        assert configs == []
+        for token in (2, 3):
+            core.answer(Answer(token, b"late"))
+        core.answer(Answer(4, b"in time"))
+        await eventually(lambda: bool(configs), "the next answer")
+        assert configs[0].frame == b"in time"
+        assert core.call(7) == []
         core.link.close()
         core.end.close()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.core.call_answer import CallAnswer
+from receiver.link.messages import Answer, Call
 from receiver.request_log import connection_fields
-from receiver.session.effects import IdentityChanged, TelemetryCall
+from receiver.session.call import OpenCall
+from receiver.session.effects import IdentityChanged
 from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.telemetry.identity import UNKNOWN
 from receiver.wire.uuid import uuid_to_text
@@ -38,13 +39,13 @@ class ReportedWire(Wire):
     def execute_effects(self) -> None:
         for effect in self.session.take_effects():
             self._gate.events.report(self.identity, effect)
-            if isinstance(effect, TelemetryCall):
-                self._gate.calls.call(self.identity, effect, self._answer)
+            if isinstance(effect, OpenCall):
+                self._gate.calls.call(self.identity, Call(1, 1, effect.request), self._answer)
             elif isinstance(effect, IdentityChanged):
                 self.registry.changed(effect.identity)
 
-    def _answer(self, answer: CallAnswer) -> None:
-        self.to_client += self.session.answered(answer.token, answer.frame)
+    def _answer(self, answer: Answer) -> None:
+        self.to_client += self.session.answered(answer.frame)
 
 
 @pytest.fixture

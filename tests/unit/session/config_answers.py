@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from receiver.session.effects import ConfigCall
+from receiver.session.call import OpenCall
 from receiver.session.messages import response_header
 from receiver.wire import (
     altered_configs,
@@ -19,17 +20,18 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
 from receiver.wire.config_resources import BROKER, Resource, Result
 from receiver.wire.framing import frame
-from receiver.wire.headers import ResponseHeader as Header
 from receiver.wire.headers import (
+    RequestHeader,
     decode_request_header,
     encode_response_header,
     response_header_version,
 )
+from receiver.wire.headers import ResponseHeader as Header
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedConfig, DescribedResource
 from receiver.wire.primitives import Reader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
 
-__all__ = ["NAMES", "OLD_RANGES", "ConfigAnswers", "answer_config_call", "body_of", "config_request"]
+__all__ = ["NAMES", "OLD_RANGES", "ConfigAnswers", "ConfigCall", "body_of", "config_request"]
 
 #: A broker of Kafka 3.6, as far as it matters.
 OLD_RANGES: Final[Mapping[int, tuple[int, int]]] = {**RANGES, 32: (0, 4), 33: (0, 2), 44: (0, 1)}
@@ -45,23 +47,38 @@ def _config(name: str) -> DescribedConfig:
     return DescribedConfig(name=name, value="1", source=7, type=3, documentation="about it")
 
 
-def answer_config_call(call: ConfigCall) -> bytes:
-    """Answer as a receiver does that has every resource, and does every change."""
-    key, version = call.header.api_key, call.header.api_version
-    if key == api_keys.LIST_CONFIG_RESOURCES:
-        body = k74_list_config_resources.encode_response(NAMES, error_code=0)
-    elif key == api_keys.DESCRIBE_CONFIGS:
-        request = k32_describe_configs.decode_request(call.body, version)
-        described = [
-            DescribedResource(Result(one, 0, None), (_config("metrics"),)) for one, _ in request.resources
-        ]
-        body = k32_describe_configs.encode_response(described, version, request)
-    else:
-        altered = _ALTERS[key].decode_request(call.body, version)
-        body = _ALTERS[key].encode_response(
-            [Result(one.resource, 0, "done here") for one in altered.resources], version
-        )
-    return frame(response_header(call.header), body)
+@dataclass(frozen=True, slots=True)
+class ConfigCall:
+    """A call about client metrics resources, as the core reads it."""
+
+    header: RequestHeader
+    body: bytes
+
+    @classmethod
+    def read(cls, call: OpenCall) -> ConfigCall:
+        """Read the request of a call."""
+        reader = Reader(call.request)
+        header = decode_request_header(reader)
+        assert (header.api_key, header.correlation_id) == (call.header.api_key, call.header.correlation_id)
+        return cls(header, call.request[reader.offset :])
+
+    def answer(self) -> bytes:
+        """Answer as a receiver does that has every resource, and does every change."""
+        key, version = self.header.api_key, self.header.api_version
+        if key == api_keys.LIST_CONFIG_RESOURCES:
+            body = k74_list_config_resources.encode_response(NAMES, error_code=0)
+        elif key == api_keys.DESCRIBE_CONFIGS:
+            request = k32_describe_configs.decode_request(self.body, version)
+            described = [
+                DescribedResource(Result(one, 0, None), (_config("metrics"),)) for one, _ in request.resources
+            ]
+            body = k32_describe_configs.encode_response(described, version, request)
+        else:
+            altered = _ALTERS[key].decode_request(self.body, version)
+            body = _ALTERS[key].encode_response(
+                [Result(one.resource, 0, "done here") for one in altered.resources], version
+            )
+        return frame(response_header(self.header), body)
 
 
 def body_of(key: int, version: int, *resources: Resource, validate_only: bool = False) -> bytes:

@@ -10,10 +10,11 @@ from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
+from receiver.session.call import OpenCall
 from receiver.session.effects import (
     ApiVersionsAnswered,
     ClientInstanceRefused,
-    ConfigCall,
+    ConfigRequestAllowed,
     ConfigRequestHidden,
     ConfigRequestRefused,
     Effect,
@@ -21,7 +22,6 @@ from receiver.session.effects import (
     IdentityChanged,
     LoginEnded,
     LoginOutcome,
-    TelemetryCall,
     UnauthenticatedTelemetry,
 )
 from receiver.session.messages import response_header
@@ -40,6 +40,7 @@ from receiver.wire import (
     k72_push_telemetry,
 )
 from receiver.wire.broker_addresses import ReplaceAddress
+from receiver.wire.errors import WireError
 from receiver.wire.framing import frame
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -49,6 +50,7 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
+from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS, decode_telemetry_request
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from tests.testbed import messages
 from tests.testbed.scripted_broker import (
@@ -63,7 +65,7 @@ from tests.testbed.scripted_broker import (
     request_frame,
     split,
 )
-from tests.unit.session.config_answers import ConfigAnswers, answer_config_call
+from tests.unit.session.config_answers import ConfigAnswers, ConfigCall
 
 MAX_PUSH_BYTES = 4096
 MAX_FRAME_BYTES = 1_048_576
@@ -108,6 +110,7 @@ class Events:
     floods: int = 0
     refused_configs: list[tuple[RequestHeader, int]] = field(default_factory=list)
     hidden_configs: list[RequestHeader] = field(default_factory=list)
+    allowed_configs: list[RequestHeader] = field(default_factory=list)
 
     def record(self, effect: Effect) -> None:
         """Record an effect that is not a call."""
@@ -126,13 +129,19 @@ class Events:
                 self.refused_configs.append((header, error_code))
             case ConfigRequestHidden(header):
                 self.hidden_configs.append(header)
+            case ConfigRequestAllowed(header):
+                self.allowed_configs.append(header)
 
 
 def answer_call(
-    telemetry: ClientTelemetry, identity: ClientIdentity, call: TelemetryCall, now: float
+    telemetry: ClientTelemetry, identity: ClientIdentity, call: OpenCall, now: float
 ) -> tuple[bytes, SubscriptionsOutcome | PushOutcome]:
-    """Return the real core's answer to a call as a frame, without limits and plugins."""
-    header, request = call.header, call.request
+    """Return the real core's answer to a call as a frame, without limits and plugins.
+
+    Raises:
+        WireError: The request is malformed.
+    """
+    header, request = decode_telemetry_request(call.request, cut_beyond=call.cut_beyond)
     outcome: SubscriptionsOutcome | PushOutcome
     if isinstance(request, PushTelemetryRequest):
         pushed = outcome = telemetry.push_telemetry(identity, request, now=now, received_at_ns=int(now * 1e9))
@@ -212,6 +221,7 @@ class Wire:
         self.telemetry = telemetry_core(Limits(LimitsSettings()), max_push_bytes=max_push_bytes)
         self.answers = config_answers or Answers(ranges=ranges)
         self.config_calls: list[ConfigCall] = []
+        self.malformed: WireError | None = None  # why the core can't read a request
         self.random: list[int] = []
         self.session = Session(
             identity=accepted,
@@ -250,11 +260,8 @@ class Wire:
         """Answer calls, keep the identity, and record the other effects."""
         for effect in self.session.take_effects():
             self.effects.append(effect)
-            if isinstance(effect, TelemetryCall):
+            if isinstance(effect, OpenCall):
                 self.call(effect)
-            elif isinstance(effect, ConfigCall):
-                self.config_calls.append(effect)
-                self.to_client += self.session.answered(effect.token, answer_config_call(effect))
             elif isinstance(effect, IdentityChanged):
                 self.registry.changed(effect.identity)
             else:
@@ -266,15 +273,24 @@ class Wire:
         (identity,) = self.registry.snapshot()
         return identity
 
-    def call(self, call: TelemetryCall) -> None:
+    def call(self, call: OpenCall) -> None:
         """Answer a call at once."""
-        answer, outcome = answer_call(self.telemetry, self.identity, call, self.clock.now)
+        if call.header.api_key not in SUPPORTED_VERSIONS:
+            self.config_calls.append(config := ConfigCall.read(call))
+            self.to_client += self.session.answered(config.answer())
+            return
+        try:
+            answer, outcome = answer_call(self.telemetry, self.identity, call, self.clock.now)
+        except WireError as error:
+            self.malformed = error
+            assert self.session.answered(None) == b""
+            return
         self.registry.instance_learned(outcome.identity)
         if isinstance(outcome, PushOutcome):
             self.events.pushes.append((call.header, outcome))
         else:
             self.events.subscriptions.append((call.header, outcome))
-        self.to_client += self.session.answered(call.token, answer)
+        self.to_client += self.session.answered(answer)
 
     def forwarded(self) -> list[Request]:
         """Return the unanswered requests of the broker, without those that only follow."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.session.effects import ApiVersionsAnswered, IdentityChanged, LoginEnded, TelemetryCall
+from receiver.session.call import OpenCall
+from receiver.session.effects import ApiVersionsAnswered, IdentityChanged, LoginEnded
 from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from tests.testbed.scripted_broker import request_frame
 from tests.unit.session.kip1313.test_kip1313 import MINE, get_v1, translating, v3_frame
@@ -64,7 +65,9 @@ def test_the_id_of_a_header_is_told_once_and_before_the_first_call() -> None:
     for _ in range(3):
         made.exchange(get_v1(MINE))
         made.clock.now += 10
-    assert [type(effect) for effect in made.effects] == [IdentityChanged, *[TelemetryCall] * 3]
+    changed, *calls = made.effects
+    assert isinstance(changed, IdentityChanged)
+    assert [isinstance(call, OpenCall) for call in calls] == [True] * 3
     assert made.session.identity == replace(connection(), client_id="raw", client_instance_id=MINE)
 
 

@@ -1,0 +1,29 @@
+"""Who answers calls in the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from receiver.link.messages import Answer, Call
+from receiver.telemetry.identity import ClientIdentity
+
+__all__ = ["Answering", "Reply"]
+
+#: Receives the answer to a call, once: before the call returns or later.
+Reply: TypeAlias = Callable[[Answer], None]
+
+
+class Answering(Protocol):
+    """Answers the calls of one kind of request."""
+
+    @property
+    def keys(self) -> frozenset[int]:
+        """The API keys of the requests."""
+
+    def call(self, identity: ClientIdentity, call: Call, reply: Reply) -> None:
+        """Answer a call.
+
+        Raises:
+            WireError: The request is malformed.
+        """

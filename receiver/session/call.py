@@ -1,0 +1,44 @@
+"""A call: a request of a client that the core answers.
+
+The core gets the request as bytes, and its answer is a frame. Whatever else a relay has to know of
+a call is here: how long the core has for it, and what the client gets without the core.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from receiver.wire.headers import RequestHeader
+
+__all__ = ["OpenCall"]
+
+
+class OpenCall(ABC):
+    """A call that waits for its answer. Its connection has no other one.
+
+    Attributes:
+        answer_within_s: Seconds that the core has to answer.
+        waits_for_others: Whether the core may wait for a disk or a broker, so that a late answer
+            does not mean that the core is slow.
+        header: The request's header.
+        request: The request, header and body, without its length.
+        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
+            that the kept part of its metrics must exceed.
+    """
+
+    __slots__ = ()
+
+    answer_within_s: ClassVar[float]
+    waits_for_others: ClassVar[bool] = False
+    header: RequestHeader
+    request: bytes
+    cut_beyond: int | None
+
+    @abstractmethod
+    def unanswered(self) -> bytes:
+        """Write the answer that stands for the core's, as a frame, if there is none in time."""
+
+    @abstractmethod
+    def answered(self, answer: bytes) -> bytes:
+        """Take the core's answer as a frame, and return the client's as a frame."""
