@@ -42,6 +42,7 @@ __all__ = [
     "ask_broker",
     "ask_listener",
     "broker_findings",
+    "brokers_elsewhere",
     "known_by_receiver",
     "listener_findings",
     "received_finding",
@@ -160,6 +161,15 @@ def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer
     states = [ListenerState(settings=one, known=answer.known, connections=0) for one, answer in pairs]
     crossed = crossed_upstreams(states)
     return [replace(answer, crossed=crossed.get(one.name)) for one, answer in pairs]
+
+
+def brokers_elsewhere(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> int:
+    """Return how many brokers of the clusters no listener is in front of, as far as it is known."""
+    if any(listener.rewrite is not None for listener in listeners):
+        return 0
+    clusters = [answer.broker.cluster for answer in answers]
+    nodes = {node.node_id for cluster in clusters if cluster is not None for node in cluster.brokers}
+    return len(nodes - {answer.known.broker.id for answer in answers})
 
 
 async def shown_certificate(listener: ListenerSettings) -> bytes | None:

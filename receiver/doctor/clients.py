@@ -49,12 +49,15 @@ class Fleet:
         connections: Open connections (``/v1/connections``).
         subscriptions: All subscriptions (``/v1/subscriptions``).
         complete: Whether these are all clients and connections, and not the first ones.
+        brokers_elsewhere: How many brokers of the cluster no listener is in front of. A client
+            connects to many brokers, and pushes to one of them (KIP-714, "Client behavior").
     """
 
     clients: Sequence[_Document]
     connections: Sequence[_Document]
     subscriptions: Sequence[_Document]
     complete: bool = True
+    brokers_elsewhere: int = 0
 
     @property
     def silent(self) -> list[_Document]:
@@ -160,10 +163,10 @@ def client_findings(fleet: Fleet) -> list[Finding]:
     unmatched_clients = [one for one in fleet.clients if not one["subscriptions"]]
     compared = {one["client_instance_id"] for one in unmatched_clients[:_MAX_COMPARED]}
     found = [
-        _instance(one, fleet.subscriptions if one["client_instance_id"] in compared else ())
+        _instance(one, fleet, fleet.subscriptions if one["client_instance_id"] in compared else ())
         for one in fleet.clients
     ]
-    found += [_silent(one) for one in fleet.silent]
+    found += [_silent(client, fleet) for client in fleet.silent]
     well = [one for one in found if one.state is State.OK]
     total = len(found) if fleet.complete else f"the first {len(found)}"
     pushing = sum(1 for one in fleet.clients if one["pushes"])
@@ -185,14 +188,21 @@ def one_client(fleet: Fleet, wanted: str) -> list[Finding]:
         return [failed(Area.CLIENT, "known", f"client {wanted}", seen, fix)]
     findings = []
     for client in clients[:_MAX_NAMED]:
-        finding = _instance(client, fleet.subscriptions)
+        finding = _instance(client, fleet, fleet.subscriptions)
         if not client["pushes"] and finding.state is State.OK:
             finding = unknown(
                 Area.CLIENT, finding.check, finding.subject, finding.seen, "wait until then and examine again"
             )
         findings.append(_strict(finding))
         findings += _reasons(client, fleet)
-    return findings + [_strict(_silent(one)) for one in silent[:_MAX_NAMED]]
+    return findings + [_proven(_silent(client, fleet)) for client in silent[:_MAX_NAMED]]
+
+
+def _proven(finding: Finding) -> Finding:
+    if finding.state is State.OK:
+        fix = "examine the sidecars of the other brokers too"
+        return unknown(finding.area, finding.check, finding.subject, finding.seen, fix)
+    return _strict(finding)
 
 
 def _strict(finding: Finding) -> Finding:
@@ -212,7 +222,7 @@ def _reasons(client: _Document, fleet: Fleet) -> Iterator[Finding]:
             yield warning(Area.CLIENT, "match", _label(client), seen, "correct match, or the client's id")
 
 
-def _instance(client: _Document, subscriptions: Sequence[_Document]) -> Finding:
+def _instance(client: _Document, fleet: Fleet, subscriptions: Sequence[_Document]) -> Finding:
     subject = f"{_label(client)}, instance {client['client_instance_id']}"
     if client["via"] == "bridge":
         return _by_bridge(client, subject)
@@ -229,6 +239,10 @@ def _instance(client: _Document, subscriptions: Sequence[_Document]) -> Finding:
         return warning(Area.CLIENT, "error", subject, f"{seen}; {next_request}", fix)
     if not client["requested_metrics"]:
         return _asked_for_nothing(client, subscriptions, subject, next_request)
+    if late and fleet.brokers_elsewhere:
+        return ok(
+            Area.CLIENT, "late", subject, f"silent here for {quiet_s:.0f} s; {_elsewhere(fleet)} by now"
+        )
     if late:
         seen = f"silent for {quiet_s:.0f} s, though it was asked for a push every {interval_s:g} s"
         fix = f"look whether it still runs, and at its log; {_PAGE}"
@@ -285,7 +299,16 @@ def _asked_for_nothing(
     )
 
 
-def _silent(connection: _Document) -> Finding:
+def _elsewhere(fleet: Fleet) -> str:
+    count = fleet.brokers_elsewhere
+    others = "another broker" if count == 1 else f"one of {count} other brokers"
+    return f"it may push through the sidecar of {others}"
+
+
+def _silent(connection: _Document, fleet: Fleet) -> Finding:
+    if fleet.brokers_elsewhere:
+        seen = f"is connected and has sent no telemetry request here; {_elsewhere(fleet)}"
+        return ok(Area.CLIENT, "asks", _label(connection), seen)
     return warning(
         Area.CLIENT,
         "asks",

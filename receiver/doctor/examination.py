@@ -21,6 +21,7 @@ from receiver.doctor.brokers import (
     ask_broker,
     ask_listener,
     broker_findings,
+    brokers_elsewhere,
     known_by_receiver,
     listener_findings,
     received_finding,
@@ -198,7 +199,7 @@ async def _ask_receiver(
     try:
         views = {one["name"]: one for one in (await api.get("/v1/listeners"))["items"]}
         plugins = (await api.get("/v1/plugins"))["items"]
-        fleet = await _fleet(api)
+        fleet = await _fleet(api, brokers_elsewhere(settings.listeners, answers))
     except AccessError as error:
         findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
     except RestError as error:
@@ -263,7 +264,7 @@ async def _of_listeners(
     return [*(finding for one in found for finding in one), *unreached]
 
 
-async def _fleet(api: RestApi) -> Fleet:
+async def _fleet(api: RestApi, elsewhere: int) -> Fleet:
     clients, all_clients = await _pages(api, "/v1/clients")
     connections, all_connections = await _pages(api, "/v1/connections")
     subscriptions, _ = await _pages(api, "/v1/subscriptions")
@@ -273,6 +274,7 @@ async def _fleet(api: RestApi) -> Fleet:
         connections=[one for one in connections if one["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
         complete=all_clients and all_connections,
+        brokers_elsewhere=elsewhere,
     )
 
 

@@ -139,6 +139,18 @@ def test_a_connection_without_a_telemetry_request() -> None:
     assert others(client_findings(fleet())) == [("any", State.WARNING)]
 
 
+def test_a_client_may_push_through_the_sidecar_of_another_broker() -> None:
+    moved = client(1, last_request_age_s=900.0)
+    for count, others_named in ((1, "another broker"), (2, "one of 2 other brokers")):
+        part = fleet(moved, connections=[connection(2)], brokers_elsewhere=count)
+        (summary,) = client_findings(part)
+        assert summary.seen == "2 of 2 are well, 1 have pushed"
+        for client_id, state in (("client-1", State.OK), ("client-2", State.UNKNOWN)):
+            (finding,) = one_client(part, client_id)
+            assert finding.state is state
+            assert f"it may push through the sidecar of {others_named}" in finding.seen
+
+
 def test_many_clients_and_subscriptions_are_bounded() -> None:
     many = [client(number, last_request_age_s=9999.0) for number in range(500)]
     found = client_findings(fleet(*many, complete=False))
