@@ -50,11 +50,14 @@ RECEIVER_RULES: Final = (
     ),
     PrometheusRule(
         name="KafkaTelemetryConnectionsRefused",
+        # A probe without TLS every ten seconds is below it. A client that can't connect, and tries
+        # again every second as Kafka's default is, is above it.
         expression="sum by (job, instance, listener, reason) "
-        '(rate(kafka_telemetry_connections_refused_total{reason!="gone"}[5m])) > 0',
+        '(rate(kafka_telemetry_connections_refused_total{reason!="gone"}[5m])) > 0.2',
         lasts="5m",
         severity="warning",
-        summary="Receiver {{ .Labels.instance }} refuses connections ({{ .Labels.reason }})",
+        summary="Receiver {{ .Labels.instance }} refuses more than 12 connections a minute "
+        "({{ .Labels.reason }})",
         description="upstream: the broker can't be reached. "
         "out_of_files: raise the limit on open files (two for each connection). "
         "limit: max_connections is too low, or a peer floods the listener. "
@@ -119,6 +122,16 @@ RECEIVER_RULES: Final = (
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} loses pushes ({{ .Labels.reason }})",
         description="Its destination is unreachable or too slow, and its queue is full. GET /v1/plugins "
         "has the last error.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryCircuitOpen",
+        expression="max by (job, instance, plugin) "
+        '(kafka_telemetry_plugin_circuit{state=~"open|half_open"}) == 1',
+        lasts="2m",
+        severity="warning",
+        summary="The destination of plugin {{ .Labels.plugin }} of {{ .Labels.instance }} takes no pushes",
+        description="It can't be reached, or refuses all pushes, for example because of a wrong token. "
+        "Pushes wait. `kafka-telemetry plugins` has the error, and how long there is room for more.",
     ),
     PrometheusRule(
         name="KafkaTelemetryDeliveryLags",

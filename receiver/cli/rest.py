@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from receiver.amounts import bytes_text, duration_text
 from receiver.cli.output import OutputFormat, print_document, print_list, print_table
 from receiver.cli.pages import PAGE
 from receiver.cli.session import document_of, rest_command
@@ -64,14 +65,15 @@ def show_plugins(session: httpx.Client, output: _Output = OutputFormat.TABLE) ->
 
 
 def _plugin_row(plugin: dict[str, Any]) -> dict[str, str]:
-    spool = plugin["spool"]
+    spool, waiting = plugin["spool"], plugin["waiting"]
     failure = plugin["last_error"] if plugin["consecutive_failures"] else None
     dropped = ", ".join(f"{count} {reason}" for reason, count in plugin["dropped"].items() if count)
     return {
         **{name: plugin[name] for name in ("name", "type", "state", "circuit", "delivery")},
-        "memory": str(plugin["queue"]["pushes"] + plugin["in_flight"]),
-        "disk": "-" if spool is None else str(spool["pushes"]),
-        "lag": f"{plugin['lag_s']:.0f} s",
+        "waiting": f"{waiting['pushes']} ({bytes_text(waiting['bytes'])})",
+        "spool": "-" if spool is None else f"{waiting['used_percent']:g} %",
+        "full in": "-" if waiting["full_in_s"] is None else duration_text(waiting["full_in_s"]),
+        "lag": duration_text(plugin["lag_s"]),
         "exported": str(plugin["exported"]),
         "dropped": dropped or "0",
         "problem": (spool and spool["problem"]) or plugin.get("files_problem") or failure or "-",

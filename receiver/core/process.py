@@ -23,6 +23,7 @@ from typing import Final
 import structlog
 
 from receiver import dumps, workers
+from receiver.amounts import duration_text
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
@@ -468,6 +469,12 @@ class _Core:
             warnings.append(
                 f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
             )
+        warnings += [
+            f"plugin {plugin.name} has delivered nothing for {duration_text(plugin.backlog.away_s)}: "
+            f"{plugin.backlog}"
+            for plugin in self._host.statistics()
+            if plugin.backlog.away_s
+        ]
         return warnings + workers.problems()
 
     def _check_upstreams(self) -> None:

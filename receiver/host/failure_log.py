@@ -38,6 +38,11 @@ class FailureLog:
         with suppress(OSError):
             self._limited.warning(event, **fields)
 
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log a warning, whose rate the caller limits."""
+        with suppress(OSError):
+            self._logger.warning(event, **fields)
+
     def info(self, event: str, **fields: Any) -> None:
         """Log a step in the plugin's lifecycle."""
         with suppress(OSError):

@@ -9,6 +9,7 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.pages import Page
 from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
+from receiver.host.delivery.backlog import Backlog
 from receiver.host.delivery.statistics import PluginState, PluginStatistics
 
 __all__ = ["PluginView", "router"]
@@ -34,6 +35,20 @@ class SpoolView(BaseModel):
     problem: str | None = Field(description="What is wrong with the spool; null: nothing.")
 
 
+class WaitingView(BaseModel):
+    """All pushes that wait for the destination."""
+
+    pushes: int = Field(description="In memory, on disk, and in flight.")
+    bytes: int = Field(description="OTLP bytes in memory, and compressed bytes on disk.")
+    used_percent: float = Field(description="Used part of the spool, or of the memory without a spool.")
+    full_in_s: float | None = Field(
+        description="Seconds until it is full at the rate of the last five minutes; null: it does not grow."
+    )
+    away_s: float = Field(
+        description="Seconds since the destination began to fail; 0 while the circuit is closed."
+    )
+
+
 class PluginView(BaseModel):
     """A plugin. Counters start at 0 when the receiver starts."""
 
@@ -52,6 +67,7 @@ class PluginView(BaseModel):
         description="Why changed secrets or certificates can't be used, so that the old ones stay; null: "
         "the files are in use."
     )
+    waiting: WaitingView
     in_flight: int = Field(description="Pushes in an export, or waiting for its retry.")
     lag_s: float = Field(description="Age of the oldest push that is not delivered yet, in seconds.")
     offered: int = Field(description="Pushes offered to the plugin.")
@@ -101,6 +117,7 @@ def _view(plugin: PluginStatistics) -> PluginView:
         ),
         spool=spool if plugin.spool_max_bytes else None,
         files_problem=plugin.files_problem,
+        waiting=_waiting(plugin.backlog),
         in_flight=plugin.in_flight_pushes,
         lag_s=round(plugin.lag_s, 3),
         offered=plugin.offered_pushes,
@@ -113,4 +130,14 @@ def _view(plugin: PluginStatistics) -> PluginView:
         restarts=plugin.restarts,
         call_s=round(plugin.call_seconds, 3),
         last_error=plugin.last_error,
+    )
+
+
+def _waiting(backlog: Backlog) -> WaitingView:
+    return WaitingView(
+        pushes=backlog.pushes,
+        bytes=backlog.bytes,
+        used_percent=round(backlog.used * 100, 1),
+        full_in_s=None if backlog.full_in_s is None else round(backlog.full_in_s),
+        away_s=round(backlog.away_s),
     )

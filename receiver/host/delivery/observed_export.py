@@ -113,6 +113,9 @@ class ObservedExport:
         self._redaction = redaction
         self._clock = clock
         self._is_warm = False
+        # The error of the last line about retries: while it stays the same, the watch's lines with
+        # amounts are enough.
+        self._retried_error: str | None = None
 
     def __call__(self, pushes: Sequence[Push]) -> Outcome:
         """Export at least one push; never raises."""
@@ -128,6 +131,7 @@ class ObservedExport:
                 self._cpu.add(pushes, self._cpu_s() - cpu_began)
             self._is_warm = True
         if isinstance(outcome, Accepted) and (failures := self._tally.succeeded()):
+            self._retried_error = None
             self._log.info("plugin works again", failures=failures)
         return outcome
 
@@ -144,7 +148,7 @@ class ObservedExport:
                 return self._accepted(call_export(self._plugin, pushes))
             except RetryableError as error:
                 retry_after_s = None if error.retry_after_s is None else float(error.retry_after_s)
-                self._failed("export failed, will be retried", str(error), pushes)
+                self._failed_for_now(str(error), pushes)
                 return Retry(retry_after_s)
             except PermanentError as error:
                 points = _points(error.rejected_points)
@@ -168,6 +172,13 @@ class ObservedExport:
                 message=self._redaction.text(str(result.message)),
             )
         return Accepted(points)
+
+    def _failed_for_now(self, error: str, pushes: Sequence[Push]) -> None:
+        if error == self._retried_error:
+            self._tally.failed(self._redaction.text(error))
+            return
+        self._retried_error = error
+        self._failed("export failed, will be retried", error, pushes)
 
     def _failed(self, event: str, error: str, pushes: Sequence[Push]) -> None:
         error = self._redaction.text(error)

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
+from receiver.host.delivery.backlog import Backlog, FillRate
 from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.disk_queue import DiskQueue
 from receiver.host.delivery.fair_queue import FairQueue
@@ -22,6 +23,7 @@ from receiver.host.delivery.statistics import (
     PluginStatistics,
     QueueStatistics,
     Tally,
+    TallySnapshot,
 )
 from receiver.host.discovery import HostedPlugin
 from receiver.host.failure_log import FailureLog
@@ -30,6 +32,7 @@ from receiver.host.plugin_files import PluginFiles
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery
 from receiver.host.spool.disk import Disk
+from receiver.plugin.breaker import CircuitState
 
 __all__ = ["PluginDelivery"]
 
@@ -38,6 +41,8 @@ _LAST_WRITES_S = 5.0
 #: Seconds after which a write to disk is reported as a problem.
 _SLOW_WRITE_S = 5.0
 _MEMORY_ELAPSED_S = 300.0
+#: Seconds between two lines that say what waits.
+_BACKLOG_EVERY_S = 60.0
 #: The log events of drops. The host's watch thread logs them, because the plugin's threads may
 #: hang.
 _DROP_EVENTS = {
@@ -111,6 +116,9 @@ class PluginDelivery:
         )
         self._logged_drops = dict.fromkeys(_DROP_EVENTS, 0)
         self._logged_call: float | None = None
+        self._fill_rate = FillRate()
+        self._full_in_s: float | None = None
+        self._backlog_logged_at = -math.inf
 
     def start(self) -> None:
         """Start the threads, and on one of them the plugin, without waiting."""
@@ -149,7 +157,8 @@ class PluginDelivery:
         return ended
 
     def watch(self) -> None:
-        """Log dropped pushes and a hanging call; called at intervals."""
+        """Log dropped pushes, a hanging call and what waits; called at intervals."""
+        self._watch_backlog()
         dropped = self._queue.statistics().dropped
         for reason, event in _DROP_EVENTS.items():
             if more := dropped[reason] - self._logged_drops[reason]:
@@ -159,6 +168,43 @@ class PluginDelivery:
         if began != self._logged_call and self._hangs(began):
             self._logged_call = began
             self._log.error("plugin hangs", call_seconds=round(self._since(began), 1))
+
+    def _watch_backlog(self) -> None:
+        """Log what waits for a destination that is away, in one line a minute."""
+        now = self._clock()
+        backlog = self._backlog(self._queue.statistics(), self._tally.snapshot())
+        self._fill_rate.add(now, backlog.used)
+        self._full_in_s = self._fill_rate.full_in_s()
+        if not backlog.away_s or now - self._backlog_logged_at < _BACKLOG_EVERY_S:
+            return
+        self._backlog_logged_at = now
+        self._log.warning(
+            "the destination takes no pushes, they wait",
+            away_s=round(backlog.away_s),
+            pushes=backlog.pushes,
+            bytes=backlog.bytes,
+            used_percent=round(backlog.used * 100, 1),
+            full_in_s=None if self._full_in_s is None else round(self._full_in_s),
+            error=self._tally.snapshot().last_error,
+        )
+
+    def _backlog(self, queue: QueueStatistics, tally: TallySnapshot) -> Backlog:
+        settings, memory = self.hosted.settings, self._queue.memory
+        on_disk = 0 if self._disk is None else self._disk.statistics.bytes
+        used = (
+            max(queue.memory / memory.max_items, queue.memory_bytes / memory.max_bytes)
+            if self._disk is None
+            else on_disk / settings.spool.max_bytes
+        )
+        closed = self._sender.circuit is CircuitState.CLOSED
+        return Backlog(
+            pushes=queue.memory + queue.disk + queue.in_flight,
+            bytes=queue.memory_bytes + (on_disk if queue.disk + queue.in_flight else 0),
+            used=min(1.0, used),
+            full_in_s=self._full_in_s,
+            away_s=0.0 if closed else self._since(tally.failing_since),
+            has_spool=self._disk is not None,
+        )
 
     def statistics(self) -> PluginStatistics:
         """Return the plugin's statistics; never waits for the disk."""
@@ -200,6 +246,7 @@ class PluginDelivery:
             last_error=tally.last_error,
             export_seconds=tally.export_seconds,
             exports=tally.exports,
+            backlog=self._backlog(queue, tally),
             call_seconds=self._since(tally.call_started_at),
         )
 

@@ -110,7 +110,7 @@ class Sender:
         self._files = files
         self._pause = Pause(clock)
         self._breaker = CircuitBreaker(settings.breaker.failures, policy.max_s)
-        self._logged_circuit = CircuitState.CLOSED
+        self._is_open_logged = False
         self._export = ObservedExport(
             plugin, tally=tally, log=log, redaction=self._redaction, clock=clock, cpu=cpu
         )
@@ -256,18 +256,16 @@ class Sender:
         self._log_circuit()
 
     def _log_circuit(self) -> None:
+        """Log that the circuit opened or closed; not each trial, which the watch's lines cover."""
         now = self._clock()
-        circuit = self._breaker.state(now)
-        if circuit is self._logged_circuit:
+        is_open = self._breaker.state(now) is not CircuitState.CLOSED
+        if is_open is self._is_open_logged:
             return
-        self._logged_circuit = circuit
-        match circuit:
-            case CircuitState.CLOSED:
-                self._log.info("circuit closed")
-            case CircuitState.OPEN:
-                self._log.limited("circuit opened", retry_in_s=round(self._breaker.retry_in_s(now), 3))
-            case CircuitState.HALF_OPEN:
-                self._log.limited("circuit half open, one push is tried")
+        self._is_open_logged = is_open
+        if is_open:
+            self._log.limited("circuit opened", retry_in_s=round(self._breaker.retry_in_s(now), 3))
+        else:
+            self._log.info("circuit closed")
 
     def _done(self, part: _Part, outcome: Accepted | Refused) -> bool:
         """Acknowledge and count pushes; return False if the queue has taken them back."""

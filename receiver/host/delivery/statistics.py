@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from receiver.host.delivery.backlog import Backlog
+
 __all__ = ["DropReason", "PluginState", "PluginStatistics", "QueueStatistics", "Tally", "TallySnapshot"]
 
 
@@ -80,6 +82,7 @@ class PluginStatistics:
         last_error: The text of the last failure; None if there was none.
         export_seconds: Seconds spent in export calls, including failed ones.
         exports: Export calls that returned.
+        backlog: The pushes that wait, and the room for more.
         call_seconds: Seconds for which the current call of the plugin has lasted; 0 without one. A
             hang shows here.
     """
@@ -116,6 +119,7 @@ class PluginStatistics:
     last_error: str | None
     export_seconds: float
     exports: int
+    backlog: Backlog
     call_seconds: float
 
 
@@ -168,6 +172,7 @@ class TallySnapshot:
     export_seconds: float = 0.0
     exports: int = 0
     call_started_at: float | None = None
+    failing_since: float | None = None
 
 
 class Tally:
@@ -204,11 +209,14 @@ class Tally:
         """Record a successful call; return the number of failures in a row before it."""
         with self._lock:
             failures, self._values.consecutive_failures = self._values.consecutive_failures, 0
+            self._values.failing_since = None
             return failures
 
     def failed(self, error: str) -> None:
         """Record a failed call; the error text must hold no secret."""
         with self._lock:
+            if not self._values.consecutive_failures:
+                self._values.failing_since = self._values.call_started_at
             self._values.failures += 1
             self._values.consecutive_failures += 1
             self._values.last_error = error

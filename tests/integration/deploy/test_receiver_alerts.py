@@ -36,6 +36,7 @@ MALFORMED: Final = 'kafka_telemetry_protocol_errors_total{listener="CLIENT",reas
 PUSHES: Final = 'kafka_telemetry_pushes_total{client_software_name="%s",outcome="%s"}'
 DROPPED: Final = 'kafka_telemetry_plugin_dropped_pushes_total{plugin="otlp",reason="%s",type="otlp"}'
 PLUGIN: Final = 'kafka_telemetry_plugin_%s{plugin="otlp",type="otlp"}'
+CIRCUIT: Final = 'kafka_telemetry_plugin_circuit{plugin="otlp",state="%s",type="otlp"}'
 PUSHES_NOT_STORED: Final = "kafka_telemetry_pushes_not_stored_total"
 OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
@@ -61,6 +62,7 @@ WELL: Final[Shown] = {
     DROPPED % "queue_full": always(0),
     DROPPED % "permanent": always(7),
     PLUGIN % "lag_seconds": always(1),
+    CIRCUIT % "closed": always(1),
     PLUGIN % "spool_bytes": always(10),
     PLUGIN % "spool_max_bytes": always(100),
     'kafka_telemetry_plugin_spool_bytes{plugin="console",type="console"}': always(0),
@@ -94,6 +96,15 @@ QUIET: Final[dict[str, Shown]] = {
     },
     "another program's target is down": {"up": always(0)},
     "one client is refused": WELL | {REFUSED % "tls_handshake": changes(None, 1)},
+    "a probe without TLS comes every ten seconds": WELL
+    | {REFUSED % "tls_handshake": lambda minute: 6 * grows_from_then_on(minute)},
+    "three handshakes fail a minute": WELL
+    | {REFUSED % "tls_handshake": lambda minute: 3 * grows_from_then_on(minute)},
+    "a destination is away for a minute": WELL
+    | {
+        CIRCUIT % "closed": but_at(MINUTES[EVENT : EVENT + 1], always(1)),
+        CIRCUIT % "open": lambda minute: 1 if minute == EVENT else None,
+    },
     "one push is in time for the next call": WELL | {PLUGIN % "lag_seconds": always(299)},
 }
 
@@ -104,7 +115,7 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
     **{
         f"clients are refused: {reason}": (
             "KafkaTelemetryConnectionsRefused",
-            WELL | {REFUSED % reason: grows_from_then_on},
+            WELL | {REFUSED % reason: lambda minute: 60 * grows_from_then_on(minute)},
         )
         for reason in RefusalReason
         if reason != RefusalReason.GONE
@@ -113,6 +124,15 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
     "a destination is away": (
         "KafkaTelemetryDeliveryLags",
         WELL | {PLUGIN % "lag_seconds": lambda minute: 60 * grows_from_then_on(minute)},
+    ),
+    "a circuit is open, with a trial now and then": (
+        "KafkaTelemetryCircuitOpen",
+        WELL
+        | {
+            CIRCUIT % "closed": changes(1, None),
+            CIRCUIT % "open": lambda minute: 1 if minute >= EVENT and minute % 2 else None,
+            CIRCUIT % "half_open": lambda minute: 1 if minute >= EVENT and not minute % 2 else None,
+        },
     ),
     "a spool fills": ("KafkaTelemetrySpoolNearlyFull", WELL | {PLUGIN % "spool_bytes": changes(10, 81)}),
     "a disk is read-only": ("KafkaTelemetrySpoolProblem", WELL | {PLUGIN % "spool_problem": changes(0, 1)}),

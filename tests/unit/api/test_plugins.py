@@ -43,6 +43,7 @@ def test_plugins_in_the_order_of_the_configuration(api: Api, tmp_path: Path) -> 
             "queue": {"pushes": 2, "bytes": 20, "max_pushes": 2, "max_bytes": 67_108_864},
             "spool": None,
             "files_problem": None,
+            "waiting": {"pushes": 2, "bytes": 20, "used_percent": 100.0, "full_in_s": None, "away_s": 0},
             "in_flight": 0,
             "lag_s": 1.235,
             "offered": 3,

@@ -182,13 +182,21 @@ def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
     statistics = host.statistics()
     sidecar.plugins = [
         replace(statistics[0], lag_s=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
-        replace(statistics[1], lag_s=0.0, spool_pushes=4, spool_problem="spool: Read-only file system"),
+        replace(
+            statistics[1],
+            lag_s=0.0,
+            spool_problem="spool: Read-only file system",
+            backlog=replace(
+                statistics[1].backlog, pushes=1204, bytes=3_100_000, used=0.125, full_in_s=12_000.0
+            ),
+        ),
     ]
     lines = run("plugins", "--url", sidecar.url).stdout.splitlines()
     assert [" ".join(line.split()) for line in lines] == [
-        "NAME TYPE STATE CIRCUIT DELIVERY MEMORY DISK LAG EXPORTED DROPPED PROBLEM",
-        "collector test new closed memory 2 - 7 s 0 1 queue_full UNAVAILABLE: away",
-        "lake test new closed spool_always 3 4 0 s 0 0 spool: Read-only file system",
+        "NAME TYPE STATE CIRCUIT DELIVERY WAITING SPOOL FULL IN LAG EXPORTED DROPPED PROBLEM",
+        "collector test new closed memory 2 (20 B) - - 7 s 0 1 queue_full UNAVAILABLE: away",
+        "lake test new closed spool_always 1204 (3.1 MB) 12.5 % 3 h 20 min 0 s 0 0 "
+        "spool: Read-only file system",
     ]
     shown = json.loads(run("plugins", "-o", "json", "--url", sidecar.url).stdout)
     assert [one["name"] for one in shown] == ["collector", "lake"]

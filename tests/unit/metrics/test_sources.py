@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from receiver.brokers.listener_state import ListenerState
+from receiver.host.delivery.backlog import Backlog
 from receiver.host.delivery.statistics import DropReason, PluginState, PluginStatistics
 from receiver.host.plugin_metrics import PluginMetrics
 from receiver.metrics import OTHER, ProcessNumbers, ReceiverMetrics, SoftwareLabels, Sources
@@ -165,6 +166,7 @@ def test_plugins() -> None:
                 spool_max_bytes=21,
                 spool_problem="/spool: No space left on device",
                 files_problem="tls.ca_file: no certificate",
+                backlog=Backlog(pushes=3, bytes=30, used=0.5, full_in_s=None, away_s=0.0, has_spool=True),
                 in_flight_pushes=7,
                 lag_s=22.5,
                 offered_pushes=8,
