@@ -24,8 +24,6 @@ import numpy.typing as npt
 
 from spark_streaming.routing import SLOTS, Routes
 
-__all__ = ["Batch", "Limits", "Parts", "Predicted", "longest_share", "predict"]
-
 _MILLION: Final = 1_000_000
 _DRAWS: Final = 20
 _SEED: Final = 714

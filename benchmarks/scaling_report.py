@@ -20,8 +20,6 @@ from benchmarks.figures import Figure, table
 from benchmarks.scaling_model import Batch, Limits, Parts, Predicted, predict
 from spark_streaming.routing import HEAVY
 
-__all__ = ["KEPT", "PAGE", "Run", "Scaling", "Timed", "page", "parts_of", "timed"]
-
 KEPT: Final = Path(__file__).with_name("scaling.json")
 PAGE: Final = Path(__file__).parents[1] / "docs" / "results" / "scaling.md"
 _BLOCK: Final = re.compile("```text\n.*?\n```", re.DOTALL)

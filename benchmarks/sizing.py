@@ -16,8 +16,6 @@ from benchmarks.captured import JAVA_PRODUCER, LIBRDKAFKA_PRODUCER
 from benchmarks.figures import table
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["QUOTED", "SHARED", "Measured", "Quoted", "Rows", "packed_as", "tables"]
-
 _KEPT: Final = Path(__file__).with_name("sizing.json")
 
 

@@ -38,8 +38,6 @@ from spark_streaming.rows import RULES
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.collector import Collector
 
-__all__ = ["measure"]
-
 CLIENTS: Final = (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER)
 
 #: Data points that are rolled up.

@@ -31,8 +31,6 @@ from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 from tests.testbed.cpu import cpu_seconds
 
-__all__ = ["packed_rows"]
-
 #: Series with minutes, so many that whole pages don't matter, and instances with minutes.
 _SERIES: Final = 400
 _INSTANCES: Final = 60

@@ -30,7 +30,8 @@ from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.subscription import MAX_SUBSCRIPTIONS, Subscription, SubscriptionSet
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, Report, table
-from receiver.telemetry.subscription import MAX_SUBSCRIPTIONS
+from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
 from tests.integration.gateway.support import GatewaySidecar, Raw, get_subscriptions
 from tests.testbed import raw
 from tests.testbed.cluster import KafkaCluster

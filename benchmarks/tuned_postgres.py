@@ -10,8 +10,6 @@ from psycopg import sql
 
 from spark_streaming.embedded import EmbeddedPostgres
 
-__all__ = ["tune"]
-
 #: With the defaults, checkpoints are so frequent that much of the log is whole pages.
 _SETTINGS: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "15min"}
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from deploy.project import PROJECT
 
-__all__ = ["BRIDGE", "JAR", "BridgeError", "build"]
-
 #: The folder of the sources.
 BRIDGE: Final = Path(__file__).parents[1] / "plugins" / "broker_bridge"
 #: The name of the jar.

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PROJECT", "REPOSITORY"]
-
 #: The table `project` of pyproject.toml (PEP 621).
 PROJECT: Final = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 REPOSITORY: Final[str] = PROJECT["urls"]["Repository"]

@@ -8,8 +8,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["bytes_text", "duration_text"]
-
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _TIME_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 

@@ -15,8 +15,6 @@ from receiver.process_memory import tune_garbage_collection
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.supervisor import Supervisor
 
-__all__ = ["run"]
-
 
 def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = False) -> int:
     """Run the receiver until SIGTERM or SIGINT.

@@ -11,8 +11,6 @@ from typing import Final
 
 import structlog
 
-__all__ = ["LOGGER", "write"]
-
 #: The value of the lines' field ``logger``.
 LOGGER: Final = "receiver.audit"
 

@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from receiver.host.discovery import HostedPlugin, load_plugins
-from receiver.plain_yaml import PlainYamlError, positions
-from receiver.settings.errors import SettingsError, key_text, together
+from receiver.plain_yaml import Loc, PlainYamlError, key_text, positions
+from receiver.settings.errors import SettingsError, together
 from receiver.settings.hostport import HostPort
 from receiver.settings.kafka_options import SECRET_OPTIONS, named_files
 from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, read_merged, sourced
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.schema import Loc
 from receiver.store.files import FolderError, read_folder
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.quirks import Quirks
-
-__all__ = ["Checked", "check_configuration", "load_checked", "placed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

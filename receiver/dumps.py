@@ -13,8 +13,6 @@ import os
 import resource
 from typing import Final
 
-__all__ = ["allow", "allowed", "apply", "forbid"]
-
 #: From <linux/prctl.h>.
 _PR_GET_DUMPABLE: Final = 3
 _PR_SET_DUMPABLE: Final = 4

@@ -33,8 +33,6 @@ from time import perf_counter
 from typing import Any, Final, TypeVar, TypeVarTuple, cast
 from weakref import WeakValueDictionary
 
-__all__ = ["SHARE_S", "DirectCallback", "DirectEventLoop", "Share", "run", "running_loop"]
-
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 

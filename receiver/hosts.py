@@ -9,8 +9,6 @@ import ipaddress
 import re
 from typing import Final
 
-__all__ = ["parse_host"]
-
 _MAX_NAME: Final = 253
 _MAX_LABEL: Final = 63
 _LABEL: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")

@@ -12,8 +12,6 @@ import structlog
 
 from receiver.settings.model import LogSettings
 
-__all__ = ["RateLimitedLog", "configure", "name_process"]
-
 _EVERY_S: Final = 10.0
 
 

@@ -21,8 +21,6 @@ import time
 from collections import deque
 from typing import Final
 
-__all__ = ["LogWriter", "dropped_lines", "finish", "install"]
-
 #: The most bytes that wait.
 _MAX_BYTES: Final = 1_048_576
 

@@ -9,8 +9,6 @@ import math
 import re
 from typing import Final
 
-__all__ = ["accepts_coding", "by_weight", "scrape_format"]
-
 _FORMATS: Final = frozenset({"application/openmetrics-text", "text/plain"})
 _ANY: Final = frozenset({"*/*", "text/*"})
 _VERSION: Final = re.compile(r";\s*version=(?![0-9]{1,3}(\.[0-9]{1,3}){0,2}(;|$))")

@@ -6,8 +6,6 @@ than 4,300 digits. ``str.isdigit`` accepts ``²``, which ``int()`` refuses.
 
 from __future__ import annotations
 
-__all__ = ["whole_number"]
-
 _DIGITS = frozenset("0123456789")
 
 

@@ -13,8 +13,6 @@ import re2
 
 from receiver.numbers import whole_number
 
-__all__ = ["PatternSet", "Rewrite", "compile_pattern"]
-
 # The memory of one pattern's program and states, in bytes.
 _PATTERN_MEMORY: Final = 1 << 20
 

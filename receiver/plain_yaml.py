@@ -14,8 +14,6 @@ from typing import Any, TypeAlias
 
 import yaml
 
-__all__ = ["Loc", "PlainYamlError", "key_text", "parse", "positions", "walk"]
-
 #: The path of a value: keys and indexes.
 Loc: TypeAlias = tuple[str | int, ...]
 

@@ -7,8 +7,6 @@ import resource
 from pathlib import Path
 from typing import Final
 
-__all__ = ["GC_THRESHOLDS", "resident_bytes", "tune_garbage_collection"]
-
 _PAGE_BYTES: Final = resource.getpagesize()
 
 #: A push creates some hundred objects, hardly any of them in a cycle. Python's default threshold of

@@ -14,8 +14,6 @@ from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
 from receiver.wire.headers import RequestHeader
 
-__all__ = ["RequestLog", "connection_fields"]
-
 _log = structlog.get_logger("receiver.request")
 
 

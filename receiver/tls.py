@@ -27,15 +27,6 @@ from receiver.settings.listeners import (
 )
 from receiver.watch import Watch
 
-__all__ = [
-    "ServerConnection",
-    "TlsContext",
-    "TlsFilesError",
-    "client_context",
-    "server_context",
-    "tls_problem",
-]
-
 #: Adapts a new context to its use.
 _Prepare: TypeAlias = Callable[[ssl.SSLContext], None]
 

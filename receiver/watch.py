@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-__all__ = ["Stamp", "Watch", "stamp"]
-
 _EVERY_S: Final = 1.0
 
 #: Identifies a state of a file; None: it can't be found.

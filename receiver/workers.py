@@ -30,16 +30,6 @@ import structlog
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-__all__ = [
-    "install",
-    "on_failure",
-    "problems",
-    "report",
-    "start_task",
-    "start_thread",
-    "watch_loop",
-]
-
 _Result = TypeVar("_Result")
 
 #: Seconds for which /readyz shows the end of a worker.

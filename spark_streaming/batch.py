@@ -33,8 +33,6 @@ from spark_streaming.series_hashes import register_key
 from spark_streaming.settings import RollupSettings
 from spark_streaming.tasks import RESULT_ROWS, TaskSettings, TaskStage, UndescribedError, failure
 
-__all__ = ["BatchError", "Batches", "Progress"]
-
 _SECOND_NS: Final = 1_000_000_000
 
 #: A rebuild also reads so many minutes before its first one, because counts continue for three push

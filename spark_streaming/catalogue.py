@@ -15,8 +15,6 @@ from typing import Any, Final
 from spark_streaming.rows import RULES
 from spark_streaming.watched import WATCHED
 
-__all__ = ["MAX_COUNT", "MAX_PARTITIONS", "MAX_VALUE", "Metric", "metrics", "plan"]
-
 _VERSION: Final = 1
 _PLAN_VERSION: Final = 1
 _NS: Final = 1_000_000_000

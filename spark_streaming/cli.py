@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from spark_streaming.postgres import Store
     from spark_streaming.settings import RollupSettings
 
-__all__ = ["app"]
-
 _EXTRA: Final = "pip install 'kafka-client-telemetry[rollup]'"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 

@@ -10,8 +10,6 @@ import os
 import resource
 from typing import Final
 
-__all__ = ["forbid"]
-
 #: From <linux/prctl.h>.
 _PR_SET_DUMPABLE: Final = 4
 

@@ -23,8 +23,6 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
-__all__ = ["EmbeddedError", "EmbeddedPostgres"]
-
 _PORT: Final = 5432
 _SOCKET: Final = f".s.PGSQL.{_PORT}"
 #: Length of `sun_path` in <sys/un.h> on Linux, without its final NUL byte.

@@ -15,8 +15,6 @@ from pyspark.sql import functions as f
 from spark_streaming.routing import Routes
 from spark_streaming.rows import ENTRY_ROWS
 
-__all__ = ["MAX_PAYLOAD_BYTES", "Entries"]
-
 #: Bytes of a dead letter's payload that are kept.
 MAX_PAYLOAD_BYTES: Final = 65_536
 

@@ -25,8 +25,6 @@ from typing import Final
 
 import pyspark
 
-__all__ = ["JarsError", "jars"]
-
 _HERE: Final = Path(__file__).parent
 _DECODER: Final = _HERE / "decoder"
 _POM: Final = _DECODER / "pom.xml"

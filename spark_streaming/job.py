@@ -34,8 +34,6 @@ from spark_streaming.rows import ENTRY_ROWS
 from spark_streaming.session import has_ended
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["Job", "JobError", "rebuild"]
-
 _MINUTE_NS: Final = 60_000_000_000
 _SECOND_NS: Final = 1_000_000_000
 _MAINTENANCE_S: Final = 60.0

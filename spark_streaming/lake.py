@@ -13,8 +13,6 @@ from pyspark.sql import functions as f
 
 from spark_streaming.settings import LakeSettings
 
-__all__ = ["Lake"]
-
 _PUSH_COLUMNS: Final = ("push_id", "received_at_ns", "terminating", "push_interval_ms")
 
 

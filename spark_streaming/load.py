@@ -18,8 +18,6 @@ from pydantic_core import ErrorDetails
 
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["SettingsError", "load"]
-
 _MAX_FILE_BYTES: Final = 1_048_576
 _SECRET_KEYS: Final = frozenset({"postgres", "options"})
 

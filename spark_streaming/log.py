@@ -8,8 +8,6 @@ from typing import Literal
 
 import structlog
 
-__all__ = ["configure"]
-
 
 def configure(level: str, form: Literal["console", "json"]) -> None:
     """Log events of this level and above to stderr."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["pause_s"]
-
 _USUAL_FACTOR: Final = 200
 _LEAST_FACTOR: Final = 20
 

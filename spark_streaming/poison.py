@@ -14,8 +14,6 @@ from pyspark.errors import PySparkException
 from spark_streaming.contributions import CodecError
 from spark_streaming.postgres import StoreDataError
 
-__all__ = ["MAX_ISOLATED", "first_failing", "is_data_error"]
-
 #: Pushes that one batch may isolate. More are probably caused by a bug, so the batch fails and
 #: stays in the source. Each costs about log2(pushes of the batch) trial runs.
 MAX_ISOLATED: Final = 16

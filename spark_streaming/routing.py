@@ -21,8 +21,6 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-__all__ = ["HEAVY", "MAX_NAMES", "SLOTS", "Routes"]
-
 #: Most names in the plan of a batch. With more, every entry is routed by instance from then on.
 MAX_NAMES: Final = 1000
 #: A client id is heavy if it has more than this many times the share of a task.

@@ -10,17 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = [
-    "BUCKET_ROWS",
-    "CLIENT_LABELS",
-    "ENTRY_ROWS",
-    "MAX_TOTAL",
-    "ROLLUP_ROWS",
-    "RULES",
-    "SERIES_ROWS",
-    "cast",
-]
-
 #: How values combine (``combines`` in the catalogue). The index is the code in ``flags`` and
 #: ``rule``.
 RULES: Final = ("sum", "rate", "last", "max", "min", "distribution", "none")

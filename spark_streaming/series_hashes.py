@@ -17,8 +17,6 @@ from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, Encod
 from spark_streaming.contributions.corrections import factorize
 from spark_streaming.postgres import IdKey
 
-__all__ = ["distinct", "register_key", "replace_hashes"]
-
 Integers = npt.NDArray[np.int64]
 #: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
 Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]

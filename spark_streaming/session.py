@@ -25,8 +25,6 @@ from pyspark.sql import SparkSession
 from spark_streaming.jars import JarsError, jars
 from spark_streaming.settings import RollupSettings
 
-__all__ = ["SessionError", "configuration", "end", "has_ended", "require_java", "spark_session"]
-
 _MIN_JAVA: Final = 17
 _EXTENSION: Final = "kafkaclienttelemetry.rollup.OtlpFunctions"
 _LOOPBACK: Final = "127.0.0.1"

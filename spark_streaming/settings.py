@@ -22,16 +22,6 @@ from pydantic import (
 from spark_streaming.catalogue import MAX_COUNT, MAX_PARTITIONS, MAX_VALUE
 from spark_streaming.findings import FindingSettings
 
-__all__ = [
-    "KafkaSettings",
-    "LakeSettings",
-    "LogSettings",
-    "MetricsSettings",
-    "RetentionSettings",
-    "RollupSettings",
-    "SpoolFilesSettings",
-]
-
 _MOST_SECRET_BYTES: Final = 65_536
 _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"

@@ -23,8 +23,6 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, Str
 from spark_streaming.load import SettingsError
 from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
 
-__all__ = ["SPOOL_COLUMNS", "EmptyFiles", "check_exists", "read", "stream", "whole_since"]
-
 #: Columns that are read from the receiver's files. docs/spool-files.md specifies them.
 SPOOL_COLUMNS: Final = StructType(
     [

@@ -46,8 +46,6 @@ from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS
 from spark_streaming.series_hashes import replace_hashes
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["RESULT_ROWS", "TaskSettings", "TaskStage", "UndescribedError", "failure", "run"]
-
 #: A part of a task.
 TaskStage = Literal["deduplicate", "series", "look_up", "reconcile", "write"]
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["WATCHED", "Watched"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:

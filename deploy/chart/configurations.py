@@ -19,10 +19,9 @@ from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
-from receiver.telemetry.subscription import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS, SELECTORS
+from receiver.telemetry.selectors import SELECTORS
+from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
-
-__all__ = ["BUILT_IN", "configurations"]
 
 #: The plugins of the images. The receiver checks the settings of others.
 BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from deploy.chart.values import Section
 
-__all__ = ["with_table"]
-
 _BEGIN: Final = "<!-- values: made by `python -m deploy.chart` from values.yaml -->\n"
 _END: Final = "<!-- end of values -->\n"
 

@@ -13,8 +13,6 @@ from plugins._shared.destination import PROTOCOL_HEADERS
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
 from receiver.settings.kafka_options import CHOICES, FROM_FILES, OPTIONS
 
-__all__ = ["RULES", "with_rule"]
-
 Keywords = dict[str, Any]
 
 _NULL: Final[Keywords] = {"type": "null"}

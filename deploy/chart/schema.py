@@ -11,8 +11,6 @@ from deploy.chart.configurations import configurations
 from deploy.chart.shapes import SHAPES
 from deploy.chart.values import Section, Value, ValuesError
 
-__all__ = ["schema"]
-
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
 
 

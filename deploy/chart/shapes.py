@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["SHAPES"]
-
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 _NAME: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
 _PORT: Final[dict[str, Any]] = {"type": "integer", "minimum": 1024, "maximum": 65_535}

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["Section", "Value", "ValuesError", "parse"]
-
 _DESCRIPTION: Final = "# -- "
 _KEYWORDS: Final = "# @ "
 

@@ -11,8 +11,6 @@ from deploy.chart.readme import with_table
 from deploy.chart.schema import schema
 from deploy.chart.values import parse
 
-__all__ = ["CHART", "files", "write"]
-
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
 
 

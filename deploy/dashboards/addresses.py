@@ -19,8 +19,6 @@ from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.series import EVERY_CLIENT
 from deploy.dashboards.sql import SEEN
 
-__all__ = ["ADDRESSES", "PLACEHOLDERS", "Address", "logs_and_traces", "logs_and_traces_on_prometheus"]
-
 #: The variables, and what they lead to.
 ADDRESSES: Final = {"logs": "Logs", "traces": "Traces"}
 #: The columns of the view `client` by placeholder.

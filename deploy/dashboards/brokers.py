@@ -23,8 +23,6 @@ from deploy.dashboards.sql import (
     over_time,
 )
 
-__all__ = ["EVERY_BROKER", "latency_by_broker"]
-
 _ROLES: Final = ("producer", "consumer")
 #: The series of the chosen clients. Each client has one for each broker that it talks to.
 EVERY_BROKER: Final = Source(

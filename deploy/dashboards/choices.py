@@ -18,8 +18,6 @@ from deploy.dashboards.sql import (
     quoted,
 )
 
-__all__ = ["client_variables", "cluster", "sending", "software"]
-
 
 def cluster() -> QueryVariable:
     """Return the variable ``cluster``."""

@@ -13,8 +13,6 @@ from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest
 from deploy.dashboards.status import status
 from deploy.dashboards.tops import Cell, clients_by_problem
 
-__all__ = ["consumers"]
-
 _EVERY_CONSUMER: Final = tuple(
     standard(f"consumer.{name}").name for name in ("connection.creation.total", "node.request.latency.avg")
 )

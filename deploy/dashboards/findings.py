@@ -9,8 +9,6 @@ from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_t
 from deploy.dashboards.queries import Mark
 from deploy.dashboards.sql import SEEN, chosen, key
 
-__all__ = ["OF_CHOSEN", "SEVERITY_COLOURS", "findings", "findings_over_time", "marks", "of_clients", "tiles"]
-
 #: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
     f"({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"

@@ -24,8 +24,6 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.status import status
 from deploy.dashboards.tops import worst_ten
 
-__all__ = ["clients_by_version", "fleet"]
-
 _CHOSEN: Final = chosen(BY_FLEET)
 _FLEET: Final = Source(view="fleet", condition=_CHOSEN)
 _VERSION: Final = f"{name_of_software} || ' ' || coalesce(client_software_version, '')"

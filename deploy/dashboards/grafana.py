@@ -14,8 +14,6 @@ from grafana_foundation_sdk.models import dashboard as models
 from deploy.dashboards.panels import Panel
 from deploy.dashboards.queries import POSTGRES, POSTGRES_UID, PROMETHEUS_UID, Mark
 
-__all__ = ["Dashboard", "choice"]
-
 _TAG: Final = "kafka-client-telemetry"
 
 

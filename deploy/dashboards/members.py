@@ -27,8 +27,6 @@ from deploy.dashboards.sql import (
     union,
 )
 
-__all__ = ["MEMBERS", "REBALANCED", "REBALANCE_COLOURS", "rebalances_of_members"]
-
 #: How many members have a row.
 MEMBERS: Final = 12
 #: Rebalances of a member in a step, and the colours from there on.

@@ -43,15 +43,6 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
-__all__ = [
-    "metric_lines",
-    "not_sent",
-    "spread_lines",
-    "standard",
-    "support",
-    "total",
-]
-
 _UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
 _FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
 #: The views to read, each with the condition under which it is the one; a principal or group may be

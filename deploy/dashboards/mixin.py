@@ -7,8 +7,6 @@ from typing import Final
 
 from deploy.dashboards.addresses import ADDRESSES, PLACEHOLDERS
 
-__all__ = ["mixin"]
-
 _MIXIN: Final = r"""// A monitoring mixin. Made by `python -m deploy.dashboards`: change deploy/dashboards.
 local placeholders = [PLACEHOLDERS];
 local names = std.join(', ', placeholders);

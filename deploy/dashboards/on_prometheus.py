@@ -40,14 +40,6 @@ from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.recording_rules import GROUPS, TOPICS
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, by_topic, rate, selected, series, whole
 
-__all__ = [
-    "consumers_on_prometheus",
-    "fleet_on_prometheus",
-    "one_client_on_prometheus",
-    "producers_on_prometheus",
-    "topics_and_groups_on_prometheus",
-]
-
 #: How many members are listed.
 _ROWS: Final = 200
 _ONLY_JAVA: Final = "Java clients alone tell topics apart."

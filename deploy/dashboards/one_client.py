@@ -50,8 +50,6 @@ from deploy.dashboards.status import status
 from deploy.dashboards.units import unit_of
 from spark_streaming.watched import WATCHED
 
-__all__ = ["one_client"]
-
 _CLUSTER: Final = chosen({"cluster": "cluster_id"})
 _CLIENT: Final = f"{is_chosen('client_id', 'client')} AND {_CLUSTER}"
 _INSTANCE: Final = f"{_CLIENT}\n  AND {chosen({'instance': 'client_instance_id'})}"

@@ -27,23 +27,6 @@ from grafana_foundation_sdk.models import text as text_models
 
 from deploy.dashboards.queries import POSTGRES, Sql
 
-__all__ = [
-    "NOTHING_FOUND",
-    "NO_DATA",
-    "Panel",
-    "banner",
-    "cells",
-    "column",
-    "lines",
-    "link",
-    "link_to_client",
-    "link_to_path",
-    "note",
-    "number",
-    "rows",
-    "states",
-]
-
 #: Shown in a panel and in a cell if no client in view has the metric.
 _NOT_SENT_BY_THESE: Final = "not sent by these clients"
 _NOT_SENT: Final = "not sent"

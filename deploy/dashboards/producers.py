@@ -12,8 +12,6 @@ from deploy.dashboards.metrics import metric_lines, spread_lines, standard, supp
 from deploy.dashboards.status import status
 from deploy.dashboards.tops import Cell, clients_by_problem
 
-__all__ = ["producers"]
-
 _EVERY_PRODUCER: Final = tuple(
     standard(f"producer.{name}").name for name in ("connection.creation.total", "node.request.latency.avg")
 )

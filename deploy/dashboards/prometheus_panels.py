@@ -18,32 +18,6 @@ from deploy.dashboards.recording_rules import RECORDED, Recorded, peers
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, of_instance, rate, selected, series
 from deploy.dashboards.units import unit_of
 
-__all__ = [
-    "BY_CLIENT",
-    "COORDINATOR",
-    "FETCH",
-    "IDLE",
-    "LAG",
-    "ONE_CLIENT",
-    "RATE_OVER",
-    "TOP",
-    "board",
-    "by_broker",
-    "instances",
-    "link_to",
-    "merged",
-    "now",
-    "of_both_roles",
-    "of_instances",
-    "over_time",
-    "rebalances_of_members",
-    "recorded",
-    "spread",
-    "total",
-    "without_time",
-    "worst",
-]
-
 FETCH: Final = "consumer.fetch.manager"
 COORDINATOR: Final = "consumer.coordinator"
 LAG: Final = f"{FETCH}.records.lag.max"

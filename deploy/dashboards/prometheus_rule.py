@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from deploy.dashboards.runbooks import runbook_url
 
-__all__ = ["PrometheusRule"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusRule:

@@ -7,8 +7,6 @@ from typing import Final
 from deploy.dashboards.receiver_alerts import RECEIVER_RULES
 from deploy.dashboards.rollup_process_alerts import ROLLUP_RULES
 
-__all__ = ["prometheus_rules"]
-
 #: By name: the rules, the dashboard that shows more, and its variables. The roll-up's own metrics
 #: have no dashboard, but the banner of all others says how current they are.
 _GROUPS: Final = {

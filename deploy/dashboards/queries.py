@@ -13,8 +13,6 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery, DataSourceRef
 
-__all__ = ["POSTGRES", "POSTGRES_UID", "PROMETHEUS", "PROMETHEUS_UID", "Mark", "Sql", "promql"]
-
 #: The uids of the data sources. Dashboards prefer them; alert rules need the first, because a rule
 #: can't use a variable.
 POSTGRES_UID: Final = "kafka-client-telemetry-postgres"

@@ -28,8 +28,6 @@ from deploy.dashboards.sql import (
 )
 from deploy.dashboards.units import unit_of
 
-__all__ = ["BY_GROUP", "LAG_WARNINGS", "TOP", "largest", "most_added"]
-
 #: How many topics or groups have a line.
 TOP: Final = 10
 _OF_ALL: Final = everybody(list(BY_CLIENT))

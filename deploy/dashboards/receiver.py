@@ -11,8 +11,6 @@ from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.panels import NO_DATA, Panel, lines, number
 from deploy.dashboards.queries import PROMETHEUS, promql
 
-__all__ = ["receiver"]
-
 _WHERE: Final = 'job=~"$job", instance=~"$instance"'
 _RATE: Final = "$__rate_interval"
 #: Zero while a receiver is scraped, and nothing otherwise.

@@ -9,8 +9,6 @@ from typing import Final
 
 from deploy.dashboards.prometheus_rule import PrometheusRule
 
-__all__ = ["RECEIVER_RULES"]
-
 
 def _grew(counter: str, minutes: int, *by: str) -> str:
     """Return PromQL that finds counters that grew in a time, even once.

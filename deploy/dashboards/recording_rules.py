@@ -13,8 +13,6 @@ from deploy.dashboards.metrics import standard
 from deploy.dashboards.series import by_topic, of_instance, series, whole
 from receiver.catalogue import StandardMetric
 
-__all__ = ["GROUPS", "PEERS", "RECORDED", "TOPICS", "Recorded", "peers", "recording_rules"]
-
 _RATE: Final = "15m"
 _FETCH: Final = "consumer.fetch.manager"
 _COORDINATOR: Final = "consumer.coordinator"

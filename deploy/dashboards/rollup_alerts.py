@@ -14,8 +14,6 @@ from typing import Final, Literal
 from deploy.dashboards.queries import POSTGRES_UID
 from deploy.dashboards.runbooks import runbook_url
 
-__all__ = ["grafana_rules"]
-
 #: The address of Grafana, without the slash at its end.
 _GRAFANA: Final = r'{{ reReplaceAll "/+\\z" "" externalURL }}'
 _FOLDER: Final = "Kafka client telemetry"

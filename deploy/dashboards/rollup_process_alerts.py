@@ -10,8 +10,6 @@ from typing import Final
 
 from deploy.dashboards.prometheus_rule import PrometheusRule
 
-__all__ = ["ROLLUP_RULES"]
-
 #: Is in every scrape of a roll-up, from its start on.
 _ALWAYS: Final = "kafka_telemetry_rollup_consecutive_failures"
 _TO_PACK: Final = 'kafka_telemetry_rollup_maintenance_backlog{kind="hours_to_pack"}'

@@ -7,8 +7,6 @@ from typing import Final
 
 from deploy.project import REPOSITORY
 
-__all__ = ["RUNBOOKS", "runbook_url"]
-
 RUNBOOKS: Final = f"{REPOSITORY}/blob/main/docs/runbooks.md"
 
 

@@ -13,18 +13,6 @@ from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
 from receiver.catalogue import Combination, MetricKind
 
-__all__ = [
-    "EVERY_CLIENT",
-    "SELECTED",
-    "WINDOW",
-    "by_topic",
-    "of_instance",
-    "rate",
-    "selected",
-    "series",
-    "whole",
-]
-
 #: What the variables of the dashboards select. "All" is `.*`, which also matches a missing label.
 SELECTED: Final = (
     'cluster_id=~"$cluster",client_software_name=~"$software",principal=~"$principal",'

@@ -19,53 +19,6 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Final
 
-__all__ = [
-    "BESIDE_SPREAD_GRAINS",
-    "BUCKETS",
-    "BY_CLIENT",
-    "BY_FLEET",
-    "COVERED",
-    "DAY_S",
-    "GRAINS",
-    "GROUP_GRAINS",
-    "HOUR_S",
-    "MANY_GRAINS",
-    "RANGE_GRAINS",
-    "RANGE_S",
-    "SEEN",
-    "SLOT",
-    "SPAN",
-    "SPREAD_GRAINS",
-    "TIME",
-    "Source",
-    "as_they_are",
-    "choices",
-    "chosen",
-    "either",
-    "everybody",
-    "held",
-    "in_range",
-    "is_chosen",
-    "key",
-    "key_column",
-    "latest",
-    "most_in_hours",
-    "name_of_software",
-    "of_metrics",
-    "of_the_most",
-    "options",
-    "over_range",
-    "over_time",
-    "per_bucket",
-    "per_second",
-    "presence",
-    "quantiles",
-    "quoted",
-    "text_of",
-    "union",
-    "whole",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:

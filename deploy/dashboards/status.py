@@ -8,8 +8,6 @@ from typing import Final
 from deploy.dashboards.panels import Panel, banner
 from deploy.project import REPOSITORY
 
-__all__ = ["status"]
-
 _WHAT_TO_DO: Final = f"{REPOSITORY}/blob/main/docs/dashboards.md#what-the-banner-says"
 #: Reading is late by the grace period and the trigger interval; the job's maintenance runs once a
 #: minute.

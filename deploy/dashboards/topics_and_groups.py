@@ -40,8 +40,6 @@ from deploy.dashboards.sql import (
 )
 from deploy.dashboards.status import status
 
-__all__ = ["topics_and_groups"]
-
 _SENT: Final = "producer.topic.record.send.total"
 _SENT_BYTES: Final = "producer.topic.byte.total"
 _FAILED: Final = "producer.topic.record.error.total"

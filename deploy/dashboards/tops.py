@@ -29,8 +29,6 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import Combination, StandardMetric
 
-__all__ = ["Cell", "clients_by_problem", "worst_ten"]
-
 _LIMIT: Final = 100
 _WORST: Final = 10
 _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)

@@ -6,8 +6,6 @@ from typing import Final
 
 from receiver.catalogue import Combination, StandardMetric
 
-__all__ = ["unit_of"]
-
 _UNITS: Final = {
     "ms": "ms",
     "ns": "ns",

@@ -18,8 +18,6 @@ from deploy.dashboards.sql import BY_FLEET, SEEN, chosen, key_column
 from deploy.dashboards.status import status
 from receiver.catalogue import CATALOGUE
 
-__all__ = ["versions"]
-
 _CHOSEN: Final = chosen(BY_FLEET)
 #: The oldest versions that speak the protocol versions of Kafka 4.0, by KIP-896.
 _KAFKA_4: Final = {

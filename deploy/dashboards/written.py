@@ -29,8 +29,6 @@ from deploy.dashboards.rollup_alerts import grafana_rules
 from deploy.dashboards.topics_and_groups import topics_and_groups
 from deploy.dashboards.versions import versions
 
-__all__ = ["CHART", "files", "write"]
-
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
 _RULES: Final = {
     "grafana-rules": grafana_rules,

@@ -20,8 +20,6 @@ from sphinx.cmd.build import main as sphinx
 from deploy.site.links import broken_links
 from deploy.site.reference import PAGES
 
-__all__ = ["NAVIGATION", "ROOT", "SiteError", "build", "repository_pages"]
-
 ROOT: Final = Path(__file__).parents[2]
 _DOCS: Final = Path("docs")
 

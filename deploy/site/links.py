@@ -16,8 +16,6 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-__all__ = ["Link", "anchors", "broken_links", "links"]
-
 _EXTERNAL: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _MARKDOWN: Final = MarkdownIt("commonmark").enable("table")
 

@@ -21,8 +21,6 @@ from receiver.catalogue.reference import reference as catalogue_reference
 from receiver.cli import app
 from receiver.settings.rest import RestSettings
 
-__all__ = ["PAGES", "prometheus_names"]
-
 _KINDS: Final = {
     MetricKind.GAUGE: Kind.GAUGE,
     MetricKind.SUM: Kind.COUNTER,

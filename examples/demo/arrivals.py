@@ -11,8 +11,6 @@ from typing import Final
 
 from tests.testbed.collector import ExportedMetric
 
-__all__ = ["LABELS", "Arrivals", "ClientArrivals"]
-
 #: The labels that the sidecar puts on every push.
 LABELS: Final = frozenset(
     {

@@ -12,8 +12,6 @@ from typing import Final, Self
 
 import psycopg
 
-__all__ = ["Finding", "RolledUp", "SoftwareSummary", "Summary"]
-
 #: What the roll-up adds to each push is no metric of the client's.
 _OWN: Final = "kafka.client.telemetry.%"
 

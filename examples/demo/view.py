@@ -16,8 +16,6 @@ from rich.text import Text
 from examples.demo.arrivals import Arrivals, ClientArrivals
 from examples.demo.rolled_up import Summary
 
-__all__ = ["view"]
-
 
 def view(
     client_ids: Sequence[str],

@@ -14,15 +14,6 @@ from urllib.parse import urlsplit
 
 from receiver.plugin import BatchRefusedError, ExportError, RetryableError
 
-__all__ = [
-    "REFUSED_GRPC_CODES",
-    "REFUSED_HTTP_STATUSES",
-    "REFUSED_KAFKA_ERRORS",
-    "http_error",
-    "is_html",
-    "redirect_target",
-]
-
 #: HTTP statuses about the content, for OTLP and remote write.
 REFUSED_HTTP_STATUSES: Final[Mapping[int, str]] = {
     400: "bad data",

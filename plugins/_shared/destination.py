@@ -14,16 +14,6 @@ from receiver.plugin.endpoint import check_host_port
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
-__all__ = [
-    "PROTOCOL_HEADERS",
-    "USER_AGENT",
-    "Destination",
-    "check_endpoint",
-    "check_headers",
-    "redact",
-    "tls_context",
-]
-
 #: The ``user-agent`` of every request.
 USER_AGENT = f"kafka-client-telemetry/{version('kafka-client-telemetry')}"
 

@@ -16,8 +16,6 @@ import httpx
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
 from receiver.plugin import RetryableError
 
-__all__ = ["MAX_ANSWER_BYTES", "HttpClient", "parse_retry_after", "retry_after_s"]
-
 #: Longer answers are cut. A usual one is a few bytes or a line of text, but a partial success may
 #: name each rejected series.
 MAX_ANSWER_BYTES = 4_194_304

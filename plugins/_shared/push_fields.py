@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from receiver.plugin import Push
 
-__all__ = ["push_fields"]
-
 
 def push_fields(push: Push) -> dict[str, str | int | None]:
     """Return the fields of a push without its OTLP bytes.

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from receiver.plugin import PluginConfig
 
-__all__ = ["ConsoleConfig"]
-
 
 class ConsoleConfig(PluginConfig):
     """Settings of the console plugin."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-__all__ = ["FlatPoint", "flat_points"]
-
 AttributeValue = str | int | float | bool
 
 

@@ -19,8 +19,6 @@ from receiver.plugin import (
     PermanentError,
 )
 
-__all__ = ["ConsoleReceiver"]
-
 #: Values that need no quotes.
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+-]+")
 

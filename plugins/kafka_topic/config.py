@@ -16,8 +16,6 @@ from receiver.plugin.endpoint import check_host_port
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
-__all__ = ["CreateTopic", "KafkaTopicConfig", "OAuthConfig"]
-
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 

@@ -22,8 +22,6 @@ from plugins.kafka_topic.config import CreateTopic, KafkaTopicConfig
 from plugins.kafka_topic.record import headers, key
 from receiver.plugin import Push, RetryableError
 
-__all__ = ["TopicProducer"]
-
 #: Bounds on librdkafka's queue. A push that finds it full waits.
 _MAX_QUEUED_KILOBYTES = 65_536
 _MAX_QUEUED_RECORDS = 100_000

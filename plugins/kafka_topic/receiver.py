@@ -21,8 +21,6 @@ from receiver.plugin import (
 if TYPE_CHECKING:
     from plugins.kafka_topic.producer import TopicProducer
 
-__all__ = ["KafkaTopicReceiver"]
-
 #: Bound on remembered pushes that were acknowledged while others of their export were not.
 _MAX_CONFIRMED = 100_000
 

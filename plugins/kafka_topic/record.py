@@ -11,8 +11,6 @@ from __future__ import annotations
 from plugins._shared.push_fields import push_fields
 from receiver.plugin import Push
 
-__all__ = ["headers", "key"]
-
 #: The ``format_version`` header.
 _FORMAT_VERSION = 1
 

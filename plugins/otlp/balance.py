@@ -14,8 +14,6 @@ from plugins.otlp.config import Endpoint
 from receiver.plugin import BatchRefusedError, ExportResult, RetryableError
 from receiver.plugin.breaker import CircuitBreaker
 
-__all__ = ["BalancedTransport", "Transport"]
-
 #: After this many consecutive failures an endpoint is skipped, because each may cost a whole
 #: timeout.
 _MAX_FAILURES: Final = 2

@@ -17,8 +17,6 @@ from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
-__all__ = ["MAX_ENDPOINTS", "METRICS_PATH", "Endpoint", "OtlpConfig"]
-
 #: OTLP/HTTP's default path for metrics (OTLP specification, "OTLP/HTTP Request").
 METRICS_PATH = "/v1/metrics"
 

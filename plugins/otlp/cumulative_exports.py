@@ -8,8 +8,6 @@ from plugins._shared.cumulative import Cumulative, ExportCache
 from plugins.otlp.config import OtlpConfig
 from receiver.plugin import ExportResult, Push
 
-__all__ = ["CumulativeExports"]
-
 
 class CumulativeExports:
     """Converts pushes to cumulative metrics and exports them."""

@@ -11,8 +11,6 @@ from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
 from receiver.plugin import ExportResult, RetryableError
 
-__all__ = ["GrpcTransport"]
-
 _METHOD = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 _DETAILS = "grpc-status-details-bin"
 

@@ -14,8 +14,6 @@ from plugins.otlp import status
 from plugins.otlp.config import Endpoint, OtlpConfig
 from receiver.plugin import ExportError, ExportResult, RetryableError
 
-__all__ = ["HttpTransport"]
-
 _PROTOBUF: Final = "application/x-protobuf"
 _JSON: Final = "application/json"
 

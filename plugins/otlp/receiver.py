@@ -22,8 +22,6 @@ from receiver.plugin import (
     RetryableError,
 )
 
-__all__ = ["OtlpReceiver"]
-
 
 class OtlpReceiver(ClientTelemetryReceiver):
     """Exports pushes over OTLP (opentelemetry.io/docs/specs/otlp)."""

@@ -20,8 +20,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from plugins._shared.answers import REFUSED_GRPC_CODES
 from receiver.plugin import BatchRefusedError, ExportError, ExportResult, RetryableError
 
-__all__ = ["grpc_error", "json_result", "result", "status_message"]
-
 _RETRY_INFO: Final = "/google.rpc.RetryInfo"
 #: Bound on the characters of a destination's message.
 _MAX_MESSAGE: Final = 1_000

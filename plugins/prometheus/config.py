@@ -20,8 +20,6 @@ from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
-__all__ = ["DEFAULT_RESOURCE_LABELS", "PrometheusConfig", "RemoteWriteConfig"]
-
 #: Resource attributes that are labels of each series by default.
 DEFAULT_RESOURCE_LABELS = (
     "client_id",

@@ -15,8 +15,6 @@ from plugins.prometheus.lines import Line
 from plugins.prometheus.names import MetricName, MetricType
 from plugins.prometheus.table import SeriesTable
 
-__all__ = ["exposition"]
-
 #: Minimum bytes of a chunk, except the last. A chunk exceeds it by one line at most.
 _CHUNK_BYTES: Final = 65_536
 

@@ -11,8 +11,6 @@ from plugins.prometheus.lines import LabelSet, Layout, Line
 from plugins.prometheus.names import MetricName
 from plugins.prometheus.targets import Labels
 
-__all__ = ["Cursor", "Exposed", "Family"]
-
 #: Bounds on the series, and the bytes of their texts, that a scrape reads at once.
 _BLOCK_SERIES: Final = 128
 _BLOCK_BYTES: Final = 65_536

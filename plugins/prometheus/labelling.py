@@ -11,8 +11,6 @@ from plugins.prometheus.lines import LabelSet, series_labels
 from plugins.prometheus.targets import Labels, TargetLabels, target_labels
 from plugins.prometheus.trust import reserved_labels
 
-__all__ = ["Labelling"]
-
 #: Bytes of a series, and of a target, with dictionary entries and without texts.
 _SERIES_BYTES: Final = 1_800
 _TARGET_BYTES: Final = 3_000

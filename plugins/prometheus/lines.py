@@ -18,18 +18,6 @@ from plugins.prometheus.names import MetricName, labels_of
 from plugins.prometheus.targets import MAX_LABEL_NAME, Labels
 from plugins.prometheus.trust import client_label
 
-__all__ = [
-    "ONE_SAMPLE",
-    "LabelSet",
-    "Layout",
-    "Line",
-    "layout_of",
-    "lines_of",
-    "number",
-    "series_labels",
-    "values_of",
-]
-
 #: For each sample of a point: the suffix of its name, and the name and value of an additional
 #: label.
 Layout = tuple[tuple[str, str, str], ...]

@@ -7,8 +7,6 @@ from collections import deque
 from plugins.prometheus.family import Exposed
 from receiver.peers.shares import Holdings
 
-__all__ = ["Lingering"]
-
 
 class Lingering:
     """Ended series by peer, each with an expiry time."""

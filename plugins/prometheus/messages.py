@@ -14,18 +14,6 @@ from plugins.prometheus.lines import LabelSet, Line
 from plugins.prometheus.names import MetricType
 from plugins.prometheus.protobuf import delimited, varint
 
-__all__ = [
-    "STALE",
-    "Sample",
-    "Version",
-    "encode_request",
-    "native_sample",
-    "number_sample",
-    "stale_sample",
-    "start_field",
-    "time_field",
-]
-
 Version = Literal["1.0", "2.0"]
 
 #: A series, and its sample encoded as a field of ``TimeSeries``.

@@ -20,8 +20,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from plugins._shared.cumulative import Kind
 
-__all__ = ["MetricName", "MetricType", "label_name", "label_value", "labels_of", "metric_name"]
-
 _UNITS: Final = {
     "d": "days",
     "h": "hours",

@@ -13,8 +13,6 @@ from typing import Any, Final
 from plugins._shared.cumulative import ExponentialTotal
 from plugins.prometheus.protobuf import delimited, varint, zigzag
 
-__all__ = ["native_histogram"]
-
 #: The range of Prometheus's schemas.
 _FINEST, _COARSEST = 8, -4
 #: Default of the zero threshold.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["delimited", "varint", "zigzag"]
-
 _UINT64: Final = (1 << 64) - 1
 
 

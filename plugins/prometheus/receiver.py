@@ -34,8 +34,6 @@ from receiver.plugin import (
 )
 from receiver.plugin.breaker import requested_delay_s
 
-__all__ = ["PrometheusReceiver"]
-
 #: Interval between checks for silent clients while there are no pushes.
 _CHECK_EVERY_S = 5.0
 #: Bound on the staleness markers of a request.

@@ -16,8 +16,6 @@ from plugins.prometheus.config import RemoteWriteConfig
 from plugins.prometheus.messages import Sample, encode_request
 from receiver.plugin import ExportResult, RetryableError
 
-__all__ = ["RemoteWriter"]
-
 _VERSION_HEADERS: Final = {
     "1.0": {"content-type": "application/x-protobuf", "x-prometheus-remote-write-version": "0.1.0"},
     "2.0": {

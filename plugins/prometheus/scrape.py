@@ -21,8 +21,6 @@ from typing import Any
 from plugins.prometheus.web import Web
 from receiver.negotiation import accepts_coding, scrape_format
 
-__all__ = ["ScrapeServer"]
-
 #: Bound on open connections.
 _MAX_CONNECTIONS = 8
 #: Maximum duration of a connection.

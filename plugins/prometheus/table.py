@@ -33,8 +33,6 @@ from plugins.prometheus.targets import Labels
 from plugins.prometheus.trust import MetricNames, description
 from receiver.plugin import Push
 
-__all__ = ["PushSamples", "SeriesTable"]
-
 _TARGET_INFO: Final = MetricName(name="target_info", type=MetricType.INFO, unit="")
 _TARGET_HELP: Final = "Attributes of the client that are not labels of its other series."
 #: Kinds that count since a start.

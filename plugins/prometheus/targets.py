@@ -14,8 +14,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from plugins.prometheus.names import label_name, label_value
 from plugins.prometheus.trust import RECEIVER_LABELS, client_label
 
-__all__ = ["MAX_LABEL_NAME", "Labels", "TargetLabels", "target_labels"]
-
 #: Names and values, sorted by name; no name twice, no empty value.
 Labels = tuple[tuple[str, str], ...]
 

@@ -13,17 +13,6 @@ from plugins._shared.cumulative import Kind, Series
 from plugins.prometheus.names import MetricName, metric_name
 from receiver.catalogue import CATALOGUE, MetricKind
 
-__all__ = [
-    "ATTRIBUTE_PREFIX",
-    "METRIC_PREFIX",
-    "PROMETHEUS_LABELS",
-    "RECEIVER_LABELS",
-    "MetricNames",
-    "client_label",
-    "description",
-    "reserved_labels",
-]
-
 #: Prefix of a client's attribute with a reserved name.
 ATTRIBUTE_PREFIX: Final = "attribute_"
 #: Prefix of a client's metric whose name the operator does not allow.

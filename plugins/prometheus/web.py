@@ -21,8 +21,6 @@ import structlog
 
 from plugins.prometheus.web_config import WebConfig, WebConfigError, read
 
-__all__ = ["Web"]
-
 _log = structlog.get_logger("plugins.prometheus")
 
 #: bcrypt reads no further (and its library refuses more).

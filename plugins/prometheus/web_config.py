@@ -18,8 +18,6 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from receiver.plain_yaml import PlainYamlError, parse
 from receiver.plugin import PluginConfig
 
-__all__ = ["BasicAuthUsers", "TlsServerConfig", "WebConfig", "WebConfigError", "read"]
-
 #: A larger file is a wrong path.
 _MAX_BYTES: Final = 1_048_576
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1[0-6])\$[./A-Za-z0-9]{53}")

@@ -18,8 +18,6 @@ from plugins.spool_files.columns import IDENTITY, identities
 from plugins.spool_files.journal import Journal, UnreadableJournalError
 from receiver.plugin import PushIdentity
 
-__all__ = ["newest_accepted"]
-
 
 def newest_accepted(journals: Sequence[Journal], files: Iterable[Path], most: int) -> set[PushIdentity]:
     """Return the identities of the newest accepted pushes, at most ``most``.

@@ -12,8 +12,6 @@ import pyarrow as pa
 from plugins._shared.push_fields import push_fields
 from receiver.plugin import Push, PushIdentity
 
-__all__ = ["FORMAT_VERSION", "IDENTITY", "SCHEMA", "identities", "record_batch"]
-
 #: Stored in each file's metadata as ``kafka_client_telemetry.pushes``.
 FORMAT_VERSION = 1
 

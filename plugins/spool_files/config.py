@@ -8,8 +8,6 @@ from pydantic import Field, field_validator
 
 from receiver.plugin import PluginConfig
 
-__all__ = ["SpoolFilesConfig"]
-
 
 class SpoolFilesConfig(PluginConfig):
     """Settings of the spool_files plugin."""

@@ -12,8 +12,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OWNER", "OWNER_AND_GROUP", "Access", "folder_problem", "make_folder", "sync_folder"]
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

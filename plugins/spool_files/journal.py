@@ -25,8 +25,6 @@ from plugins.spool_files.columns import SCHEMA
 from plugins.spool_files.disk import OWNER, sync_folder
 from plugins.spool_files.layout import Stem
 
-__all__ = ["ENDING", "Journal", "UnreadableJournalError"]
-
 #: Suffix of journal names.
 ENDING = ".journal"
 

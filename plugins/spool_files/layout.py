@@ -18,20 +18,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-__all__ = [
-    "HEAVY",
-    "HOUR_NS",
-    "JOURNALS",
-    "MANIFESTS",
-    "Hour",
-    "Stem",
-    "host_name",
-    "is_heavy_name",
-    "is_published_name",
-    "manifest_day",
-    "manifest_name",
-]
-
 #: Folder of journals, on the same file system as the published files.
 JOURNALS = "_journal"
 #: Folder of the manifests.

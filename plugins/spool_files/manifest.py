@@ -17,8 +17,6 @@ from typing import Literal
 from plugins.spool_files.disk import Access, make_folder
 from plugins.spool_files.layout import MANIFESTS, manifest_day, manifest_name
 
-__all__ = ["Manifest", "Published", "Removed"]
-
 #: Bytes read from a manifest's end: some hundred lines.
 _TAIL_BYTES = 65_536
 

@@ -24,8 +24,6 @@ from plugins.spool_files.journal import Journal
 from plugins.spool_files.layout import HOUR_NS, JOURNALS, Hour
 from plugins.spool_files.manifest import Published
 
-__all__ = ["publish"]
-
 #: Uncompressed bytes of a row group.
 _ROW_GROUP_BYTES = 8 << 20
 #: Level 6 takes five times as long and saves a fifteenth; level 1 is no faster.

@@ -19,8 +19,6 @@ from receiver.plugin import (
 if TYPE_CHECKING:
     from plugins.spool_files.writer import FolderWriter
 
-__all__ = ["SpoolFilesReceiver"]
-
 
 class SpoolFilesReceiver(ClientTelemetryReceiver):
     """Writes pushes into a folder of Parquet files (docs/spool-files.md)."""

@@ -16,8 +16,6 @@ from typing import Literal
 from plugins.spool_files.layout import Hour, is_heavy_name, is_published_name
 from plugins.spool_files.manifest import Removed
 
-__all__ = ["ExpiryClock", "folder_bytes", "remove_expired", "remove_surplus"]
-
 #: A forward leap of the clock by more than the first counts only after the second, because a wrong
 #: clock would expire all files. In nanoseconds.
 _LEAP_NS = 60_000_000_000

@@ -15,8 +15,6 @@ from types import ModuleType
 
 import pyarrow as pa
 
-__all__ = ["keep_pandas_out"]
-
 
 class _NoPandas:
     """Finds no pandas for this thread."""

@@ -32,8 +32,6 @@ from receiver.peers.shares import RecentShares
 from receiver.peers.sources import site_of
 from receiver.plugin import Push, PushIdentity, RetryableError
 
-__all__ = ["FolderWriter"]
-
 #: Bound on waiting journals while publishing fails. Then no push is accepted.
 _MAX_WAITING = 4
 #: Seconds between attempts to publish after a failure.

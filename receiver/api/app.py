@@ -25,8 +25,6 @@ from receiver.api.routes import (
 )
 from receiver.settings.rest import RestSettings
 
-__all__ = ["create_api"]
-
 _DESCRIPTION = """\
 What Kafka clients are asked for, which clients there are, and the state of the receiver. Every error is
 a problem document (RFC 9457, `application/problem+json`) that names the field.

@@ -23,8 +23,6 @@ from receiver.principal.distinguished_name import subject_name
 from receiver.settings.rest import RestSettings, Role
 from receiver.watch import Watch
 
-__all__ = ["Authenticator", "Caller", "Refusal", "is_change"]
-
 _MAX_FILE_BYTES: Final = 4096
 
 #: RFC 6750, section 2.1. A token of fewer than 16 characters can be guessed.

@@ -15,8 +15,6 @@ from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
 from receiver.principal.distinguished_name import subject_name
 
-__all__ = ["AuditedChange", "AuthorizationMiddleware", "Change"]
-
 _MAX_PATH: Final = 512
 _MAX_SUBJECT: Final = 512
 

@@ -11,8 +11,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 from fastapi import Response
 
-__all__ = ["in_background", "json_response"]
-
 _Result = TypeVar("_Result")
 _Parameters = ParamSpec("_Parameters")
 

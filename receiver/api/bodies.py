@@ -14,8 +14,6 @@ from starlette.requests import ClientDisconnect
 from receiver.api.problems import ProblemError
 from receiver.numbers import whole_number
 
-__all__ = ["JSON_TYPES", "MAX_BODY_BYTES", "MERGE_PATCH_TYPES", "body_of", "read_json"]
-
 #: A subscription is a few hundred bytes. The largest useful one, with a long list of prefixes, fits
 #: too.
 MAX_BODY_BYTES: Final = 65_536

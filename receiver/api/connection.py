@@ -28,8 +28,6 @@ from receiver.api.limits import HEADERS_TOO_LONG
 from receiver.api.problems import problem_response
 from receiver.log import RateLimitedLog
 
-__all__ = ["IDLE_S", "HttpConnection"]
-
 #: From the end of a response to the first byte of the next request. Longer than clients keep an
 #: idle connection: 90 s by default in Go, whose clients (Prometheus, kubelet) are the most patient.
 IDLE_S: Final = 120

@@ -9,8 +9,6 @@ from typing import Final
 
 from receiver.peers.sources import source_of
 
-__all__ = ["MAX_DELAY_S", "ConnectionRate"]
-
 #: A connection that would have to wait longer is refused.
 MAX_DELAY_S: Final = 5.0
 

@@ -23,8 +23,6 @@ from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.uuid import Uuid
 
-__all__ = ["ApiDependencies", "Dependencies"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiDependencies:

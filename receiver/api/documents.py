@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from receiver.telemetry.selectors import NEGATION, SELECTORS
-from receiver.telemetry.subscription import (
+from receiver.telemetry.subscription_checks import (
     DEFAULT_INTERVAL_MS,
     MAX_DESCRIPTION_LENGTH,
     MAX_INTERVAL_MS,
@@ -24,8 +24,6 @@ from receiver.telemetry.subscription import (
     MIN_INTERVAL_MS,
     Temporality,
 )
-
-__all__ = ["NAME_SCHEMA", "ExplainBody", "PatchBody", "SubscriptionBody"]
 
 # Without control characters. In a form that Python, JavaScript and Go (Helm) read alike.
 _LINE: Final = "^[^\\x00-\\x1f\\x7f-\\x9f\u2028\u2029]*$"

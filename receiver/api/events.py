@@ -21,8 +21,6 @@ from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.subscription_document import time_to_text
 from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = ["MAX_EVENTS", "Event", "EventLog", "EventType"]
-
 #: Events that are kept. A reader that is further behind learns that it missed some.
 MAX_EVENTS: Final = 1_000
 

@@ -19,16 +19,6 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import MIN_LIFETIME_S, ClientInstance
 from receiver.telemetry.subscription import Assignment
 
-__all__ = [
-    "UUID_PATTERN",
-    "ClientQuery",
-    "ConnectionQuery",
-    "ConnectionState",
-    "connection_state",
-    "matching_clients",
-    "matching_connections",
-]
-
 _MAX_CHARS: Final = 1024
 
 #: Kafka's text form of an id, for the OpenAPI document.

@@ -7,14 +7,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver.api.problems import problem_response
 from receiver.numbers import whole_number
 
-__all__ = [
-    "HEADERS_TOO_LONG",
-    "MAX_HEADER_BYTES",
-    "HeadAsGet",
-    "HeaderCheck",
-    "LoopbackHostCheck",
-]
-
 #: The request line and the headers together.
 MAX_HEADER_BYTES = 16_384
 

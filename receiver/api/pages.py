@@ -16,8 +16,6 @@ from pydantic import BaseModel, Field
 from receiver.api.problems import Problem
 from receiver.api.queries import ForbiddingModel
 
-__all__ = ["MAX_LIMIT", "LimitQuery", "Page", "PageQuery", "first_page", "in_portions", "list_responses"]
-
 MAX_LIMIT = 1000
 
 # A few hundred microseconds of work.

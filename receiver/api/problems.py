@@ -17,21 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from receiver.numbers import whole_number
-from receiver.settings.errors import key_text, wording
+from receiver.plain_yaml import key_text
+from receiver.settings.errors import wording
 from receiver.store.store import ReadOnlyError, StoreError
 from receiver.telemetry.errors import SubscriptionError
-
-__all__ = [
-    "PROBLEM_CONTENT_TYPE",
-    "FieldError",
-    "InvalidError",
-    "Problem",
-    "ProblemError",
-    "field_error",
-    "problem_response",
-    "register",
-    "subscription_errors",
-]
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 

@@ -10,8 +10,6 @@ from typing import Annotated, Final
 from fastapi import Depends, Query
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["NO_QUERY", "ForbiddingModel"]
-
 
 class ForbiddingModel(BaseModel):
     """The query parameters of a path; others are refused."""

@@ -37,8 +37,6 @@ from receiver.settings.rest import RestSettings
 from receiver.tls import TlsFilesError, server_context
 from receiver.workers import start_task
 
-__all__ = ["RestServer"]
-
 _MAX_CONNECTIONS: Final = 256
 _HANDSHAKE_S: Final = 5.0
 _TLS_SHUTDOWN_S: Final = 1.0

@@ -33,8 +33,6 @@ from receiver.bridge.frames import (
     Welcome,
 )
 
-__all__ = ["Conversation", "ConversationError", "Event", "Joined", "StatisticsReported"]
-
 _LENGTH: Final = Struct(">I")
 #: The longest frame of a bridge that is not known yet.
 _MAX_UNKNOWN_BYTES: Final = 8192

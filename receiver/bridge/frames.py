@@ -14,41 +14,6 @@ from typing import Any, Final
 
 from receiver.wire.uuid import Uuid
 
-__all__ = [
-    "BOUNDS",
-    "LENGTH_BYTES",
-    "MAX_TEXT_BYTES",
-    "NONCE_BYTES",
-    "PROOF_BYTES",
-    "PUSH_CONTEXT_BYTES",
-    "STATISTICS",
-    "VERSION",
-    "BridgedPush",
-    "Challenge",
-    "FrameError",
-    "FrameType",
-    "Hello",
-    "Result",
-    "Welcome",
-    "decode_acknowledge",
-    "decode_challenge",
-    "decode_hello",
-    "decode_proof",
-    "decode_push",
-    "decode_refused",
-    "decode_statistics",
-    "decode_welcome",
-    "encode_acknowledge",
-    "encode_challenge",
-    "encode_hello",
-    "encode_proof",
-    "encode_push",
-    "encode_refused",
-    "encode_statistics",
-    "encode_welcome",
-    "frame",
-]
-
 #: The version of the protocol that this module speaks.
 VERSION: Final = 1
 

@@ -29,8 +29,6 @@ from receiver.settings.bridge import BridgeSettings
 from receiver.tls import TlsFilesError, server_context
 from receiver.workers import start_task
 
-__all__ = ["WINDOW", "BridgeListener", "BridgeListenerError", "TakePush"]
-
 #: Most pushes of a bridge without an acknowledgement.
 WINDOW: Final = 1024
 

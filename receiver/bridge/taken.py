@@ -12,8 +12,6 @@ from typing import Final, TypeAlias
 
 from receiver.bridge.frames import Result
 
-__all__ = ["Done", "TakenPushes"]
-
 #: Called once, with what became of a push.
 Done: TypeAlias = Callable[[Result], None]
 

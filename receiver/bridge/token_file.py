@@ -11,8 +11,6 @@ from receiver.bridge.tokens import MAX_TOKEN_FILE_BYTES, TokenError, parse_token
 from receiver.log import RateLimitedLog
 from receiver.watch import Watch
 
-__all__ = ["TokenFile"]
-
 _SETTING: Final = "bridge.token.file"
 
 

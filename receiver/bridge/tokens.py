@@ -10,8 +10,6 @@ import hmac
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["MAX_TOKEN_FILE_BYTES", "MIN_TOKEN_CHARS", "TokenError", "find_token", "parse_tokens", "proof"]
-
 #: A shorter token could be guessed.
 MIN_TOKEN_CHARS: Final = 16
 #: The largest file of tokens.

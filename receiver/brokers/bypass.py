@@ -10,8 +10,6 @@ from __future__ import annotations
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 
-__all__ = ["bypass_problem"]
-
 
 def bypass_problem(listener: ListenerSettings, known: KnownBroker) -> str | None:
     """Return why clients don't come to a listener; None if they do, or if it can't be told.

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 
-__all__ = ["crossed_upstreams"]
-
 
 def crossed_upstreams(listeners: Sequence[ListenerState]) -> dict[str, str]:
     """Return what is wrong with the upstream of a listener and how to correct it, by its name.

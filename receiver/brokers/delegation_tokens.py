@@ -19,8 +19,6 @@ from receiver.wire.errors import WireError
 from receiver.wire.headers import RequestHeader, at_body
 from receiver.wire.k38_create_delegation_token import DelegationToken
 
-__all__ = ["DelegationTokens"]
-
 #: Most tokens to remember. The least recently learned or used token is forgotten first.
 _MAX_TOKENS: Final = 16_384
 

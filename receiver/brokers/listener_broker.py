@@ -25,8 +25,6 @@ from typing import Final
 from receiver.telemetry.identity import Broker
 from receiver.wire.k03_metadata import Cluster
 
-__all__ = ["KnownBroker", "ListenerBroker"]
-
 #: Most brokers of a cluster that are asked for.
 _MAX_CANDIDATES: Final = 64
 

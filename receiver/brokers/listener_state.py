@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.settings.listeners import ListenerSettings
 
-__all__ = ["ListenerState"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerState:

@@ -14,8 +14,6 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 from receiver.wire.broker_addresses import BrokerAddress
 
-__all__ = ["NodeTable"]
-
 #: How often in a row a node must be missing in the cluster before it is forgotten. A broker that
 #: has just restarted may not know all others yet.
 _MISSING_BEFORE_FORGOTTEN: Final = 3

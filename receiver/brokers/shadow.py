@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from receiver.brokers.listener_broker import KnownBroker
 
-__all__ = ["shadow_problem"]
-
 
 def shadow_problem(known: KnownBroker) -> str | None:
     """Return what of the broker's telemetry the sidecar hides; None if it is nothing.

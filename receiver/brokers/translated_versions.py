@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
 from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
-__all__ = ["translated_versions"]
-
 
 def translated_versions(broker_ranges: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Return the versions to offer of each RPC that can be translated.

@@ -14,8 +14,6 @@ from receiver.wire import api_keys, k03_metadata, k18_api_versions, k36_sasl_aut
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3
 from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
-__all__ = ["Upstream"]
-
 _LEARNED_KEYS: Final = frozenset(
     {
         api_keys.METADATA,

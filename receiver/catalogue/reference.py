@@ -7,8 +7,6 @@ from typing import Final
 
 from receiver.catalogue.standard_metric import Catalogue, StandardMetric
 
-__all__ = ["reference"]
-
 _PREFIX: Final = "org.apache.kafka."
 _DRAFT: Final = _PREFIX + "client."
 

@@ -10,8 +10,6 @@ from enum import StrEnum
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["Catalogue", "Combination", "MetricKind", "StandardMetric", "load"]
-
 _VERSION: Final = 1
 
 # The end of an average's name that is not over the catalogue's 60 s. Clients choose the period.

@@ -19,8 +19,6 @@ from receiver.cli.pages import given, pages
 from receiver.cli.session import document_of, rest_command
 from receiver.telemetry.client_state import ClientState
 
-__all__ = ["client_row", "clients_app", "list_connections"]
-
 #: What ``watch`` shows of a client when it changes.
 _WATCHED: Final = ("state", "push_interval_ms", "subscriptions", "last_error")
 

@@ -21,14 +21,6 @@ from receiver.cli.session import DEFAULT_URL, URL_VARIABLE, document_of, rest_se
 from receiver.telemetry.client_state import ClientState
 from receiver.telemetry.selectors import SELECTORS
 
-__all__ = [
-    "client_field",
-    "client_instance_ids",
-    "client_states",
-    "selectors",
-    "subscription_names",
-]
-
 #: A person waits for the key.
 _TIMEOUT_S: Final = 2.0
 

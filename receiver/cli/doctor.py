@@ -17,8 +17,6 @@ from receiver.settings.hostport import HostPort
 if TYPE_CHECKING:
     from receiver.doctor import Finding, Report
 
-__all__ = ["doctor"]
-
 _EXIT_NOT_PROVEN: Final = 1
 
 _WIDTH: Final = len("warning")

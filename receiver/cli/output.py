@@ -11,8 +11,6 @@ from typing import Any
 import typer
 import yaml
 
-__all__ = ["OutputFormat", "fail", "plain", "print_document", "print_json", "print_list", "print_table"]
-
 
 class OutputFormat(StrEnum):
     """Output format of a command."""

@@ -12,8 +12,6 @@ import typer
 
 from receiver.cli.session import document_of
 
-__all__ = ["PAGE", "given", "pages", "subscription_path"]
-
 #: The most items of a page.
 PAGE: Final = 1000
 

@@ -12,8 +12,6 @@ from receiver.cli.output import OutputFormat, print_document, print_list, print_
 from receiver.cli.pages import PAGE
 from receiver.cli.session import document_of, rest_command
 
-__all__ = ["show_plugins", "show_series"]
-
 _Output = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="A table, or JSON or YAML for programs.")
 ]

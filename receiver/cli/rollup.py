@@ -12,8 +12,6 @@ from typing import Final
 from receiver.settings.reference import table
 from spark_streaming.cli import app as rollup_app
 
-__all__ = ["rollup_app"]
-
 _HEAD: Final = """\
 # The roll-up's settings
 

@@ -21,16 +21,6 @@ import typer
 
 from receiver.cli.output import fail
 
-__all__ = [
-    "DEFAULT_URL",
-    "TOKEN_VARIABLE",
-    "URL_VARIABLE",
-    "document_of",
-    "read_token",
-    "rest_command",
-    "rest_session",
-]
-
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
 URL_VARIABLE: Final = "KAFKA_TELEMETRY_URL"
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name

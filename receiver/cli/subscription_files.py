@@ -16,8 +16,6 @@ from receiver.cli.output import fail
 from receiver.plain_yaml import PlainYamlError, parse
 from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries, too_large
 
-__all__ = ["read_file", "read_subscriptions"]
-
 
 def read_file(file: Path) -> Any:
     """Return the document of a file in YAML or JSON; ``-`` is stdin. A mistake exits."""

@@ -20,10 +20,8 @@ from receiver.cli.pages import given, pages, subscription_path
 from receiver.cli.session import document_of, rest_command
 from receiver.cli.subscription_files import read_file, read_subscriptions
 from receiver.telemetry.selectors import SELECTORS
-from receiver.telemetry.subscription import Temporality
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.subscription_document import FIELDS, read_document, time_to_text, to_document
-
-__all__ = ["EXIT_DIFFERENT", "subscriptions_app"]
 
 #: The exit code of ``diff`` if there are differences, and of ``match`` if no client matches.
 EXIT_DIFFERENT: Final = 3

@@ -12,8 +12,6 @@ import typer
 
 from receiver.cli.output import fail
 
-__all__ = ["token_app"]
-
 _BYTES = 32
 
 token_app = typer.Typer(

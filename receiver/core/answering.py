@@ -8,8 +8,6 @@ from typing import Protocol, TypeAlias
 from receiver.link.messages import Answer, Call
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["Answering", "Reply"]
-
 #: Receives the answer to a call, once: before the call returns or later.
 Reply: TypeAlias = Callable[[Answer], None]
 

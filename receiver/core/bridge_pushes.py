@@ -21,23 +21,15 @@ from receiver.bridge.taken import Done
 from receiver.clock import Clock
 from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.request_log import RequestLog
 from receiver.telemetry.compression import CODECS, sniff
 from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidInstanceError, TooLargeError
-from receiver.telemetry.identity import (
-    MAX_TEXT_CHARS,
-    UNKNOWN,
-    UNKNOWN_PRINCIPAL,
-    Broker,
-    ClientIdentity,
-    Via,
-)
+from receiver.telemetry.identity import MAX_TEXT_CHARS, UNKNOWN, Broker, ClientIdentity, Via
 from receiver.telemetry.intake import Arrival, Taken
 from receiver.telemetry.telemetry import ClientTelemetry
-
-__all__ = ["BridgePushes"]
 
 #: Most connections of clients whose identity is remembered.
 _MAX_IDENTITIES: Final = 16_384

@@ -42,13 +42,11 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, decode_request_header
 from receiver.wire.k32_describe_configs import DescribedResource
 from receiver.wire.primitives import Reader
 from receiver.workers import start_task
-
-__all__ = ["ConfigCalls"]
 
 #: Most resources that a request may change, because each change is written to the disk.
 MAX_CHANGES: Final = 100

@@ -13,8 +13,6 @@ import structlog
 
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 
-__all__ = ["Expiry", "Timer"]
-
 #: The longest wait in seconds, because the wall clock may be set meanwhile.
 _MAX_WAIT_S: Final = 60.0
 

@@ -65,8 +65,6 @@ from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.workers import start_task
 
-__all__ = ["run"]
-
 #: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
 #: in the latency of telemetry requests.
 _SWITCH_INTERVAL_S: Final = 0.001

@@ -10,8 +10,6 @@ from dataclasses import replace
 
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["ConnectionRegistry"]
-
 
 class ConnectionRegistry:
     """The identities of the open connections of all listeners, oldest connection first."""

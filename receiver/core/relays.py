@@ -52,8 +52,6 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 from receiver.wire.errors import WireError
 
-__all__ = ["Relays"]
-
 #: Seconds that a relay has to send its statistics. If it is late, its last ones are shown.
 _STATISTICS_WITHIN_S: Final = 0.25
 

@@ -30,13 +30,11 @@ from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from receiver.wire.telemetry_requests import TelemetryRequest, decode_telemetry_request
-
-__all__ = ["TelemetryCalls"]
 
 #: Seconds for which the answer to a push waits until the push is safe. A slower disk must not hold
 #: up the client.

@@ -11,8 +11,6 @@ from receiver.settings.model import ReceiverSettings
 from receiver.store.kafka_cluster import Cluster
 from receiver.store.store import StoreError
 
-__all__ = ["bridge_findings", "reporter_findings"]
-
 _PACKAGE: Final = "kafkaclienttelemetry.bridge."
 _ENTRIES: Final = frozenset({_PACKAGE + "BridgeReporter", _PACKAGE + "BridgeExporter"})
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"

@@ -36,20 +36,6 @@ from receiver.telemetry.identity import Broker
 from receiver.tls import TlsFilesError
 from receiver.wire.k03_metadata import Cluster
 
-__all__ = [
-    "Answer",
-    "advertised_finding",
-    "ask_broker",
-    "ask_listener",
-    "broker_findings",
-    "brokers_elsewhere",
-    "known_by_receiver",
-    "listener_findings",
-    "received_finding",
-    "shown_certificate",
-    "with_crossed",
-]
-
 #: Most nodes that a finding names.
 _SHOWN_NODES: Final = 10
 

@@ -29,8 +29,6 @@ from receiver.settings.listeners import ListenerSettings, ServerTlsSettings, Tls
 from receiver.settings.model import ReceiverSettings
 from receiver.tls import TlsFilesError, client_context, server_context
 
-__all__ = ["check_tls_files", "covers", "now_utc", "presented_finding"]
-
 #: Days before a certificate's end from which on it is reported.
 _RENEW_DAYS: Final = 30
 

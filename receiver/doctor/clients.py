@@ -15,8 +15,6 @@ from receiver.patterns import compile_pattern
 from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.selectors import selector_of
 
-__all__ = ["Fleet", "client_findings", "one_client", "subscription_findings"]
-
 _Document = Mapping[str, Any]
 
 #: Clients and subscriptions that are named one by one.

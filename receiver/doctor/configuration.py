@@ -9,8 +9,6 @@ from receiver.checked import Checked, check_configuration, placed
 from receiver.doctor.findings import Area, Finding, failed, ok, warning
 from receiver.settings.errors import SettingsError
 
-__all__ = ["check_file"]
-
 _FIX = "correct it; `kafka-telemetry config reference` lists all keys"
 
 

@@ -15,8 +15,6 @@ from receiver.host.redaction import Redaction
 from receiver.plugin import ExportError
 from receiver.settings.errors import SettingsError
 
-__all__ = ["check_destinations", "delivery_findings"]
-
 #: Keys that would put the plugin into another process, which answers exports only.
 _ISOLATION_KEYS: Final = frozenset({"isolation", "process"})
 

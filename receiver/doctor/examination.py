@@ -40,8 +40,6 @@ from receiver.gateway.upstream.node_id import CLIENT_ID
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ListenerSettings
 
-__all__ = ["Options", "examine"]
-
 #: Seconds for everything that is asked of the running receiver.
 _RECEIVER_S: Final = 30.0
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-__all__ = ["SCHEMA_VERSION", "Area", "Finding", "Report", "State", "failed", "ok", "unknown", "warning"]
-
 #: Version of the JSON document. It rises when a field or a value is removed or changes its meaning.
 SCHEMA_VERSION: Final = 1
 

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
-__all__ = ["PROBE_S", "all_of"]
-
 #: Seconds that one probe may take.
 PROBE_S: Final = 5.0
 

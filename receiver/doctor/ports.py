@@ -12,8 +12,6 @@ from receiver.host.discovery import HostedPlugin
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 
-__all__ = ["addresses", "check_free", "check_held"]
-
 
 def addresses(settings: ReceiverSettings, plugins: Iterable[HostedPlugin]) -> Iterator[tuple[str, HostPort]]:
     """Yield what the receiver binds, each with its setting."""

@@ -19,8 +19,6 @@ from receiver.doctor.limits import PROBE_S
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
 
-__all__ = ["Access", "AccessError", "NotRunningError", "RestApi", "RestError"]
-
 _MAX_BYTES: Final = 16_777_216
 _MAX_TOKEN_BYTES: Final = 4096
 _MAX_REASON: Final = 300

@@ -47,8 +47,6 @@ from receiver.session.call import OpenCall
 from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["CoreLink", "Linked", "Reply"]
-
 #: Seconds that the core has to count a report.
 _COUNTED_WITHIN_S: Final = 0.8
 

@@ -22,8 +22,6 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
 
-__all__ = ["GatewayEvents"]
-
 
 class GatewayEvents:
     """Reports what happened on a connection to the metrics and the log.

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.gateway.listeners.listener import Listener
 
-__all__ = ["Gateway"]
-
 
 class Gateway:
     """The listeners that accept clients, and those that only have open connections left."""

@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from receiver.gateway.connection.tls_socket import Missing, TlsSocket
 from receiver.gateway.waiting import readable, writable
 
-__all__ = ["HandshakeTurns", "handshake"]
-
 
 class HandshakeTurns:
     """Grants one handshake step at a time, round-robin between peers."""

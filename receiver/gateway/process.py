@@ -53,8 +53,6 @@ from receiver.tls import TlsFilesError
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.workers import start_task
 
-__all__ = ["run"]
-
 #: Seconds between two looks at whether the connections of a drained relay have ended.
 _DRAIN_CHECK_S: Final = 0.1
 

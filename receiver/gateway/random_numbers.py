@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
-__all__ = ["random_numbers"]
-
 _UINT32 = Struct(">I")
 _READ_BYTES: Final = 4096
 

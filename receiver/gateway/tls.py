@@ -8,8 +8,6 @@ from receiver import tls
 from receiver.settings.listeners import TlsSettings, UpstreamTlsSettings
 from receiver.tls import TlsContext
 
-__all__ = ["client_context", "server_context"]
-
 
 def server_context(listener: str, settings: TlsSettings) -> TlsContext:
     """Return the context for connections from clients.

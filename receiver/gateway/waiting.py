@@ -9,8 +9,6 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-__all__ = ["readable", "writable"]
-
 
 async def readable(side: socket.socket) -> None:
     """Wait until a socket is readable, has ended or failed."""

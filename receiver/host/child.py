@@ -48,8 +48,6 @@ from receiver.plugin import (
     RetryableError,
 )
 
-__all__ = ["main"]
-
 #: From <linux/prctl.h>: sets the signal that the kernel sends when the parent's thread ends.
 _PR_SET_PDEATHSIG: Final = 1
 

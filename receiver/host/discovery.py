@@ -20,19 +20,9 @@ from pydantic import BaseModel, ValidationError
 from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
+from receiver.plain_yaml import Loc, key_text
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
-from receiver.settings.errors import SettingsError, key_text, settings_errors, together
-from receiver.settings.schema import Loc
-
-__all__ = [
-    "ENTRY_POINT_GROUP",
-    "SPOOLS",
-    "HostedPlugin",
-    "PluginConfigError",
-    "installed_types",
-    "load_plugins",
-    "read_config",
-]
+from receiver.settings.errors import SettingsError, settings_errors, together
 
 #: The entry-point group in which a distribution declares its plugins: ``type = "module:class"``.
 ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"

@@ -11,8 +11,6 @@ import structlog
 
 from receiver.log import RateLimitedLog
 
-__all__ = ["FailureLog"]
-
 
 class FailureLog:
     """The log of one plugin, with a rate limit for each event.

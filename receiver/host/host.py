@@ -22,8 +22,6 @@ from receiver.host.spool.leftover import leftover_spools
 from receiver.plugin import Push
 from receiver.workers import start_thread
 
-__all__ = ["PluginHost"]
-
 _log = structlog.get_logger("receiver.host")
 
 

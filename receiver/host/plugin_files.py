@@ -19,8 +19,6 @@ from receiver.host.redaction import Redaction
 from receiver.settings.errors import SettingsError
 from receiver.watch import Watch
 
-__all__ = ["PluginFiles"]
-
 
 class PluginFiles:
     """The files of one plugin's settings.

@@ -9,8 +9,6 @@ from prometheus_client.registry import Collector
 
 from receiver.host.delivery.statistics import PluginStatistics
 
-__all__ = ["PluginMetrics"]
-
 _PREFIX = "kafka_telemetry_"
 
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from receiver.plugin import ClientTelemetryContext, ClientTelemetryPayload, Push
 
-__all__ = ["PushFormatError", "decode_push", "encode_push"]
-
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct("<BI")
 

@@ -8,8 +8,6 @@ from pathlib import PurePath
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-__all__ = ["Redaction"]
-
 _MAX_CHARACTERS = 300
 _HIDDEN = "**********"
 #: Shorter values are not redacted, because they would blot out ordinary text.

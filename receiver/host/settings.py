@@ -12,18 +12,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-__all__ = [
-    "BatchSettings",
-    "BreakerSettings",
-    "Delivery",
-    "HostSettings",
-    "Isolation",
-    "ProcessSettings",
-    "QueueSettings",
-    "RetrySettings",
-    "SpoolSettings",
-]
-
 
 class Delivery(StrEnum):
     """Which of a plugin's pushes are kept on disk until its destination has them."""

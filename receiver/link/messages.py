@@ -19,30 +19,6 @@ from receiver.brokers.listener_broker import KnownBroker
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.uuid import Uuid
 
-__all__ = [
-    "PROTOCOL_VERSION",
-    "Answer",
-    "BrokerKnown",
-    "Call",
-    "Closed",
-    "CoreMessage",
-    "EndConnection",
-    "Hello",
-    "Identity",
-    "Levels",
-    "LinkError",
-    "Problems",
-    "RelayMessage",
-    "Report",
-    "ReportTaken",
-    "Statistics",
-    "StatisticsRequest",
-    "TokenOwner",
-    "decode_core_message",
-    "decode_relay_message",
-    "encode",
-]
-
 #: Changes with each incompatible change of a message.
 PROTOCOL_VERSION: Final = 4
 

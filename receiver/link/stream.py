@@ -17,8 +17,6 @@ import structlog
 
 from receiver.link.messages import LinkError
 
-__all__ = ["MAX_MESSAGE_BYTES", "LinkStream"]
-
 #: The longest message: the largest push that the settings allow, and what is around it.
 MAX_MESSAGE_BYTES: Final = 106_000_000
 

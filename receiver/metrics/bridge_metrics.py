@@ -14,8 +14,6 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["BridgeMetrics"]
-
 _PREFIX: Final = "kafka_telemetry_bridge_"
 
 #: Most brokers with series of their own.

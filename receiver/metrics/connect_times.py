@@ -12,8 +12,6 @@ from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily
 
-__all__ = ["ConnectTimes", "connect_bucket"]
-
 _BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS: Final = (*(str(bound) for bound in _BOUNDS_S), "+Inf")
 

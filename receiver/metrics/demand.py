@@ -11,8 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from receiver.telemetry.telemetry import ClientTelemetry
 
-__all__ = ["demand_metrics"]
-
 _PREFIX = "kafka_telemetry_"
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from receiver.telemetry.identity import UNKNOWN
 
-__all__ = ["KNOWN_SOFTWARE", "MECHANISMS", "OTHER", "SoftwareLabels", "mechanism_label"]
-
 #: The label of every name or version beyond the bound.
 OTHER = "other"
 

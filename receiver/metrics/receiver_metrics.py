@@ -24,11 +24,9 @@ from receiver.negotiation import scrape_format
 from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.intake import Taken
 from receiver.telemetry.otlp import LabelledMetrics
+from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.steps.counts import StepCounts
-from receiver.telemetry.telemetry import PushOutcome, SubscriptionsOutcome
 from receiver.wire.error_codes import ErrorCode, error_name
-
-__all__ = ["ReceiverMetrics"]
 
 _PREFIX = "kafka_telemetry_"
 

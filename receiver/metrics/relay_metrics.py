@@ -18,8 +18,6 @@ from receiver.telemetry.control.limits import Exceeded
 from receiver.wire.api_keys import api_name
 from receiver.wire.error_codes import error_name
 
-__all__ = ["MetricEvent", "RelayMetrics", "replay"]
-
 #: Name of the event, labels, and how often it happened or the value that was observed.
 MetricEvent: TypeAlias = tuple[str, tuple[str, ...], float]
 

@@ -25,8 +25,6 @@ from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
 
-__all__ = ["ProcessNumbers", "PulledMetrics", "Sources"]
-
 _PREFIX = "kafka_telemetry_"
 
 

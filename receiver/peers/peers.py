@@ -9,8 +9,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from receiver.peers.sources import site_of, source_of
 
-__all__ = ["Peers", "Scope", "peers_of"]
-
 #: The kinds of peers. A client instance has one limit only: of its new series.
 Scope: TypeAlias = Literal["source_address", "source_site", "principal", "client_instance"]
 

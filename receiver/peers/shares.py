@@ -10,8 +10,6 @@ import heapq
 import math
 from typing import Generic, TypeVar
 
-__all__ = ["Holdings", "RecentShares"]
-
 _Peer = TypeVar("_Peer")
 
 

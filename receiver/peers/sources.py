@@ -8,8 +8,6 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
-__all__ = ["SITE_BITS", "SOURCE_BITS", "site_of", "source_of"]
-
 #: An IPv6 host usually has a network of 64 bits to itself, and a site gets one of 48 (RFC 6177).
 SOURCE_BITS = 64
 SITE_BITS = 48

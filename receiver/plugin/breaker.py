@@ -9,8 +9,6 @@ import math
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["MAX_RETRY_AFTER_S", "CircuitBreaker", "CircuitState", "requested_delay_s"]
-
 #: The longest delay that a destination may ask for, in seconds.
 MAX_RETRY_AFTER_S: Final = 3600.0
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["PluginConfig"]
-
 
 class PluginConfig(BaseModel):
     """Base of a plugin's settings: frozen, and an unknown key is an error."""

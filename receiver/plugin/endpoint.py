@@ -5,8 +5,6 @@ from __future__ import annotations
 from receiver.hosts import parse_host
 from receiver.numbers import whole_number
 
-__all__ = ["check_host_port"]
-
 
 def check_host_port(text: str, *, needs_port: bool = True) -> None:
     """Check ``host:port``, with an IPv6 address in brackets; raise ValueError with the fix.

@@ -11,8 +11,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, SecretStr
 from pydantic_core import PydanticCustomError
 
-__all__ = ["MAX_SECRET_BYTES", "Secret"]
-
 #: The maximum size of a secret's file. A larger file is a wrong path.
 MAX_SECRET_BYTES = 65_536
 

@@ -6,8 +6,6 @@ from pydantic import Field, FilePath, model_validator
 
 from receiver.plugin.config import PluginConfig
 
-__all__ = ["TlsConfig"]
-
 
 class TlsConfig(PluginConfig):
     """TLS towards a destination.

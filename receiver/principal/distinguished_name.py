@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["MalformedCertificateError", "subject_name"]
-
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OBJECT_IDENTIFIER: Final = 0x06

@@ -18,8 +18,6 @@ from typing import Any, Final, Literal
 
 from receiver.patterns import compile_pattern
 
-__all__ = ["MappingRules", "MappingRulesError", "NoMatchingRuleError"]
-
 #: Longest name to map, because replacing is quadratic in the worst case. Real names have about 100.
 MAX_NAME_CHARS: Final = 4096
 

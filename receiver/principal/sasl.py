@@ -13,8 +13,6 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["UNKNOWN_PRINCIPAL", "SaslExchange"]
-
 #: The principal of an accepted login whose name could not be read.
 UNKNOWN_PRINCIPAL: Final = "User:unknown"
 

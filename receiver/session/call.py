@@ -11,8 +11,6 @@ from typing import ClassVar
 
 from receiver.wire.headers import RequestHeader
 
-__all__ = ["OpenCall"]
-
 
 class OpenCall(ABC):
     """A call that waits for its answer. Its connection has no other one.

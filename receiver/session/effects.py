@@ -13,20 +13,6 @@ from receiver.session.call import OpenCall
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.headers import RequestHeader
 
-__all__ = [
-    "ApiVersionsAnswered",
-    "ClientInstanceRefused",
-    "ConfigRequestAllowed",
-    "ConfigRequestHidden",
-    "ConfigRequestRefused",
-    "Effect",
-    "Flooded",
-    "IdentityChanged",
-    "LoginEnded",
-    "LoginOutcome",
-    "UnauthenticatedTelemetry",
-]
-
 
 class LoginOutcome(StrEnum):
     """Result of a SASL login; CHANGED is a re-authentication as another principal."""

@@ -35,8 +35,6 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader
 
-__all__ = ["GREATEST_INT32", "Connection", "Exchange", "Kind", "Request", "SessionEnd"]
-
 GREATEST_INT32: Final = 2_147_483_647
 
 

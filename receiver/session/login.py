@@ -15,11 +15,8 @@ No password or token may be kept, logged or put into an error; see :mod:`receive
 from __future__ import annotations
 
 from receiver.brokers.delegation_tokens import DelegationTokens
-from receiver.principal.sasl import SaslExchange
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL, SaslExchange
 from receiver.session.effects import LoginOutcome
-from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
-
-__all__ = ["Login"]
 
 
 class Login:

@@ -17,7 +17,7 @@ from receiver.wire import (
     k72_push_telemetry,
 )
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -30,17 +30,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
-
-__all__ = [
-    "api_versions_request",
-    "marker",
-    "response_header",
-    "telemetry_error",
-    "unknown_version_request",
-    "with_correlation_id",
-    "with_throttle_time",
-    "without_tagged_fields",
-]
 
 #: A version that no broker's ApiVersions has.
 _UNKNOWN_VERSION: Final = 32_767

@@ -15,8 +15,6 @@ from typing import TypeAlias
 from receiver.session.exchange import GREATEST_INT32, Connection, Exchange
 from receiver.session.exchanges.addresses import NamingRequest
 
-__all__ = ["Pending", "PendingRequest", "PendingRequests"]
-
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:

@@ -57,10 +57,8 @@ from receiver.wire import api_keys
 from receiver.wire.addressed_framing import LongResponse
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
-from receiver.wire.framing import frame_start
+from receiver.wire.frame_rewriter import frame_start
 from receiver.wire.headers import RequestHeader
-
-__all__ = ["HEADER_BYTES_IN_A_TURN", "Session", "SessionEnd"]
 
 #: Most bytes of a watched request besides a push's metrics. A client id, a software name and a
 #: software version have at most 32,767 bytes each.

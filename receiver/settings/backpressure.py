@@ -6,8 +6,6 @@ from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["BackPressureSettings", "OffenderSettings"]
-
 
 class OffenderSettings(Settings):
     """Narrows the subscriptions of client instances that push too much."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Settings"]
-
 
 class Settings(BaseModel):
     """An immutable section that rejects unknown keys and shows no values in errors."""

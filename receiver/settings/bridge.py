@@ -11,8 +11,6 @@ from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 
-__all__ = ["BridgeSettings", "BridgeTlsSettings", "BridgeTokenSettings"]
-
 
 class BridgeTlsSettings(ServerTlsSettings):
     """TLS of bridges' connections."""

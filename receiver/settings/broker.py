@@ -9,8 +9,6 @@ from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["BrokerLoginSettings", "BrokerSettings"]
-
 #: A node id is an int32 on the wire, and a broker's id is never negative.
 _MAX_BROKER_ID = 2_147_483_647
 

@@ -14,12 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from receiver.numbers import whole_number
-from receiver.plain_yaml import PlainYamlError, parse
+from receiver.plain_yaml import Loc, PlainYamlError, parse
 from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
-from receiver.settings.schema import Loc, child_keys, child_type, options, takes_null, takes_text
-
-__all__ = ["RESERVED", "merge", "origin", "reads_as_scalar", "variable_name"]
+from receiver.settings.schema import child_keys, child_type, options, takes_null, takes_text
 
 #: Variables of the command line and the roll-up, which are not settings.
 RESERVED = frozenset(

@@ -26,8 +26,6 @@ from receiver.settings.schema import (
     type_name,
 )
 
-__all__ = ["SettingsError", "key_text", "settings_errors", "together", "wording"]
-
 _MAX_SHOWN = 100
 
 

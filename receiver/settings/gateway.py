@@ -9,8 +9,6 @@ from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["MAX_AUTO_RELAYS", "GatewaySettings"]
-
 #: Most relays of `auto`. A node without a CPU limit may have hundreds of cores.
 MAX_AUTO_RELAYS: Final = 16
 

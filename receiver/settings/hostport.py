@@ -13,8 +13,6 @@ from pydantic_core import CoreSchema, core_schema
 from receiver.hosts import parse_host
 from receiver.numbers import whole_number
 
-__all__ = ["HostPort", "HostPorts"]
-
 _EXPECTED = "expected host:port, for example 127.0.0.1:19092"
 _MOST_ADDRESSES = 32
 

@@ -10,18 +10,6 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-__all__ = [
-    "CHOICES",
-    "FROM_FILES",
-    "MECHANISMS",
-    "OPTIONS",
-    "PROTOCOLS",
-    "SECRET_OPTIONS",
-    "checked_login",
-    "checked_options",
-    "named_files",
-]
-
 #: Accepted options, each with what it sets.
 OPTIONS: Final[Mapping[str, str]] = {
     "client.id": "client_id",

@@ -10,8 +10,6 @@ from typing import Final
 from receiver.settings.errors import SettingsError
 from receiver.settings.metric_processing import PrivacySettings
 
-__all__ = ["MIN_KEY_BYTES", "hash_key"]
-
 #: A shorter key can be guessed.
 MIN_KEY_BYTES: Final = 16
 #: A larger file is a wrong path.

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from receiver.settings.base import Settings
 
-__all__ = ["SOURCE_SHARE_DIVISOR", "LimitsSettings", "PeerLimitsSettings", "PrincipalLimitsSettings"]
-
 #: One source address may use ``max_held_bytes`` divided by this number.
 SOURCE_SHARE_DIVISOR: Final = 4
 

@@ -14,19 +14,6 @@ from receiver.settings.base import Settings
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
 
-__all__ = [
-    "ClientAuth",
-    "ListenerSettings",
-    "ProxyProtocolSettings",
-    "RewriteSettings",
-    "SecurityProtocol",
-    "ServerNameSettings",
-    "ServerTlsSettings",
-    "TlsSettings",
-    "TlsVersion",
-    "UpstreamTlsSettings",
-]
-
 #: Kafka's security protocols.
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 

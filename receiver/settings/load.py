@@ -14,12 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from receiver.plain_yaml import PlainYamlError, parse, walk
+from receiver.plain_yaml import PlainYamlError, key_text, parse, walk
 from receiver.settings.environment import merge, origin, reads_as_scalar
-from receiver.settings.errors import SettingsError, key_text, settings_errors, together
+from receiver.settings.errors import SettingsError, settings_errors, together
 from receiver.settings.model import ReceiverSettings
-
-__all__ = ["MAX_FILE_BYTES", "load", "read_merged", "sourced"]
 
 #: A larger file is a wrong path, because a configuration is written by hand.
 MAX_FILE_BYTES = 1_048_576

@@ -10,15 +10,6 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from receiver.patterns import Rewrite, compile_pattern
 from receiver.settings.base import Settings
 
-__all__ = [
-    "ClientIdFoldingSettings",
-    "NormalizationSettings",
-    "PrivacyRuleSettings",
-    "PrivacySettings",
-    "RegularExpression",
-    "SeriesSettings",
-]
-
 _MAX_SERIES = 1_000_000_000
 
 #: Labels that can identify a person.

@@ -27,19 +27,6 @@ from receiver.settings.metric_processing import (
 from receiver.settings.rest import RestSettings
 from receiver.settings.subscriptions import SubscriptionStoreSettings
 
-__all__ = [
-    "BrokerSettings",
-    "CompressionName",
-    "DebugSettings",
-    "DrainSettings",
-    "Kip1313Settings",
-    "LogSettings",
-    "QuirkSettings",
-    "ReceiverSettings",
-    "SubscriptionStoreSettings",
-    "TelemetrySettings",
-]
-
 #: KIP-714's compression types. ``none`` is always accepted and never advertised.
 CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
 

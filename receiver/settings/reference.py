@@ -12,13 +12,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from receiver.plain_yaml import Loc, key_text
 from receiver.settings.environment import variable_name
-from receiver.settings.errors import key_text
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.schema import Loc, bounds, fields_of, model_of, options, takes_null, type_name
-
-__all__ = ["reference", "table"]
+from receiver.settings.schema import bounds, fields_of, model_of, options, takes_null, type_name
 
 _HEAD = """\
 # Configuration

@@ -12,8 +12,6 @@ from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 
-__all__ = ["OpenPath", "RestClientSettings", "RestSettings", "RestTlsSettings", "Role", "TokenSettings"]
-
 #: A viewer may read. An editor may also change.
 Role = Literal["viewer", "editor"]
 

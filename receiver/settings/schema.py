@@ -18,21 +18,6 @@ from pydantic.fields import FieldInfo
 from receiver.plain_yaml import Loc
 from receiver.settings.hostport import HostPort, HostPorts
 
-__all__ = [
-    "Loc",
-    "bounds",
-    "child_keys",
-    "child_type",
-    "fields_of",
-    "may_show",
-    "model_of",
-    "options",
-    "takes_null",
-    "takes_text",
-    "type_at",
-    "type_name",
-]
-
 _SECRETS = (SecretStr, SecretBytes)
 _TEXTS = (str, Path, HostPort, HostPorts, SecretStr)
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path"}

@@ -11,8 +11,6 @@ from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPorts
 from receiver.settings.kafka_options import checked_login, checked_options
 
-__all__ = ["KafkaStoreSettings", "SubscriptionStoreSettings"]
-
 _SQLITE_FILE: Final = Path("./subscriptions.db")
 _Options = Annotated[dict[str, Any], AfterValidator(checked_options), AfterValidator(checked_login)]
 

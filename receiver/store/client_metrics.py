@@ -14,12 +14,11 @@ from datetime import datetime
 from typing import Final
 
 from receiver.store.kafka_format import RESOURCE_KEYS, SELECTORS, Entry, join, split
-from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, Subscription
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import DEFAULT_INTERVAL_MS
 from receiver.wire.altered_configs import AlteredConfig, Operation
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k32_describe_configs import DEFAULT_CONFIG, DescribedConfig
-
-__all__ = ["ResourceError", "altered", "described", "replaced"]
 
 _METRICS, _INTERVAL, _MATCH = RESOURCE_KEYS
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from receiver.numbers import whole_number
-from receiver.settings.errors import key_text
-from receiver.settings.schema import Loc
-from receiver.telemetry.subscription import Subscription, SubscriptionError
-from receiver.telemetry.subscription_document import FIELDS, read_document, time_from_text, to_document
-
-__all__ = ["KEYS", "Mistake", "from_document", "to_document"]
+from receiver.plain_yaml import Loc, key_text
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_document import FIELDS, read_document, time_from_text
 
 #: The keys of a stored document.
 KEYS: Final = ("name", *FIELDS, "changed_by", "changed_at")

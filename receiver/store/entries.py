@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from receiver.plain_yaml import PlainYamlError, parse, positions
-from receiver.settings.schema import Loc
+from receiver.plain_yaml import Loc, PlainYamlError, parse, positions
 from receiver.store.document import Mistake, from_document
 from receiver.telemetry.subscription import Subscription
-
-__all__ = ["MAX_FILE_BYTES", "SUFFIXES", "Entry", "name_taken", "read_entries", "too_large"]
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 

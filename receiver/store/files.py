@@ -19,16 +19,11 @@ import structlog
 
 from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries
 from receiver.store.store import ReadOnlyError, StoreError, StoreStatus
-from receiver.telemetry.subscription import (
-    MAX_SUBSCRIPTIONS,
-    Subscription,
-    SubscriptionError,
-    SubscriptionSet,
-)
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
 from receiver.watch import Stamp, stamp
 from receiver.workers import start_thread
-
-__all__ = ["FileSubscriptionStore", "Folder", "FolderError", "read_folder"]
 
 #: The most files, because each has one subscription at least.
 MAX_FILES: Final = MAX_SUBSCRIPTIONS

@@ -24,15 +24,9 @@ from receiver.store.kafka_cluster import Cluster, RefusedError
 from receiver.store.kafka_format import Entry, join, split, split_complete
 from receiver.store.local_copy import LocalCopy
 from receiver.store.store import StoreError, StoreStatus, unusable
-from receiver.telemetry.subscription import (
-    Subscription,
-    SubscriptionError,
-    SubscriptionSet,
-    within_bounds,
-)
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
 from receiver.workers import start_thread
-
-__all__ = ["KafkaSubscriptionStore"]
 
 _EVERY_S: Final = 1.0
 #: A read of a thousand resources takes half a second, so it is repeated less often.

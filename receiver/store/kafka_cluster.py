@@ -24,8 +24,6 @@ from receiver.settings.subscriptions import KafkaStoreSettings
 from receiver.store.kafka_format import RESOURCE_KEYS, Entry
 from receiver.store.store import StoreError
 
-__all__ = ["Cluster", "RefusedError", "client_arguments"]
-
 _TIMEOUT_MS: Final = 5000
 _REACH_S: Final = 2.0
 #: A topic with more is not ours.

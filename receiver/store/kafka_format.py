@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from receiver.numbers import whole_number
-from receiver.store.document import KEYS, Mistake, from_document, to_document
-from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, Subscription
-
-__all__ = ["COMPLETE", "RESOURCE_KEYS", "SELECTORS", "Entry", "join", "split", "split_complete"]
+from receiver.store.document import KEYS, Mistake, from_document
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import DEFAULT_INTERVAL_MS
+from receiver.telemetry.subscription_document import to_document
 
 #: The keys of a resource.
 RESOURCE_KEYS: Final = ("metrics", "interval.ms", "match")

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from receiver.store.document import from_document, to_document
+from receiver.store.document import from_document
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
-
-__all__ = ["LocalCopy"]
+from receiver.telemetry.subscription_document import to_document
 
 _MARK: Final = "kafka-telemetry-subscriptions"
 _VERSION: Final = 1

@@ -8,8 +8,6 @@ from receiver.store.kafka import KafkaSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import SubscriptionStore
 
-__all__ = ["open_store"]
-
 
 def open_store(settings: SubscriptionStoreSettings, *, strict: bool = False) -> SubscriptionStore:
     """Open the store; with ``strict``, a folder with mistakes is an error.

@@ -22,8 +22,6 @@ import structlog
 from receiver.store.store import StoreError, StoreStatus, unusable
 from receiver.telemetry.subscription import Subscription, within_bounds
 
-__all__ = ["SCHEMA_VERSION", "SqliteSubscriptionStore"]
-
 #: "KCT1": marks the files of this program.
 _APPLICATION_ID = 0x4B435431
 

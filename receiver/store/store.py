@@ -18,8 +18,6 @@ from typing import Final, Protocol
 
 from receiver.telemetry.subscription import Subscription
 
-__all__ = ["ReadOnlyError", "StoreError", "StoreStatus", "SubscriptionStore", "unusable"]
-
 #: Names of subscriptions in a problem, and the characters of each.
 _MAX_NAMES_SHOWN: Final = 3
 _MAX_NAME_SHOWN: Final = 60

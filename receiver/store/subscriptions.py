@@ -19,8 +19,6 @@ from receiver.store.store import StoreStatus, SubscriptionStore
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 
-__all__ = ["Edit", "Subscriptions"]
-
 #: Makes a new subscription of the existing one; None: there is none.
 Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Backoff"]
-
 _FIRST_S: Final = 0.1
 _MAX_S: Final = 30.0
 

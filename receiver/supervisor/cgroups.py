@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["available_cpus", "memory_limit", "quota_v1", "quota_v2"]
-
 _ROOT: Final = Path("/")
 
 #: Version 1 writes a limit of nearly 2^63 bytes in place of none.

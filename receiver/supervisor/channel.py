@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
 
-__all__ = ["ChannelError", "ControlChannel", "Message", "file_of", "read_file"]
-
 _MAX_PACKET_BYTES: Final = 65_536
 
 #: Process id, user id and group id (unix(7), SO_PEERCRED).

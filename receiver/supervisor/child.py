@@ -24,8 +24,6 @@ from receiver import log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 
-__all__ = ["Child", "fork", "reap_orphans"]
-
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15

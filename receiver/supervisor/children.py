@@ -16,8 +16,6 @@ from receiver.supervisor.child import Child, reap_orphans
 from receiver.supervisor.poll import Poll
 from receiver.supervisor.states import Lifecycle, State
 
-__all__ = ["ChildEvents", "Children"]
-
 #: Linux gives process 1 the orphans of its PID namespace, as in a container.
 _PROCESS_1: Final = 1
 

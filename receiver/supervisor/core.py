@@ -19,8 +19,6 @@ from receiver.supervisor.setup import CoreSetup, RunCore
 from receiver.supervisor.sockets import REST
 from receiver.supervisor.states import STARTS_CORE, Lifecycle, State
 
-__all__ = ["Core", "GiveLink"]
-
 #: Gives a relay its end of a new link to the core.
 GiveLink: TypeAlias = Callable[[socket.socket], object]
 

@@ -9,8 +9,6 @@ from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.relay_count import wanted_relays
 from receiver.supervisor.sockets import ListeningSockets
 
-__all__ = ["Current"]
-
 
 class Current:
     """What a process that starts is given.

@@ -15,8 +15,6 @@ import structlog
 
 from receiver.supervisor import times
 
-__all__ = ["Poll", "Signals"]
-
 _log = structlog.get_logger("receiver.supervisor")
 
 

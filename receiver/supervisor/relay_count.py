@@ -8,8 +8,6 @@ from receiver.settings.gateway import MAX_AUTO_RELAYS
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.cgroups import available_cpus, memory_limit
 
-__all__ = ["auto_relays", "wanted_relays"]
-
 #: The part of the memory limit that idle relays may take, and the memory of each: 6 MiB measured.
 #: The rest is for the core, and for what connections hold.
 _SHARE: Final = 4

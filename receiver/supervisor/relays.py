@@ -21,8 +21,6 @@ from receiver.supervisor.setup import RelaySetup, RunRelay
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.supervisor.states import STARTS_RELAYS, Lifecycle, State
 
-__all__ = ["Relays"]
-
 _log = structlog.get_logger("receiver.supervisor")
 
 

@@ -27,8 +27,6 @@ from receiver.supervisor.takeover import TakeOverError
 from receiver.supervisor.takeover.control_socket import ControlSocket, check_unused
 from receiver.supervisor.takeover.successor import HandOver
 
-__all__ = ["Reload"]
-
 _log = structlog.get_logger("receiver.supervisor")
 
 

@@ -11,8 +11,6 @@ from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.channel import ControlChannel
 from receiver.supervisor.shared_counts import ProcessCounts
 
-__all__ = ["CoreSetup", "RelaySetup", "RunCore", "RunRelay"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySetup:

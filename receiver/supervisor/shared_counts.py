@@ -9,8 +9,6 @@ from __future__ import annotations
 import mmap
 from typing import Final
 
-__all__ = ["ProcessCounts", "SharedCounts"]
-
 #: Processes at a time. There are at most 256 relays, and as many that drain.
 _MAX_PROCESSES: Final = 512
 

@@ -15,8 +15,6 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 from receiver.telemetry.identity import port_name
 
-__all__ = ["BACKLOG", "BRIDGE", "REST", "ListeningSockets", "SocketError"]
-
 #: The names of the core's own sockets: a listener's name has no blank.
 REST: Final = "rest api"
 BRIDGE: Final = "bridge listener"

@@ -23,8 +23,6 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["ENDING", "STARTS_CORE", "STARTS_RELAYS", "TRANSITIONS", "Lifecycle", "State"]
-
 
 class State(Enum):
     """State of the supervisor, in the order of the table."""

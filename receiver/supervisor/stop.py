@@ -13,8 +13,6 @@ from receiver.supervisor.current import Current
 from receiver.supervisor.relays import Relays
 from receiver.supervisor.states import Lifecycle, State
 
-__all__ = ["Stop"]
-
 _log = structlog.get_logger("receiver.supervisor")
 
 

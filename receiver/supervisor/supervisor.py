@@ -36,8 +36,6 @@ from receiver.supervisor.takeover.control_socket import check_unused
 from receiver.supervisor.takeover.predecessor import TakeOver
 from receiver.supervisor.takeover.successor import HandOver
 
-__all__ = ["Supervisor"]
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = structlog.get_logger("receiver.supervisor")

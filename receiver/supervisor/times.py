@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ACCEPT_WITHIN_S",
-    "GRACE_S",
-    "MAX_UNANSWERED",
-    "MAX_UNREADY",
-    "PING_EVERY_S",
-    "RELEASE_WITHIN_S",
-    "RELOAD_WITHIN_S",
-    "REST_S",
-    "RETRY_S",
-    "TAKE_OVER_WITHIN_S",
-]
-
 #: Between two questions to each child whether it is alive.
 PING_EVERY_S = 5.0
 

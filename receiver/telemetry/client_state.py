@@ -9,8 +9,6 @@ from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.wire.error_codes import ErrorCode
 
-__all__ = ["SPREAD", "ClientState", "state_of"]
-
 #: The longest pause between two requests of a client, in push intervals. The first push comes half
 #: an interval to one and a half after the get (KIP-714, "Client behavior").
 SPREAD: Final = 1.5

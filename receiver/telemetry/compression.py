@@ -23,8 +23,6 @@ import zstandard
 
 from receiver.telemetry.errors import NotInflatableError, PushError, TooLargeError, UnknownCodecError
 
-__all__ = ["CODECS", "CODEC_NAMES", "inflate", "sniff"]
-
 #: KIP-714's compression types by name.
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 CODEC_NAMES: Final = {codec: name for name, codec in CODECS.items()}

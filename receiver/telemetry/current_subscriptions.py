@@ -6,8 +6,6 @@ from datetime import datetime
 
 from receiver.telemetry.subscription import State, SubscriptionSet
 
-__all__ = ["CurrentSubscriptions"]
-
 
 class CurrentSubscriptions:
     """All subscriptions in force, and those of them that apply now.

@@ -19,17 +19,6 @@ from typing import ClassVar
 
 from receiver.wire.error_codes import ErrorCode
 
-__all__ = [
-    "InvalidInstanceError",
-    "InvalidMetricsError",
-    "InvalidValueError",
-    "NotInflatableError",
-    "PushError",
-    "SubscriptionError",
-    "TooLargeError",
-    "UnknownCodecError",
-]
-
 # An error quotes at most this many characters of the value.
 _SHOWN_CHARACTERS = 60
 

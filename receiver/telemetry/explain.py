@@ -24,17 +24,8 @@ from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.profiles import Estimate, MetricProfiles
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.selectors import REVEALED_SELECTORS, Revealed, selector_of, selector_value
-from receiver.telemetry.subscription import State, Subscription, SubscriptionSet, Temporality
-
-__all__ = [
-    "ClientExplanation",
-    "DryRun",
-    "Origin",
-    "Verdict",
-    "asked_within_ms",
-    "dry_run",
-    "explain_client",
-]
+from receiver.telemetry.subscription import State, Subscription, SubscriptionSet
+from receiver.telemetry.subscription_checks import Temporality
 
 #: Different values of a selector that are compared to find the nearest.
 _MAX_COMPARED: Final = 2_000

@@ -13,8 +13,6 @@ from receiver.patterns import Rewrite
 from receiver.settings.metric_processing import ClientIdFoldingSettings
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 
-__all__ = ["ClientIdFolding"]
-
 # Client ids in the cache.
 _CACHE_SIZE: Final = 4096
 

@@ -13,18 +13,6 @@ from receiver.peers.peers import Peers, peers_of
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = [
-    "ANONYMOUS",
-    "MAX_TEXT_CHARS",
-    "SHARED_PRINCIPALS",
-    "UNKNOWN",
-    "UNKNOWN_PRINCIPAL",
-    "Broker",
-    "ClientIdentity",
-    "Via",
-    "port_name",
-]
-
 #: The maximum length that is kept of a client id, software name and software version. Each has up
 #: to 32,767 bytes on the wire, and every connection and client instance stores its own.
 MAX_TEXT_CHARS = 512

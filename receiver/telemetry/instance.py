@@ -50,25 +50,10 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.labels import Labels, label_bytes
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.selectors import NOTHING_REVEALED, Revealed, reveal
-from receiver.telemetry.subscription import (
-    MAX_INTERVAL_MS,
-    Assignment,
-    SubscriptionSet,
-    Temporality,
-    subscription_id,
-)
+from receiver.telemetry.subscription import Assignment, SubscriptionSet, subscription_id
+from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, Temporality
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.uuid import Uuid, uuid_to_text
-
-__all__ = [
-    "MAX_PER_CONNECTION",
-    "MIN_LIFETIME_S",
-    "ClientInstance",
-    "ClientInstances",
-    "Defaults",
-    "InstanceStatistics",
-    "Request",
-]
 
 #: The shortest lifetime of an instance after its last request, in seconds.
 MIN_LIFETIME_S: Final = 60.0

@@ -28,8 +28,6 @@ from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.steps import Steps
 
-__all__ = ["Arrival", "Intake", "Taken"]
-
 _EMPTY: Final = b""
 _UNCOMPRESSED: Final = CODECS["none"]
 

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["OWNED_LABELS", "Labels", "identity_labels", "label_bytes", "length_delimited"]
-
 
 class Labels(NamedTuple):
     """The values of the labels, in the order in which they are added; None leaves a label out.

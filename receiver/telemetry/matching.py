@@ -17,8 +17,6 @@ from receiver.patterns import PatternSet
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.selectors import Revealed, selector_of, selector_value
 
-__all__ = ["Matcher", "bits"]
-
 # More patterns in one automaton save little time and take longer to compile.
 _PATTERNS_IN_A_GROUP: Final = 64
 

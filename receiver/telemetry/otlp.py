@@ -34,8 +34,6 @@ from receiver.telemetry.steps.metrics import NO_BOUND, Applied, MetricSteps, Ser
 from receiver.telemetry.steps.scopes import apply_to_scopes
 from receiver.telemetry.steps.steps import NO_STEPS
 
-__all__ = ["MAX_RESOURCES", "LabelledMetrics", "label_metrics"]
-
 #: The maximum number of ResourceMetrics in a push with different Resources, which Python groups.
 MAX_RESOURCES: Final = 1_000
 

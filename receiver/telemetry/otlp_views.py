@@ -40,23 +40,6 @@ from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 
-__all__ = [
-    "DATA_KINDS",
-    "AttributeKeys",
-    "Checked",
-    "Counted",
-    "Frames",
-    "Identified",
-    "MetricHead",
-    "MetricList",
-    "OneResource",
-    "OneScope",
-    "Outline",
-    "attribute_keys",
-    "points_in",
-    "points_of",
-]
-
 _Field = descriptor_pb2.FieldDescriptorProto
 _ONE: Final = _Field.LABEL_OPTIONAL
 _MANY: Final = _Field.LABEL_REPEATED

@@ -12,8 +12,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
 from receiver.wire.uuid import Uuid
 
-__all__ = ["PushOutcome", "SubscriptionsOutcome"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsOutcome:

@@ -14,8 +14,6 @@ from typing import Final
 
 from receiver.catalogue import CATALOGUE
 
-__all__ = ["unmatched"]
-
 #: The longest beginning of a prefix that is compared.
 _MAX_NAME_CHARS: Final = 256
 

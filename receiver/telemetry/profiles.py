@@ -15,8 +15,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.otlp_views import DATA_KINDS
 
-__all__ = ["Estimate", "MetricProfiles"]
-
 #: Seconds between two pushes that are read; reading a push takes about a millisecond.
 _SAMPLE_EVERY_S: Final = 1.0
 

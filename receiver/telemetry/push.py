@@ -10,8 +10,6 @@ from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
 from receiver.wire.uuid import Uuid
 
-__all__ = ["build_push", "content_id", "empty_id"]
-
 #: Hexadecimal digits of a push id.
 _ID_DIGITS: Final = 32
 

@@ -24,15 +24,6 @@ from receiver.telemetry.compression import CODECS
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.versions import VersionRange, parse_version
 
-__all__ = [
-    "BUILT_IN_QUIRKS",
-    "Quirk",
-    "Quirks",
-    "Treatment",
-    "common_prefixes",
-    "software_identities",
-]
-
 _JAVA = "apache-kafka-java"
 _FRANZ_GO = "kgo"
 _GZIP_FIRST: Final = ("gzip", "lz4", "snappy", "zstd")

@@ -25,16 +25,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from receiver.telemetry.errors import TooLargeError
 from receiver.telemetry.labels import OWNED_LABELS
 
-__all__ = [
-    "MAX_ATTRIBUTES",
-    "MAX_SCRUBBED",
-    "Scrubber",
-    "keep",
-    "may_need_scrubbing",
-    "refuse_too_many",
-    "refuse_too_many_hits",
-]
-
 #: The maximum number of messages of a push that Python parses one by one.
 MAX_SCRUBBED: Final = 10_000
 #: The maximum number of their attributes.

@@ -14,18 +14,6 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from receiver.telemetry.identity import MAX_TEXT_CHARS, ClientIdentity
 
-__all__ = [
-    "KAFKA_SELECTORS",
-    "NEGATION",
-    "NOTHING_REVEALED",
-    "REVEALED_SELECTORS",
-    "SELECTORS",
-    "Revealed",
-    "reveal",
-    "selector_of",
-    "selector_value",
-]
-
 #: Behind a selector's name: the pattern must not match.
 NEGATION: Final = "!"
 

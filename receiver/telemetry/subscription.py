@@ -26,7 +26,6 @@ from receiver.telemetry.matching import Matcher, bits
 from receiver.telemetry.selectors import (
     NOTHING_REVEALED,
     REVEALED_SELECTORS,
-    SELECTORS,
     Revealed,
     selector_of,
     selector_value,
@@ -35,43 +34,11 @@ from receiver.telemetry.subscription_checks import (
     ALL_METRICS,
     CHECKS,
     DEFAULT_INTERVAL_MS,
-    MAX_DESCRIPTION_LENGTH,
-    MAX_INTERVAL_MS,
-    MAX_LABEL_LENGTH,
-    MAX_LABELS,
-    MAX_METRICS,
-    MAX_NAME_LENGTH,
-    MAX_PATTERN_LENGTH,
     MAX_PREFIXES,
     MAX_SUBSCRIPTIONS,
-    MIN_INTERVAL_MS,
     Temporality,
 )
 from receiver.wire.uuid import Uuid
-
-__all__ = [
-    "ALL_METRICS",
-    "DEFAULT_INTERVAL_MS",
-    "MAX_DESCRIPTION_LENGTH",
-    "MAX_INTERVAL_MS",
-    "MAX_LABELS",
-    "MAX_LABEL_LENGTH",
-    "MAX_METRICS",
-    "MAX_NAME_LENGTH",
-    "MAX_PATTERN_LENGTH",
-    "MAX_PREFIXES",
-    "MAX_SUBSCRIPTIONS",
-    "MIN_INTERVAL_MS",
-    "SELECTORS",
-    "Assignment",
-    "State",
-    "Subscription",
-    "SubscriptionError",
-    "SubscriptionSet",
-    "Temporality",
-    "subscription_id",
-    "within_bounds",
-]
 
 # Clients with the same subscriptions share an assignment. At the bound all are made anew.
 _MAX_ASSIGNMENTS_KEPT: Final = 4096

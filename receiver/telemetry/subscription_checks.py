@@ -17,23 +17,6 @@ from receiver.patterns import compile_pattern
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.selectors import NEGATION, SELECTORS, selector_of
 
-__all__ = [
-    "ALL_METRICS",
-    "CHECKS",
-    "DEFAULT_INTERVAL_MS",
-    "MAX_DESCRIPTION_LENGTH",
-    "MAX_INTERVAL_MS",
-    "MAX_LABELS",
-    "MAX_LABEL_LENGTH",
-    "MAX_METRICS",
-    "MAX_NAME_LENGTH",
-    "MAX_PATTERN_LENGTH",
-    "MAX_PREFIXES",
-    "MAX_SUBSCRIPTIONS",
-    "MIN_INTERVAL_MS",
-    "Temporality",
-]
-
 #: An operator's word for every metric. Clients are answered ``[""]``, which all of them understand.
 ALL_METRICS: Final = "*"
 

@@ -15,16 +15,6 @@ from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.subscription import Subscription
 from receiver.telemetry.subscription_checks import CHECKS
 
-__all__ = [
-    "FIELDS",
-    "READ_ONLY_FIELDS",
-    "patched",
-    "read_document",
-    "time_from_text",
-    "time_to_text",
-    "to_document",
-]
-
 #: The fields that an operator sets.
 FIELDS: Final = (
     "metrics",

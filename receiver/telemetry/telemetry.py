@@ -34,8 +34,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 
-__all__ = ["ClientTelemetry", "PushOutcome", "SubscriptionsOutcome"]
-
 _EMPTY: Final = b""
 _ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 # The shortest and longest wait of a client that has no subscription yet, in seconds.

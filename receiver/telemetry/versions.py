@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Version", "VersionRange", "parse_version"]
-
 #: The numbers of a version without trailing zeros, so that ``2.5`` equals ``2.5.0``.
 Version = tuple[int, ...]
 

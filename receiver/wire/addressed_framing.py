@@ -21,8 +21,6 @@ from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
 
-__all__ = ["AddressedRequests", "AddressedResponses", "LongResponse", "names_brokers"]
-
 #: The longest end of a response that is kept: some ten thousand brokers.
 _MAX_END_BYTES: Final = 1_048_576
 

@@ -13,16 +13,6 @@ from receiver.wire import api_keys
 from receiver.wire.config_resources import Resource, Result
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
 
-__all__ = [
-    "AlterConfigsRequest",
-    "AlteredConfig",
-    "AlteredResource",
-    "Operation",
-    "decode_request",
-    "encode_request",
-    "encode_response",
-]
-
 
 class Operation(IntEnum):
     """What IncrementalAlterConfigs does with a config (Kafka's ``AlterConfigOp.OpType``)."""

@@ -4,32 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ALTER_CONFIGS",
-    "API_VERSIONS",
-    "CONTROLLED_SHUTDOWN",
-    "CREATE_DELEGATION_TOKEN",
-    "DESCRIBE_CLUSTER",
-    "DESCRIBE_CONFIGS",
-    "DESCRIBE_DELEGATION_TOKEN",
-    "DESCRIBE_QUORUM",
-    "FETCH",
-    "FIND_COORDINATOR",
-    "GET_TELEMETRY_SUBSCRIPTIONS",
-    "INCREMENTAL_ALTER_CONFIGS",
-    "LIST_CONFIG_RESOURCES",
-    "METADATA",
-    "OFFSET_DELETE",
-    "PRODUCE",
-    "PUSH_TELEMETRY",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
-    "SHARE_ACKNOWLEDGE",
-    "SHARE_FETCH",
-    "api_name",
-    "check_version",
-]
-
 PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3

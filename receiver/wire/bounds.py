@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["ARRAYS", "MAX_ITEMS", "MAX_TAGGED_FIELDS"]
-
 #: Most tagged fields of one structure. Kafka 4.4 has at most three.
 MAX_TAGGED_FIELDS: Final = 64
 

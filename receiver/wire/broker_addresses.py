@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from receiver.wire.primitives import Reader, Writer
-
-__all__ = ["BrokerAddress", "ReplaceAddress", "copy_address", "copy_brokers", "copy_fields"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: The host and port of no broker, as in Kafka's ``Node.noNode``.
 _NO_HOST: Final = ""

@@ -19,22 +19,6 @@ from receiver.wire import api_keys
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
 from receiver.wire.errors import BoundError
 
-__all__ = [
-    "BROKER",
-    "CLIENT_METRICS",
-    "MAX_ITEMS",
-    "MAX_ORDERED_BYTES",
-    "Resource",
-    "Result",
-    "Split",
-    "check_response",
-    "merge",
-    "read_results",
-    "split",
-    "throttle_time_ms",
-    "with_throttle_time",
-]
-
 #: Resource types (Kafka's ``ConfigResource.Type``).
 BROKER: Final = 4
 CLIENT_METRICS: Final = 16

@@ -7,9 +7,8 @@ with tagged fields.
 from __future__ import annotations
 
 from receiver.wire.header_versions import FIRST_FLEXIBLE
-from receiver.wire.primitives import Buffer, Reader, Writer
-
-__all__ = ["EitherReader", "EitherWriter", "is_flexible"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Buffer, Writer
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:

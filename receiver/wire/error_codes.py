@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum, unique
 
-__all__ = ["ErrorCode", "error_name"]
-
 
 @unique
 class ErrorCode(IntEnum):

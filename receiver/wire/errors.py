@@ -6,8 +6,6 @@ Its text must never contain payload bytes, because they may hold passwords and t
 
 from __future__ import annotations
 
-__all__ = ["BoundError", "WireError"]
-
 
 class WireError(Exception):
     """The peer sent bytes that are not a valid message of the Kafka protocol.

@@ -11,8 +11,6 @@ from typing import Final, TypeAlias
 
 from receiver.wire.errors import WireError
 
-__all__ = ["DATA", "TAGGED_FIELDS", "Array", "Field", "FieldWalk", "Fields"]
-
 
 @dataclass(frozen=True, slots=True)
 class Array:

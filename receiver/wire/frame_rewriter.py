@@ -14,16 +14,6 @@ from typing import Final
 
 from receiver.wire.errors import WireError
 
-__all__ = [
-    "END_OF_REQUESTS",
-    "LENGTH_BYTES",
-    "BrokenStreamError",
-    "FrameRewriter",
-    "frame",
-    "frame_in",
-    "frame_start",
-]
-
 #: Bytes of the length before each frame.
 LENGTH_BYTES: Final = 4
 

@@ -18,26 +18,12 @@ from typing import Final
 
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import (
-    END_OF_REQUESTS,
     LENGTH_BYTES,
-    BrokenStreamError,
     FrameRewriter,
-    frame,
     frame_in,
     frame_start,
 )
 from receiver.wire.headers import request_header_size, request_header_version
-
-__all__ = [
-    "END_OF_REQUESTS",
-    "LENGTH_BYTES",
-    "BrokenStreamError",
-    "FrameRewriter",
-    "RequestRewriter",
-    "ResponseRewriter",
-    "frame",
-    "frame_start",
-]
 
 #: The shortest request: API key, API version, correlation id (request header v0).
 _LEAST_REQUEST: Final = 8

@@ -15,8 +15,6 @@ from typing import Final
 
 from receiver.wire import api_keys
 
-__all__ = ["FIRST_FLEXIBLE", "FIRST_WITH_HEADER_V3", "LATEST"]
-
 #: A version that no RPC ever reaches.
 _NEVER = 1 << 15
 

@@ -24,22 +24,9 @@ from receiver.wire import api_keys
 from receiver.wire.bounds import MAX_TAGGED_FIELDS
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
-from receiver.wire.primitives import Reader, TaggedFields, Writer
+from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
-
-__all__ = [
-    "ALWAYS_WITH_HEADER_V3",
-    "RequestHeader",
-    "ResponseHeader",
-    "at_body",
-    "decode_request_header",
-    "decode_response_header",
-    "encode_request_header",
-    "encode_response_header",
-    "request_header_size",
-    "request_header_version",
-    "response_header_version",
-]
+from receiver.wire.writer import TaggedFields, Writer
 
 #: API keys whose KIP-1313 version is always known, because the receiver itself answers these
 #: requests.

@@ -18,8 +18,6 @@ from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Fields
 from receiver.wire.primitives import Reader
 from receiver.wire.writer import MAX_STRING_BYTES
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_acks", "fields_before_endpoints", "size_to_acks"]
-
 #: The versions with addresses that are replaced.
 SUPPORTED_VERSIONS: Final = range(10, 14)
 

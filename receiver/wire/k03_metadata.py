@@ -23,19 +23,8 @@ from typing import Final
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.broker_addresses import BrokerAddress, ReplaceAddress, copy_brokers, copy_fields
-from receiver.wire.primitives import Buffer, Reader, Writer
-
-__all__ = [
-    "FIRST_WITH_THROTTLE_TIME",
-    "REPLACED_VERSIONS",
-    "SUPPORTED_VERSIONS",
-    "Cluster",
-    "decode_cluster",
-    "decode_throttle_time_ms",
-    "encode_no_topics_request",
-    "is_error",
-    "replace_addresses",
-]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Buffer, Writer
 
 #: The versions that this module reads and writes. Version 0 cannot ask for no topics.
 SUPPORTED_VERSIONS: Final = range(1, 14)

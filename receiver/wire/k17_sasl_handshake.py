@@ -16,15 +16,6 @@ from receiver.wire.api_keys import check_version
 from receiver.wire.primitives import Reader
 from receiver.wire.writer import Writer
 
-__all__ = [
-    "SUPPORTED_VERSIONS",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-]
-
 #: The versions that the receiver reads.
 SUPPORTED_VERSIONS: Final = range(2)
 

@@ -24,25 +24,8 @@ from typing import Final
 from receiver.wire.api_keys import API_VERSIONS, check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_entries import ENTRY, FIRST_FLEXIBLE, RANGE, EntryTable, body_version
-from receiver.wire.primitives import Reader, TaggedFields, Writer
-
-__all__ = [
-    "SOFTWARE_NAME_VERSION",
-    "SUPPORTED_VERSIONS",
-    "ApiVersion",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "cap_api_keys",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-    "encode_response",
-    "is_valid_client_information",
-    "read_error_code",
-    "read_ranges",
-    "splice_api_keys",
-    "unsupported_version_body",
-]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import TaggedFields, Writer
 
 #: The versions that this module reads and writes, and that the receiver offers.
 SUPPORTED_VERSIONS: Final = range(6)

@@ -16,9 +16,8 @@ from struct import Struct
 from typing import Final
 
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.primitives import Reader, Writer
-
-__all__ = ["ENTRY", "FIRST_FLEXIBLE", "RANGE", "EntryTable", "body_version"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: The first version with compact arrays and tagged fields.
 FIRST_FLEXIBLE: Final = 3

@@ -22,19 +22,6 @@ from receiver.wire.config_resources import BROKER, Resource, Result, at_results,
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
 from receiver.wire.errors import WireError
 
-__all__ = [
-    "DEFAULT_CONFIG",
-    "SUPPORTED_VERSIONS",
-    "DescribeConfigsRequest",
-    "DescribedConfig",
-    "DescribedResource",
-    "decode_node_id",
-    "decode_request",
-    "encode_broker_request",
-    "encode_request",
-    "encode_response",
-]
-
 #: The versions that this module reads and writes.
 SUPPORTED_VERSIONS: Final = range(5)
 

@@ -13,8 +13,6 @@ from receiver.wire.altered_configs import AlterConfigsRequest
 from receiver.wire.api_keys import ALTER_CONFIGS, check_version
 from receiver.wire.config_resources import Result
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_request", "encode_request", "encode_response"]
-
 #: The versions that this module reads and writes.
 SUPPORTED_VERSIONS: Final = range(3)
 

@@ -17,17 +17,8 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
-from receiver.wire.primitives import Reader, TaggedFields
-from receiver.wire.writer import Writer
-
-__all__ = [
-    "SUPPORTED_VERSIONS",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "decode_request",
-    "decode_response",
-    "encode_request",
-]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import TaggedFields, Writer
 
 #: The versions that the receiver reads.
 SUPPORTED_VERSIONS: Final = range(3)

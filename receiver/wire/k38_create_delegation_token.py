@@ -21,8 +21,6 @@ from receiver.wire.api_keys import check_version
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.primitives import Reader
 
-__all__ = ["FIRST_FLEXIBLE", "SUPPORTED_VERSIONS", "DelegationToken", "decode_response", "decode_token"]
-
 #: The versions that this module reads.
 SUPPORTED_VERSIONS: Final = range(4)
 

@@ -19,8 +19,6 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k38_create_delegation_token import FIRST_FLEXIBLE, DelegationToken, decode_token
 from receiver.wire.primitives import Reader
 
-__all__ = ["SUPPORTED_VERSIONS", "decode_response"]
-
 #: The versions that this module reads.
 SUPPORTED_VERSIONS: Final = range(4)
 

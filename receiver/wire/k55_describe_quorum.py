@@ -12,9 +12,8 @@ from typing import Final
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.broker_addresses import copy_fields
-from receiver.wire.primitives import Reader, Writer
-
-__all__ = ["SUPPORTED_VERSIONS", "remove_listeners"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: The versions whose addresses this module removes.
 SUPPORTED_VERSIONS: Final = range(3)

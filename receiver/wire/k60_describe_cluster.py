@@ -13,9 +13,8 @@ from typing import Final
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.broker_addresses import ReplaceAddress, copy_brokers, copy_fields
-from receiver.wire.primitives import Reader, Writer
-
-__all__ = ["SUPPORTED_VERSIONS", "replace_addresses"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: The versions whose addresses this module replaces.
 SUPPORTED_VERSIONS: Final = range(3)

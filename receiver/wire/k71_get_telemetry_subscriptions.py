@@ -15,16 +15,9 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
-from receiver.wire.primitives import Reader, TaggedFields, Writer
+from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
-
-__all__ = [
-    "SUPPORTED_VERSIONS",
-    "GetTelemetrySubscriptionsRequest",
-    "GetTelemetrySubscriptionsResponse",
-    "decode_request",
-    "encode_response",
-]
+from receiver.wire.writer import TaggedFields, Writer
 
 #: The versions that the receiver reads, writes and offers.
 SUPPORTED_VERSIONS: Final = range(2)

@@ -16,8 +16,6 @@ from receiver.wire.api_keys import LIST_CONFIG_RESOURCES, check_version
 from receiver.wire.config_resources import CLIENT_METRICS
 from receiver.wire.either_form import EitherReader, EitherWriter
 
-__all__ = ["LIST_ONLY", "SUPPORTED_VERSIONS", "asks_for", "decode_response", "encode_response"]
-
 #: The versions that this module reads.
 SUPPORTED_VERSIONS: Final = range(2)
 

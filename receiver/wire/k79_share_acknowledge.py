@@ -12,8 +12,6 @@ from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
 from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Fields
 
-__all__ = ["SUPPORTED_VERSIONS", "fields_before_endpoints"]
-
 #: The versions with addresses that are replaced.
 SUPPORTED_VERSIONS: Final = range(1, 3)
 

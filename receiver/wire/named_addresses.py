@@ -21,8 +21,6 @@ from receiver.wire import (
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.header_versions import LATEST
 
-__all__ = ["CONTROLLER_KEYS", "NAMED_AT_END", "NAMED_INSIDE", "OFFERED", "replace_addresses"]
-
 #: API keys of requests to controllers, whose responses name controllers or, for Envelope (58), are
 #: any response. No client sends them.
 CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 58, 59, 82})

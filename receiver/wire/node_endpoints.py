@@ -25,9 +25,8 @@ from receiver.wire import (
 )
 from receiver.wire.broker_addresses import ReplaceAddress, copy_brokers
 from receiver.wire.field_walk import Fields
-from receiver.wire.primitives import Reader, TaggedFields, Writer
-
-__all__ = ["PLAIN_ENDS", "VERSIONS", "fields_before", "replace_addresses"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import TaggedFields, Writer
 
 #: By API key: the versions whose responses end with addresses.
 VERSIONS: Final[Mapping[int, range]] = MappingProxyType(

@@ -16,9 +16,7 @@ from typing import Any
 from receiver.wire.bounds import ARRAYS, MAX_ITEMS, MAX_TAGGED_FIELDS
 from receiver.wire.errors import BoundError, WireError
 from receiver.wire.uuid import Uuid
-from receiver.wire.writer import MAX_STRING_BYTES, MAX_UINT32, Buffer, TaggedFields, Writer
-
-__all__ = ["Buffer", "Reader", "TaggedFields", "Writer"]
+from receiver.wire.writer import MAX_STRING_BYTES, MAX_UINT32, Buffer, TaggedFields
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")

@@ -12,8 +12,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
 
-__all__ = ["SUPPORTED_VERSIONS", "TelemetryRequest", "decode_telemetry_request"]
-
 #: The body of a telemetry request.
 TelemetryRequest: TypeAlias = GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import NewType
 
-__all__ = ["ONE_UUID", "RESERVED_UUIDS", "ZERO_UUID", "Uuid", "random_uuid", "uuid_from_text", "uuid_to_text"]
-
 #: The sixteen bytes of a Kafka uuid, most significant first.
 Uuid = NewType("Uuid", bytes)
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from receiver.wire.uuid import Uuid
 
-__all__ = ["MAX_STRING_BYTES", "MAX_UINT32", "Buffer", "TaggedFields", "Writer"]
-
 #: Types that a message can be read from.
 Buffer = bytes | bytearray | memoryview
 

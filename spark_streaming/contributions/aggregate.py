@@ -13,8 +13,6 @@ from spark_streaming.contributions.corrections import factorize
 from spark_streaming.contributions.spread import spread_buckets
 from spark_streaming.rows import ROLLUP_ROWS
 
-__all__ = ["aggregate"]
-
 Integers = npt.NDArray[np.int64]
 
 _BUCKETS: Final = 1 << 16

@@ -25,8 +25,6 @@ from spark_streaming.contributions.codec import NO_COUNTS, decode_contribution
 from spark_streaming.contributions.ranges import KnownContributions
 from spark_streaming.contributions.values import ClientState, Contribution
 
-__all__ = ["CarryResult", "Source", "carry_forward", "carry_limit", "carry_limits"]
-
 _MINUTE_MS: Final = 60_000
 _MS_NS: Final = 1_000_000
 _INTERVALS: Final = 3

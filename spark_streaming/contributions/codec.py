@@ -16,31 +16,6 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BREAKDOWN",
-    "COMBINED_ROW",
-    "COUNT_ROW",
-    "CUMULATIVE",
-    "CUMULATIVE_ROW",
-    "DISTRIBUTION",
-    "HASHED_CUMULATIVE",
-    "HASHED_POINT",
-    "LAST",
-    "NO_COUNTS",
-    "POINT",
-    "RATE",
-    "CodecError",
-    "DecodedContribution",
-    "EncodedPoints",
-    "Form",
-    "PointColumns",
-    "decode_contribution",
-    "decode_cumulative",
-    "decode_points",
-    "encode_contribution",
-    "encode_cumulative",
-]
-
 RATE: Final = 1
 LAST: Final = 2
 DISTRIBUTION: Final = 5

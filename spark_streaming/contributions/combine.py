@@ -16,8 +16,6 @@ from spark_streaming.contributions.codec import COMBINED_ROW, DISTRIBUTION, LAST
 from spark_streaming.contributions.corrections import Corrections, factorize
 from spark_streaming.contributions.spread import spread_buckets
 
-__all__ = ["Combined", "Parts", "combine"]
-
 _MAX_WEIGHT: Final = np.iinfo(np.int32).max
 
 Integers = npt.NDArray[np.int64]

@@ -11,8 +11,6 @@ import pyarrow as pa
 from spark_streaming.contributions.codec import BREAKDOWN
 from spark_streaming.rows import ROLLUP_ROWS
 
-__all__ = ["Corrections", "factorize"]
-
 Integers = npt.NDArray[np.int64]
 
 #: Marks a row without a spread bucket.

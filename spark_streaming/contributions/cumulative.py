@@ -18,8 +18,6 @@ from spark_streaming.contributions.codec import (
 from spark_streaming.contributions.corrections import Corrections
 from spark_streaming.contributions.values import ClientState
 
-__all__ = ["MAX_IDENTITIES", "reconcile_cumulative"]
-
 #: Cumulative sums stored for one client. If there are more, the oldest are dropped. A consumer of
 #: 1,000 partitions has about 3,000.
 MAX_IDENTITIES: Final = 10_000

@@ -15,8 +15,6 @@ from typing import Final
 from spark_streaming.contributions.codec import NO_COUNTS
 from spark_streaming.contributions.values import ClientState, Contribution
 
-__all__ = ["MAX_RANGE_MINUTES", "KnownContributions", "carries", "in_ranges"]
-
 #: Most minutes of a range. The store looks for ranges that begin so many minutes before.
 MAX_RANGE_MINUTES: Final = 64
 

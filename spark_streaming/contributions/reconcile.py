@@ -57,8 +57,6 @@ from spark_streaming.contributions.cumulative import reconcile_cumulative
 from spark_streaming.contributions.ranges import KnownContributions, carries, in_ranges
 from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
-__all__ = ["reconcile", "required_pairs", "split_by_client"]
-
 Integers = npt.NDArray[np.int64]
 
 _MIX_FACTOR: Final = 0x1E3779B97F4A7C15

@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["spread_buckets"]
-
 #: Lower bounds of the buckets for mantissas in [0.5, 1): 2 ** (i / 8) / 2.
 _LOWER_BOUNDS: Final = np.array([2.0 ** (i / 8 - 1) for i in range(8)])
 _ZERO: Final = -32768

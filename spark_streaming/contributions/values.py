@@ -12,8 +12,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["ClientState", "Contribution", "Reconciliation"]
-
 
 class Contribution(NamedTuple):
     """What one client instance has added to one minute, or to each minute of a range.

@@ -21,8 +21,6 @@ from psycopg.types.json import Jsonb
 from spark_streaming.findings.settings import FindingSettings, VersionSettings
 from spark_streaming.findings.versions import ROLES, SEVERITIES, built_in_versions, judge_versions
 
-__all__ = ["FindingCounts", "find"]
-
 _WINDOWED: Final = (
     "throttled",
     "rebalance_storm",

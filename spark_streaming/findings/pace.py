@@ -13,8 +13,6 @@ from spark_streaming.findings.find import FindingCounts, find
 from spark_streaming.findings.settings import FindingSettings
 from spark_streaming.pace import pause_s
 
-__all__ = ["PacedFindings"]
-
 #: Beside 10,000 clients a look takes half a second of PostgreSQL's CPU.
 _USUAL_PAUSE_S: Final = 300.0
 

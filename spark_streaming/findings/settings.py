@@ -6,18 +6,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spark_streaming.findings.versions import SoftwareVersions
 
-__all__ = [
-    "ConnectionChurnSettings",
-    "FindingSettings",
-    "PollBoundSettings",
-    "RebalanceStormSettings",
-    "SharedInstanceSettings",
-    "SilentSettings",
-    "SlowClientSettings",
-    "ThrottledSettings",
-    "VersionSettings",
-]
-
 
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -14,17 +14,6 @@ from typing import Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-__all__ = [
-    "ROLES",
-    "SEVERITIES",
-    "Role",
-    "Severity",
-    "SoftwareVerdict",
-    "SoftwareVersions",
-    "built_in_versions",
-    "judge_versions",
-]
-
 Severity = Literal["info", "warning", "critical"]
 
 Role = Literal["producer", "consumer"]

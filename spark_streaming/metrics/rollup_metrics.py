@@ -18,8 +18,6 @@ from prometheus_client.process_collector import ProcessCollector
 
 from spark_streaming.metrics.negotiation import scrape_format
 
-__all__ = ["RollupMetrics", "Stage", "StageClock"]
-
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
 #: those from ``decode`` to ``write`` are parts of it, of all tasks together.
 Stage = Literal[

@@ -19,8 +19,6 @@ from typing import Any, Final, Self
 
 from spark_streaming.metrics.rollup_metrics import RollupMetrics
 
-__all__ = ["MetricsError", "MetricsServer"]
-
 #: Bound on open connections.
 _MAX_CONNECTIONS: Final = 8
 #: Maximum duration of a connection.

@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from spark_streaming.postgres import clients, dead_letters, loads
 from spark_streaming.postgres.coarse import mark
-from spark_streaming.postgres.horizons import EPOCH, read_until
+from spark_streaming.postgres.horizons import read_until
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
-from spark_streaming.postgres.tables import GRAINS, MINUTES
+from spark_streaming.postgres.tables import EPOCH, GRAINS, MINUTES
 from spark_streaming.postgres.values import BatchStatistics
-
-__all__ = ["Batch"]
 
 
 class Batch:

@@ -18,8 +18,6 @@ from spark_streaming.postgres.values import StoreError
 from spark_streaming.rows import CLIENT_LABELS
 from spark_streaming.watched import WATCHED
 
-__all__ = ["AGGREGATES", "append", "by_instance", "enter", "keys", "put_silent", "split", "states"]
-
 #: Arrow's aggregation for each combination, over rows in order of time.
 AGGREGATES: Final[dict[Combination, str]] = {
     "add": "sum",

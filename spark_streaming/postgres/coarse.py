@@ -10,8 +10,6 @@ import psycopg
 
 from spark_streaming.postgres.tables import Grain
 
-__all__ = ["mark"]
-
 
 def mark(cursor: psycopg.Cursor[Any], grain: Grain, changed: Iterable[datetime]) -> None:
     """Note that finer rows changed.

@@ -11,8 +11,6 @@ import psycopg
 from spark_streaming.contributions import MAX_RANGE_MINUTES, Contribution
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER
 
-__all__ = ["append", "read"]
-
 #: A row of a binary COPY before the packed bytes, and after them. Encoded by numpy, because psycopg
 #: takes as long for each row as PostgreSQL does.
 _HEAD: Final = np.dtype(

@@ -11,8 +11,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres.values import StoreDataError, StoreError, StoreUnavailableError
 
-__all__ = ["APPLICATION", "PACKING_LOCK", "PLAN_LOCK", "SERIES_LOCK", "STORE_LOCK", "TABLES_LOCK", "Database"]
-
 #: Names of the roll-up's connections on the server begin with it.
 APPLICATION: Final = "kafka-client-telemetry rollup"
 #: Advisory locks. "rollup" in ASCII: batches and maintenances of all jobs on one database take

@@ -11,8 +11,6 @@ from psycopg import sql
 
 from spark_streaming.postgres.staging import storable
 
-__all__ = ["DEAD_LETTER_ROWS", "MAX_PAYLOADS", "MAX_ROWS", "append", "enter", "put", "without"]
-
 #: Payloads that could not be read: source, reason, length, and the part that is kept.
 DEAD_LETTER_ROWS: Final = pa.schema(
     [

@@ -10,8 +10,6 @@ import psycopg
 
 from spark_streaming.postgres.tables import EPOCH, GRAINS
 
-__all__ = ["DAY", "DAYS_AHEAD", "EPOCH", "Horizons", "read_until"]
-
 #: Rows further ahead than this are left out, because the clock is wrong.
 DAYS_AHEAD: Final = 2
 DAY: Final = timedelta(days=1)

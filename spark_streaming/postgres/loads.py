@@ -22,8 +22,6 @@ from spark_streaming.postgres.sums import Sums
 from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 from spark_streaming.postgres.values import StoreUnavailableError
 
-__all__ = ["Load", "enter", "next_id", "sweep"]
-
 #: Tables without a write-ahead log, whose rows wait for the driver.
 _WAITING: Final = ("client_load", "dead_letter_load")
 #: Kinds and grains whose rows may be too late for minutes.

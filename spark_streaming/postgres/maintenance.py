@@ -19,13 +19,12 @@ from spark_streaming.postgres.database import SERIES_LOCK
 from spark_streaming.postgres.horizons import DAY, Horizons, read_until
 from spark_streaming.postgres.packed import stored_rows
 from spark_streaming.postgres.packing import Packing
-from spark_streaming.postgres.partitions import PACKED, PARTITIONED, Partitions, beginning
+from spark_streaming.postgres.partitions import PACKED, PARTITIONED, Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
+from spark_streaming.postgres.spans import beginning
 from spark_streaming.postgres.sums import Sums
 from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS, Grain
 from spark_streaming.settings import RetentionSettings
-
-__all__ = ["Maintenance"]
 
 #: A growing hour or day is computed again once a minute, or less often if that takes long
 #: (``pause_s``).

@@ -23,8 +23,6 @@ from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.tables import EPOCH, MINUTES, SERIES, TOTALS, Totals
 
-__all__ = ["MERGED_LOAD", "NEIGHBOURS", "Merging"]
-
 #: Load id of merged rows. Loads are numbered from 1, so that later rows are newer.
 MERGED_LOAD: Final = 0
 #: How long the rows of a series are neighbours. An hour has a whole number of these times.

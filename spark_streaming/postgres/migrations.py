@@ -21,8 +21,6 @@ from spark_streaming.postgres.values import StoreError
 from spark_streaming.postgres.views import create_views
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["migrate"]
-
 _SCHEMA: Traversable = files("spark_streaming.postgres") / "schema"
 _OLDEST_SERVER: Final = 140_000
 _ENCODING: Final = "UTF8"

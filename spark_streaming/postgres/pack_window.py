@@ -33,8 +33,6 @@ from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import end
 from spark_streaming.postgres.tables import MINUTES, Grain, Totals
 
-__all__ = ["Window", "WindowChangedError", "WindowPacking", "has_rows", "is_packed", "names", "pack_rows"]
-
 #: About how many rows a step packs.
 _STEP_ROWS: Final = 500_000
 #: Bytes of a partition that is packed as a whole. Fewer are deleted quickly. More would keep

@@ -25,8 +25,6 @@ from psycopg import sql
 from spark_streaming.postgres.spans import beginning
 from spark_streaming.postgres.tables import MINUTES, Grain, Totals, ValueType
 
-__all__ = ["PACKED_LOAD", "as_rows", "counting", "open_rows", "packed_columns", "stored_rows", "to_pack"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:

@@ -21,8 +21,6 @@ from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.values import StoreError, StoreUnavailableError
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["Packer"]
-
 #: No window and no step begins after so many seconds.
 _BUDGET_S: Final = 10.0
 #: The first of the advisory locks of windows, "pack" in ASCII. Two windows may share one.

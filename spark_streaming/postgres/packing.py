@@ -26,8 +26,6 @@ from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.spans import beginning, end
 from spark_streaming.postgres.tables import GRAINS, TOTALS, Grain
 
-__all__ = ["Packing", "create_tables"]
-
 #: How long hours and days stay open after minutes are packed, because it takes long to change them.
 _COARSE_DELAY: Final = timedelta(days=1)
 _UNTIL: Final = {"1m": "minutes_packed_until", "1h": "hours_packed_until", "1d": "days_packed_until"}

@@ -15,8 +15,6 @@ from psycopg import sql
 from spark_streaming.postgres.spans import Span, beginning, end
 from spark_streaming.postgres.tables import GRAINS, MINUTES, TOTALS
 
-__all__ = ["PACKED", "PARTITIONED", "Partitions", "beginning"]
-
 #: Span of the partitions of each table of packed rows.
 PACKED: Final[dict[str, Span]] = {
     kind.packed_table(grain): grain.packed_partition

@@ -14,8 +14,6 @@ from psycopg import sql
 
 from spark_streaming.postgres.partitions import PACKED
 
-__all__ = ["gather", "lacking"]
-
 #: From this version on, a table can be analyzed without its partitions.
 _ANALYZES_ONLY: Final = 180_000
 

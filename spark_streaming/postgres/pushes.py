@@ -11,10 +11,9 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from spark_streaming.postgres.horizons import DAY, DAYS_AHEAD, EPOCH
+from spark_streaming.postgres.horizons import DAY, DAYS_AHEAD
 from spark_streaming.postgres.staging import COPY_HEADER, COPY_TRAILER, EPOCH_US
-
-__all__ = ["append", "days_of", "known"]
+from spark_streaming.postgres.tables import EPOCH
 
 _DAY_NS: Final = 86_400_000_000_000
 

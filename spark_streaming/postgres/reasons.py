@@ -11,8 +11,6 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-__all__ = ["MAX_REASONS", "OTHER", "digest", "fold_reasons"]
-
 #: Series with the same other dimensions. Values of further ones go to the series :data:`OTHER`.
 MAX_REASONS: Final = 100
 OTHER: Final = "other"

@@ -20,8 +20,6 @@ from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import stage
 from spark_streaming.postgres.values import StoreError
 
-__all__ = ["add", "find", "require"]
-
 Ids = npt.NDArray[np.int64]
 
 #: Dimensions of a fleet series.

@@ -12,8 +12,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FoundSeries", "SeriesCache"]
-
 Ids = npt.NDArray[np.int64]
 
 _NONE: Final[Ids] = np.empty(0, np.int64)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-__all__ = ["Span", "beginning", "end"]
-
 Span = Literal["hour", "day", "week", "month"]
 
 

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from psycopg import sql
 
-__all__ = ["COPY_HEADER", "COPY_TRAILER", "EPOCH_US", "append", "stage", "storable"]
-
 _TYPES: Final[dict[pa.DataType, tuple[str, str]]] = {
     pa.int64(): ("bigint", ">i8"),
     pa.int32(): ("integer", ">i4"),

@@ -8,8 +8,6 @@ import psycopg
 
 from spark_streaming.postgres.values import LastBatch, Status
 
-__all__ = ["status"]
-
 _QUERIES: Final = (
     "SELECT DISTINCT ON (query_id) query_id, batch_id, committed_at, newest_received_at FROM ledger "
     "ORDER BY query_id, batch_id DESC"

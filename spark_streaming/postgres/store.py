@@ -18,18 +18,15 @@ from psycopg.conninfo import make_conninfo
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
 from spark_streaming.postgres.database import APPLICATION, PACKING_LOCK, STORE_LOCK, Database
-from spark_streaming.postgres.horizons import EPOCH
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.packer import Packer
 from spark_streaming.postgres.packing import Packing
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import SeriesCache
 from spark_streaming.postgres.status import status
-from spark_streaming.postgres.tables import GRAINS, TOTALS
+from spark_streaming.postgres.tables import EPOCH, GRAINS, TOTALS
 from spark_streaming.postgres.values import IdKey, Status, StoreError, read_again_since
 from spark_streaming.settings import RetentionSettings
-
-__all__ = ["Store"]
 
 #: Name files whose content the connection has read.
 _FILES: Final = ("passfile", "service", "servicefile")

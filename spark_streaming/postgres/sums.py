@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_streaming.postgres import clients
-from spark_streaming.postgres.horizons import DAY, DAYS_AHEAD, EPOCH, Horizons
+from spark_streaming.postgres.horizons import DAY, DAYS_AHEAD, Horizons
 from spark_streaming.postgres.tables import (
     CLIENTS,
+    EPOCH,
     FLEETS,
     GRAINS,
     HISTOGRAMS,
@@ -24,8 +25,6 @@ from spark_streaming.postgres.tables import (
     Totals,
 )
 from spark_streaming.rows import MAX_TOTAL
-
-__all__ = ["Sums"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _HOUR_MINUTES: Final = 60

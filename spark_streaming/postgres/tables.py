@@ -21,21 +21,6 @@ from spark_streaming.postgres.staging import append
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.watched import WATCHED
 
-__all__ = [
-    "CLIENTS",
-    "EPOCH",
-    "FLEETS",
-    "GRAINS",
-    "HISTOGRAMS",
-    "MINUTES",
-    "SERIES",
-    "SPREADS",
-    "TOTALS",
-    "Grain",
-    "Totals",
-    "ValueType",
-]
-
 Combination = Literal["add", "least", "greatest", "any", "newest"]
 ValueType = Literal["bigint", "double precision", "boolean", "text"]
 

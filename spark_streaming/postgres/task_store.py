@@ -23,8 +23,6 @@ from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.sums import Sums
 from spark_streaming.settings import RetentionSettings
 
-__all__ = ["TaskStore"]
-
 Ids = npt.NDArray[np.int64]
 
 

@@ -6,17 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = [
-    "BatchStatistics",
-    "IdKey",
-    "LastBatch",
-    "Status",
-    "StoreDataError",
-    "StoreError",
-    "StoreUnavailableError",
-    "read_again_since",
-]
-
 _DAY_MINUTES: Final = 24 * 60
 
 

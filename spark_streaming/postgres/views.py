@@ -23,8 +23,6 @@ from spark_streaming.postgres.tables import (
     Totals,
 )
 
-__all__ = ["create_views"]
-
 _LABELS: Final = (
     "s.metric, s.cluster_id, s.client_software_name, s.client_software_version, s.client_id, s.principal, "
     "s.group_id, s.topic, s.node_id, s.node_role"

@@ -21,8 +21,6 @@ from tests.attacks.payloads import (
     many_series,
 )
 
-__all__ = ["ATTACKER", "Attack", "attacks"]
-
 Port = Literal["plain", "tls", "proxy", "rewriting", "rest"]
 
 #: The source address of all attacks.

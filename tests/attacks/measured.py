@@ -22,8 +22,6 @@ from receiver.cli import main as kafka_telemetry
 from receiver.event_loop import DirectCallback, DirectEventLoop, Share
 from receiver.gateway import process
 
-__all__ = ["Longest", "forget_longest", "longest_in"]
-
 #: One poll, and the callbacks until the next.
 _TURN: Final = "turn"
 

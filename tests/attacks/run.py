@@ -28,18 +28,6 @@ from tests.attacks.measured import Longest, forget_longest, longest_in
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
 
-__all__ = [
-    "ATTACKER",
-    "INNOCENT",
-    "Innocent",
-    "Outcome",
-    "Stored",
-    "prefer",
-    "preferred_session",
-    "run",
-    "stored",
-]
-
 INNOCENT: Final = "127.0.0.1"
 
 #: The name of the series that replaces series over a budget (docs/meaning.md).

@@ -21,8 +21,6 @@ from tests.attacks.attacks import ATTACKER, Attack, Port
 from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
 
-__all__ = ["Target", "haproxy", "receiver"]
-
 _PUSH_INTERVAL_MS: Final = 100
 
 _MORE = """\

@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from benchmarks.load_generator import fake_broker
-from tests.attacks.attacks import Attack, attacks
-from tests.attacks.run import ATTACKER, run
+from tests.attacks.attacks import ATTACKER, Attack, attacks
+from tests.attacks.run import run
 from tests.attacks.targets import Target, receiver
 from tests.attacks.verdicts import judge
 from tests.testbed.certificates import CertificateAuthority

@@ -11,10 +11,8 @@ from typing import Final
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.wire.error_codes import error_name
-from tests.attacks.attacks import LONGEST_MS, Attack
-from tests.attacks.run import ATTACKER, INNOCENT, Innocent, Outcome, Stored
-
-__all__ = ["MEMORY_BYTES", "TIMES_CONTROL", "judge"]
+from tests.attacks.attacks import ATTACKER, LONGEST_MS, Attack
+from tests.attacks.run import INNOCENT, Innocent, Outcome, Stored
 
 #: Other work on the machine delays every client: so many times the control client's longest wait
 #: are allowed. The HAProxy that is attacked sets no bound, because some attacks stop it.

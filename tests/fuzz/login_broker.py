@@ -23,8 +23,6 @@ from receiver.wire.primitives import Reader
 from tests.testbed import messages
 from tests.testbed.scripted_broker import API_VERSIONS, SASL_HANDSHAKE, Answers
 
-__all__ = ["MECHANISMS", "OWNER", "PASSWORD", "TOKEN_ID", "UNKNOWN", "LoginBroker", "claimed_principal"]
-
 #: The principal of a login whose name the receiver cannot read.
 UNKNOWN = "User:unknown"
 PASSWORD = b"s3cret-Pa55word"

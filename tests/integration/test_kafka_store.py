@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from receiver.settings.subscriptions import KafkaStoreSettings
-from receiver.store.document import to_document
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.kafka import KafkaSubscriptionStore
 from receiver.store.kafka_cluster import Cluster, RefusedError
@@ -21,6 +20,7 @@ from receiver.store.kafka_format import Entry
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_document import to_document
 from tests.integration.gateway.support import GatewaySidecar, config
 from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority

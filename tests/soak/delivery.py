@@ -27,8 +27,6 @@ from tests.testbed.ports import free_port
 from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.sidecar import Sidecar, config_for
 
-__all__ = ["AFTER_MS", "MODES", "Outcome", "Plan", "arrivals", "kill", "resident_bytes", "run"]
-
 MODES = ("memory", "spool_when_behind", "spool_always")
 
 #: `spool.after_ms` of the soak, and by how much later a push may be on disk: a turn of the spool's

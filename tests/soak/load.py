@@ -21,8 +21,6 @@ from receiver.wire.uuid import Uuid
 from tests.testbed.ports import LOOPBACK
 from tests.unit.session.support import get_subscriptions, push, read_push, read_subscriptions
 
-__all__ = ["METRIC", "NUMBER", "NumberedClients"]
-
 #: The metric that each push has, and the attribute of its data point that tells pushes apart.
 METRIC = "soak.push"
 NUMBER = "number"

@@ -27,8 +27,6 @@ from tests.testbed.ports import free_port
 from tests.testbed.process import WaitTimeoutError, wait_until
 from tests.testbed.sidecar import Sidecar, config_for
 
-__all__ = ["Outcome", "Plan", "run"]
-
 _TOPIC = "soak"
 _INTERVAL_MS = 500
 _RELAYS: Final = ("kct-relay-1", "kct-relay-2")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PAGE", "Click", "clicks", "link_of"]
-
 PAGE: Final = Path(__file__).parents[2] / "docs" / "find-the-culprit.md"
 _ROW: Final = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 _KIND: Final = re.compile(r"kind `(\w+)`")

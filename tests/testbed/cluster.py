@@ -9,8 +9,6 @@ from typing import Final, Self
 
 from tests.testbed.broker import KafkaBroker
 
-__all__ = ["KafkaCluster"]
-
 #: Every broker has a replica of everything, so that any of them may be killed.
 _REPLICATED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -12,8 +12,6 @@ import psycopg
 
 from tests.testbed.grafana_sql import TimeRange, Variable, expand, interval_s
 
-__all__ = ["CHART", "DASHBOARDS", "Asked", "asked", "chosen", "key_of"]
-
 CHART: Final = Path(__file__).parents[2] / "deploy" / "helm" / "kafka-client-telemetry"
 #: The generated dashboards by name.
 DASHBOARDS: Final[Mapping[str, dict[str, Any]]] = {

@@ -32,8 +32,6 @@ from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 from tests.testbed.generated_store import INTERVAL_S, TASKS, TRIGGER_S
 
-__all__ = ["Done", "GeneratedLoad"]
-
 _MAINTENANCE_S: Final = 60.0
 _STOP_S: Final = 120.0
 _SPREAD: Final = RULES.index("distribution")

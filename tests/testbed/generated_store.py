@@ -38,8 +38,6 @@ from spark_streaming.rows import RULES
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 
-__all__ = ["INSTANCES_OF_A_CLIENT_ID", "INTERVAL_S", "TASKS", "TRIGGER_S", "GeneratedStore"]
-
 #: Client instances of each client id, and the seconds between two pushes of one.
 INSTANCES_OF_A_CLIENT_ID: Final = 20
 INTERVAL_S: Final = 60

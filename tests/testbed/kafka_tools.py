@@ -7,8 +7,6 @@ from typing import Final
 
 from tests.testbed import jvm, parts
 
-__all__ = ["client_metrics", "configs"]
-
 _TIMEOUT_S: Final = 180
 
 

@@ -23,17 +23,9 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from receiver.wire.primitives import Buffer, Reader, Writer
+from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID
-
-__all__ = [
-    "decode_push_response",
-    "decode_subscriptions_response",
-    "encode_push_request",
-    "encode_sasl_authenticate_response",
-    "encode_sasl_handshake_response",
-    "encode_subscriptions_request",
-]
+from receiver.wire.writer import Buffer, Writer
 
 _SASL_FIRST_WITH_LIFETIME = 1
 _SASL_FIRST_FLEXIBLE = 2

@@ -16,8 +16,6 @@ from typing import Final, Self
 
 from tests.testbed.ports import LOOPBACK
 
-__all__ = ["OlderBroker"]
-
 _API_VERSIONS: Final = 18
 #: From this version on, lists are compact and entries have tagged fields.
 _FLEXIBLE: Final = 3

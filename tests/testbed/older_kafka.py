@@ -9,8 +9,6 @@ from tests.testbed import jvm
 from tests.testbed.commands import fetch_jars, run
 from tests.testbed.parts import HERE
 
-__all__ = ["build", "class_path"]
-
 #: The cluster id of the formatted folder; a broker writes its own over it.
 _CLUSTER_ID = "kafka-telemetry-testQQ"
 

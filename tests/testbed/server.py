@@ -12,8 +12,6 @@ from typing import Any, Self
 
 from tests.testbed.process import ChildProcess, ScratchFolder, StopError
 
-__all__ = ["Server"]
-
 #: Set by coverage.py for child processes. One that is killed writes none of what it measured.
 _MEASURES_COVERAGE = "COVERAGE_PROCESS_CONFIG" in os.environ
 

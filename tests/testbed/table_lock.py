@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, Self
 import psycopg
 from psycopg import sql
 
-__all__ = ["Connected", "TableLock"]
-
 #: Who connects to PostgreSQL.
 Connected = Literal["driver", "task"]
 

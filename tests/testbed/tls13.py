@@ -18,17 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-__all__ = [
-    "ALERT",
-    "APPLICATION_DATA",
-    "CHANGE_CIPHER_SPEC",
-    "HANDSHAKE",
-    "MAX_CONTENT_BYTES",
-    "RecordWriter",
-    "Tls13Client",
-    "plaintext_record",
-]
-
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = range(20, 24)
 #: The most that a record may hold.
 MAX_CONTENT_BYTES: Final = 16_384

@@ -19,8 +19,6 @@ from plugins._shared.cumulative.shape import Shape, learn
 from plugins._shared.cumulative.sizes import described_bytes
 from plugins._shared.cumulative.view import MetricView
 
-__all__ = ["Accumulator", "refuse_scope"]
-
 #: This many consecutive late points mean that the client's clock was set back.
 _CLOCK_SET_BACK: Final = 3
 

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 
 from receiver.plugin import Push, PushIdentity
 
-__all__ = ["ExportCache"]
-
 Item = TypeVar("Item")
 
 

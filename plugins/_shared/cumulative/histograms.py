@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
-__all__ = ["MAX_BUCKETS", "ExponentialTotal", "HistogramTotal", "remove_invalid_quantiles"]
-
 _MAX_UINT64 = (1 << 64) - 1
 _MAX_INT32 = (1 << 31) - 1
 

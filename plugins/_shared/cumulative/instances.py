@@ -13,8 +13,6 @@ from receiver.peers.shares import Holdings
 from receiver.peers.sources import site_of
 from receiver.plugin import ClientTelemetryContext
 
-__all__ = ["INSTANCE_BYTES", "Budget", "Instance", "Peer", "Target", "peer_of"]
-
 #: Pushes that an instance remembers, so that a repeated push adds nothing.
 _REMEMBERED_PUSHES: Final = 8
 #: Bytes of an instance without series, with the identities of its last pushes.

@@ -9,8 +9,6 @@ from plugins._shared.cumulative.instances import Target
 from plugins._shared.cumulative.series import Series
 from plugins._shared.cumulative.shape import Shape
 
-__all__ = ["Ended", "OutputMetric", "Point", "Result"]
-
 #: An accepted data point: its target, the cumulative data point (None if its series' number is all
 #: it has), and its place: a list and an index.
 Point = tuple[Target, Any, Any, int]

@@ -9,8 +9,6 @@ from typing import Any
 
 from plugins._shared.cumulative.histograms import ExponentialTotal, HistogramTotal
 
-__all__ = ["Kind", "Series"]
-
 _MAX_INT64 = (1 << 63) - 1
 
 

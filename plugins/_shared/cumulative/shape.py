@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from plugins._shared.cumulative.series import Kind, Series
 
-__all__ = ["Shape", "learn"]
-
 #: ``NumberDataPoint``'s start_time_unix_nano, time_unix_nano, as_double and as_int.
 _START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
 

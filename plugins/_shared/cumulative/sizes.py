@@ -10,8 +10,6 @@ import sys
 from collections.abc import Hashable
 from typing import Final
 
-__all__ = ["described_bytes", "series_bytes", "target_bytes"]
-
 #: A series with its dictionary entries, numbers and shape, without texts.
 _SERIES: Final = 1_000
 #: A histogram bucket: its boundary, its count and the references to them.

@@ -20,8 +20,6 @@ from plugins._shared.cumulative.view import PushView
 from receiver.peers.shares import Holdings
 from receiver.plugin import Push
 
-__all__ = ["DEFAULT_MAX_BYTES", "Cumulative", "Statistics"]
-
 #: Default bound on the bytes of all series.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-__all__ = ["MetricView", "PushView"]
-
 _Field = descriptor_pb2.FieldDescriptorProto
 
 

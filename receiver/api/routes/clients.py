@@ -20,11 +20,9 @@ from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
-from receiver.telemetry.subscription import Temporality
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
-
-__all__ = ["ClientInstanceId", "ClientView", "NarrowedView", "narrowed_document", "require_client", "router"]
 
 router = APIRouter(prefix="/v1/clients", tags=["clients"])
 

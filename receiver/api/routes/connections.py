@@ -18,8 +18,6 @@ from receiver.api.problems import InvalidError, field_error
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 
-__all__ = ["ConnectionFields", "ConnectionView", "connection_fields", "router"]
-
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
 

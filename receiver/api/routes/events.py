@@ -19,8 +19,6 @@ from receiver.api.events import Event, EventLog, EventType
 from receiver.api.pages import LimitQuery
 from receiver.api.problems import Problem, ProblemError
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
 _STREAM: Final = "text/event-stream"

@@ -23,10 +23,9 @@ from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.explain import Origin, Verdict, dry_run, explain_client
 from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
-from receiver.telemetry.subscription import State, Subscription, SubscriptionSet, Temporality
+from receiver.telemetry.subscription import State, Subscription, SubscriptionSet
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.subscription_document import read_document
-
-__all__ = ["router"]
 
 router = APIRouter(tags=["explain"])
 

@@ -15,8 +15,6 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.problems import Problem, ProblemError
 from receiver.api.queries import NO_QUERY, ForbiddingModel
 
-__all__ = ["HealthView", "router"]
-
 router = APIRouter(tags=["health"])
 
 

@@ -15,8 +15,6 @@ from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_problem
 
-__all__ = ["ListenerView", "router"]
-
 router = APIRouter(prefix="/v1/listeners", tags=["listeners"])
 
 

@@ -12,8 +12,6 @@ from receiver.api.queries import NO_QUERY
 from receiver.host.delivery.backlog import Backlog
 from receiver.host.delivery.statistics import PluginState, PluginStatistics
 
-__all__ = ["PluginView", "router"]
-
 router = APIRouter(prefix="/v1/plugins", tags=["plugins"])
 
 

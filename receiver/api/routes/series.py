@@ -12,8 +12,6 @@ from receiver.api.pages import MAX_LIMIT, LimitQuery, in_portions
 from receiver.api.problems import Problem
 from receiver.wire.uuid import uuid_to_text
 
-__all__ = ["SeriesView", "router"]
-
 router = APIRouter(prefix="/v1/series", tags=["series"])
 
 

@@ -29,8 +29,6 @@ from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.subscription import State, Subscription
 from receiver.telemetry.subscription_document import FIELDS, patched, read_document, to_document
 
-__all__ = ["ASKED_WITHIN", "SubscriptionView", "router"]
-
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
 
 _Name = Annotated[str, Path(description="The subscription's name.", json_schema_extra=NAME_SCHEMA)]

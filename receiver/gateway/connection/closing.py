@@ -8,8 +8,6 @@ import struct
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CloseReason", "close_with_reset", "has_unsent"]
-
 #: Asks for the bytes that are not sent yet (linux/sockios.h).
 _SIOCOUTQNSD: Final = 0x894B
 

@@ -40,14 +40,13 @@ from receiver.session.effects import (
     LoginEnded,
     LoginOutcome,
 )
-from receiver.session.session import Session, SessionEnd
+from receiver.session.exchange import SessionEnd
+from receiver.session.session import Session
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.errors import WireError
-from receiver.wire.framing import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
+from receiver.wire.frame_rewriter import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 from receiver.wire.uuid import Uuid
-
-__all__ = ["Connection", "ConnectionServices"]
 
 #: Seconds for which one direction may stay open after the other has ended. Kafka clients and
 #: brokers close both directions; only a peer that disappeared leaves a connection half-open.

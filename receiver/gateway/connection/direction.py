@@ -20,9 +20,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from receiver.event_loop import DirectEventLoop, Share
-from receiver.wire.framing import BrokenStreamError, FrameRewriter
-
-__all__ = ["BUFFER_BYTES", "Connection", "Direction"]
+from receiver.wire.frame_rewriter import BrokenStreamError, FrameRewriter
 
 #: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Mute"]
-
 #: Seconds of the first mute. The time doubles for each further request within the pause. A client
 #: that only shares its address with a busy one is hardly delayed.
 _FIRST_S: Final = 0.005

@@ -27,8 +27,6 @@ from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.supervisor.shared_counts import ProcessCounts
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["RequestMemory"]
-
 #: The event loop may call a timer this early, in seconds: the resolution of its clock.
 _TIMER_RESOLUTION_S: Final = 1e-3
 

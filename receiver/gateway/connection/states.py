@@ -23,8 +23,6 @@ from enum import IntEnum, auto
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["TRANSITIONS", "State"]
-
 
 class State(IntEnum):
     """State of a connection, in the order of the table."""

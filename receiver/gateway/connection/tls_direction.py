@@ -12,9 +12,7 @@ import socket
 from receiver.event_loop import DirectEventLoop, Share
 from receiver.gateway.connection.direction import Connection, Direction
 from receiver.gateway.connection.tls_socket import TlsSocket
-from receiver.wire.framing import FrameRewriter
-
-__all__ = ["TlsDirection"]
+from receiver.wire.frame_rewriter import FrameRewriter
 
 
 class TlsDirection(Direction):

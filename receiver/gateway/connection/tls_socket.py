@@ -30,8 +30,6 @@ from receiver.tls import ServerConnection
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["MAX_RECORDS_IN_A_READ", "MAX_RECORDS_WITHOUT_DATA", "Missing", "TlsSocket", "wrap"]
-
 #: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill
 #: the connection's buffer. Records of a few bytes cost two microseconds each.
 MAX_RECORDS_IN_A_READ: Final = 64

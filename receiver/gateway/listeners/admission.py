@@ -36,9 +36,6 @@ from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import tls_problem
 
-__all__ = ["MAX_WITHOUT_HEADER", "Admission", "RefusalReason", "RefusedError"]
-
-
 #: Clients of load balancers that may wait for their PROXY header at once. A load balancer sends the
 #: header first, so the one that has waited longest makes room for another.
 MAX_WITHOUT_HEADER: Final = 1_024

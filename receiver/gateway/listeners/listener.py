@@ -46,8 +46,6 @@ from receiver.supervisor.sockets import BACKLOG
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name
 from receiver.workers import start_task
 
-__all__ = ["Listener", "SessionFactory"]
-
 #: Makes the session of a new connection.
 SessionFactory = Callable[[ClientIdentity, Upstream], Session]
 

@@ -22,8 +22,6 @@ from receiver.settings.listeners import ListenerSettings
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.k03_metadata import Cluster
 
-__all__ = ["MakeNodeListener", "NodeListener", "Nodes"]
-
 
 class NodeListener(Protocol):
     """The listener of one node."""

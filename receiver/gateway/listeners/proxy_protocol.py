@@ -18,8 +18,6 @@ from typing import Final
 
 import google_crc32c
 
-__all__ = ["MAX_HEADER_BYTES", "ProxyHeader", "ProxyProtocolError", "may_begin", "parse", "plain_address"]
-
 _V1_START: Final = b"PROXY "
 _V2_START: Final = b"\r\n\r\n\0\r\nQUIT\n"
 _STARTS: Final = (_V1_START, _V2_START)

@@ -22,8 +22,6 @@ from receiver.settings.listeners import ListenerSettings
 from receiver.tls import TlsContext, tls_problem
 from receiver.workers import start_task
 
-__all__ = ["WANTS_CERTIFICATE", "Endpoint", "UpstreamAddress", "describe_error"]
-
 #: Seconds for which a resolved host name is used again.
 _LOOKUP_TTL_S: Final = 3.0
 

@@ -20,8 +20,6 @@ from receiver.wire.k17_sasl_handshake import SaslHandshakeRequest
 from receiver.wire.k36_sasl_authenticate import SaslAuthenticateRequest
 from receiver.wire.primitives import Reader
 
-__all__ = ["BrokerLoginError", "log_in"]
-
 _HANDSHAKE_VERSION: Final = 1
 _MAX_PASSWORD_BYTES: Final = 65_536
 _MAX_TOKEN_BYTES: Final = 4096

@@ -23,8 +23,6 @@ from receiver.wire import api_keys, k18_api_versions, k32_describe_configs
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k18_api_versions import ApiVersionsRequest
 
-__all__ = ["CLIENT_ID", "Ask", "ask_api_versions", "ask_describe_configs"]
-
 #: The client id, and the software name, of the sidecar's own requests.
 CLIENT_ID: Final = "kafka-client-telemetry"
 

@@ -23,7 +23,7 @@ from receiver.settings.broker import BrokerLoginSettings
 from receiver.wire import api_keys, k03_metadata, k18_api_versions, k74_list_config_resources
 from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.errors import WireError
-from receiver.wire.framing import LENGTH_BYTES, frame
+from receiver.wire.frame_rewriter import LENGTH_BYTES, frame
 from receiver.wire.headers import (
     RequestHeader,
     decode_response_header,
@@ -32,8 +32,6 @@ from receiver.wire.headers import (
 )
 from receiver.wire.k03_metadata import Cluster
 from receiver.wire.primitives import Reader
-
-__all__ = ["ProbeError", "check_alive", "probe"]
 
 _Answer = TypeVar("_Answer")
 

@@ -27,8 +27,6 @@ from receiver.settings.listeners import ListenerSettings
 from receiver.wire.k03_metadata import Cluster
 from receiver.workers import start_task
 
-__all__ = ["UpstreamWatch"]
-
 #: Seconds to wait before each next probe; the last value repeats.
 _RETRY_AFTER_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from receiver.amounts import bytes_text, duration_text
 
-__all__ = ["Backlog", "FillRate"]
-
 #: Seconds of the past from which the rate is computed.
 _WINDOW_S: Final = 300.0
 #: A shorter past says nothing about the rate, because the spool is written in chunks.

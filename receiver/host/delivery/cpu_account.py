@@ -11,8 +11,6 @@ from typing import Final
 
 from receiver.plugin import Push
 
-__all__ = ["CpuAccount"]
-
 #: Connections with time in the account; time of further ones is not charged.
 _MAX_CONNECTIONS: Final = 65_536
 

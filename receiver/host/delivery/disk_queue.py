@@ -38,8 +38,6 @@ from receiver.host.spool.disk_account import DiskAccount
 from receiver.peers.shares import RecentShares
 from receiver.plugin import Push
 
-__all__ = ["DiskQueue"]
-
 #: The most pushes and bytes of one write.
 _WRITE_ITEMS = 1000
 _WRITE_BYTES = 1_048_576

@@ -17,8 +17,6 @@ from receiver.peers.shares import Holdings
 from receiver.peers.sources import site_of
 from receiver.plugin import Push
 
-__all__ = ["FairQueue", "Queued"]
-
 
 @dataclass(slots=True)
 class Queued:

@@ -16,8 +16,6 @@ from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.plugin import ClientTelemetryReceiver
 
-__all__ = ["PluginLifecycle"]
-
 
 class PluginLifecycle:
     """Starts, restarts and stops a plugin, and handles all its exceptions.

@@ -22,8 +22,6 @@ from receiver.host.delivery.fair_queue import FairQueue, Queued
 from receiver.host.delivery.statistics import DropReason, QueueStatistics
 from receiver.plugin import Push
 
-__all__ = ["ALL", "MemoryQueue"]
-
 #: Greater than any number of pushes or bytes.
 ALL = 2**62
 

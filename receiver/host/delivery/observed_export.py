@@ -26,17 +26,6 @@ from receiver.plugin import (
 if TYPE_CHECKING:  # the child process calls plugins too, and does not log
     from receiver.host.failure_log import FailureLog
 
-__all__ = [
-    "Accepted",
-    "BatchRefused",
-    "Crashed",
-    "ObservedExport",
-    "Outcome",
-    "Refused",
-    "Retry",
-    "call_export",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Accepted:

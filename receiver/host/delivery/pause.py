@@ -7,8 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Pause"]
-
 
 class Pause:
     """A wait that a request to stop cuts short."""

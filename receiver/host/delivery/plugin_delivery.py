@@ -34,8 +34,6 @@ from receiver.host.settings import Delivery
 from receiver.host.spool.disk import Disk
 from receiver.plugin.breaker import CircuitState
 
-__all__ = ["PluginDelivery"]
-
 #: Seconds that the disk may take at shutdown beyond the drain time.
 _LAST_WRITES_S = 5.0
 #: Seconds after which a write to disk is reported as a problem.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from receiver.host.settings import RetrySettings
 from receiver.plugin.breaker import MAX_RETRY_AFTER_S
 
-__all__ = ["RetryPolicy"]
-
 #: A delay of 1.0 s becomes one between 0.5 s and 1.5 s, so that sidecars do not retry in step.
 _JITTER = 0.5
 

@@ -35,8 +35,6 @@ from receiver.plugin import ClientTelemetryReceiver, Push
 from receiver.plugin.breaker import CircuitBreaker, CircuitState, requested_delay_s
 from receiver.workers import report
 
-__all__ = ["Sender"]
-
 #: An open circuit stays open up to half as long again, so that sidecars do not retry in step.
 _JITTER = 0.5
 

@@ -12,8 +12,6 @@ from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
 from receiver.workers import report
 
-__all__ = ["Spooler"]
-
 
 class Spooler:
     """Writes the due pushes of a queue to disk."""

@@ -14,8 +14,6 @@ from enum import StrEnum
 
 from receiver.host.delivery.backlog import Backlog
 
-__all__ = ["DropReason", "PluginState", "PluginStatistics", "QueueStatistics", "Tally", "TallySnapshot"]
-
 
 class DropReason(StrEnum):
     """Why a push never reached its destination."""

@@ -29,21 +29,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from receiver.host.push_format import PushFormatError, decode_push, encode_push
 from receiver.plugin import Push
 
-__all__ = [
-    "DUMPABLE",
-    "MAX_ANSWER_BYTES",
-    "OUT_OF_MEMORY_STATUS",
-    "PRIVATE",
-    "Answer",
-    "Channel",
-    "ChannelError",
-    "Load",
-    "Outcome",
-    "Request",
-    "pushes_from_bytes",
-    "pushes_to_bytes",
-]
-
 #: The most bytes of an answer, which is a line of text and some numbers.
 MAX_ANSWER_BYTES = 65_536
 

@@ -44,8 +44,6 @@ from receiver.plugin import (
 )
 from receiver.settings import PREFIX
 
-__all__ = ["PluginCrashError", "PluginProxy"]
-
 _MODULE: Final = "receiver.host.child"
 
 #: Seconds to start the interpreter and import the modules, also on a busy machine.

@@ -11,8 +11,6 @@ import google_crc32c
 
 from receiver.host.spool.segment import sync_folder
 
-__all__ = ["load_cursor", "save_cursor"]
-
 _NAME: Final = "cursor"
 _MAGIC: Final = b"KCTCURS\x01"
 _FIELDS: Final = struct.Struct("<8sQ")

@@ -17,8 +17,6 @@ from receiver.host.settings import SpoolSettings
 from receiver.host.spool import Spool, SpoolError, SpoolStatistics
 from receiver.plugin import Push
 
-__all__ = ["Disk"]
-
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
 

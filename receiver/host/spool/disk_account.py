@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from receiver.host.spool import SpoolStatistics
 
-__all__ = ["DiskAccount"]
-
 
 class DiskAccount:
     """Counts one disk's pushes; for one thread at a time.

@@ -23,18 +23,6 @@ import zstandard
 from receiver.host.push_format import encode_push
 from receiver.plugin import Push
 
-__all__ = [
-    "FILE_HEADER",
-    "HEADER_BYTES",
-    "MAX_PUSH_BYTES",
-    "Frame",
-    "FrameError",
-    "FrameHeader",
-    "encode_frames",
-    "parse_header",
-    "split_body",
-]
-
 #: The first bytes of a segment file.
 FILE_HEADER: Final = b"KCTSPOOL" + (1).to_bytes(4, "little")
 #: The most OTLP bytes of a push that can be spooled.

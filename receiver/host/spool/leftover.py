@@ -14,8 +14,6 @@ from pathlib import Path
 from receiver.host.discovery import SPOOLS, HostedPlugin
 from receiver.host.spool import holds_segments
 
-__all__ = ["leftover_spools"]
-
 
 def leftover_spools(plugins: Sequence[HostedPlugin]) -> list[Path]:
     """Return folders with segments that no plugin reads; waits for the disk.

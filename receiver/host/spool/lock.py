@@ -10,8 +10,6 @@ from typing import Final
 
 from receiver.host.spool.values import SpoolError
 
-__all__ = ["lock_folder"]
-
 _NAME: Final = "lock"
 
 

@@ -22,8 +22,6 @@ from receiver.host.spool.frame import (
 from receiver.host.spool.segment import SHORTAGES, Segment
 from receiver.host.spool.values import Position, Spooled
 
-__all__ = ["SpoolReader"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:

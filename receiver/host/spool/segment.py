@@ -25,17 +25,6 @@ from receiver.host.spool.frame import (
 )
 from receiver.host.spool.values import SpoolError
 
-__all__ = [
-    "SHORTAGES",
-    "Segment",
-    "SegmentWriter",
-    "find_files",
-    "holds_segments",
-    "scan",
-    "set_aside",
-    "sync_folder",
-]
-
 #: Temporary shortages of the system, which do not mean that a file is damaged.
 SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # Nor does a missing permission, which the operator can grant.

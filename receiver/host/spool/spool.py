@@ -28,8 +28,6 @@ from receiver.host.spool.segment import Segment, SegmentWriter, find_files, scan
 from receiver.host.spool.values import Position, Recovery, Spooled, SpoolError, SpoolStatistics
 from receiver.plugin import Push
 
-__all__ = ["Spool"]
-
 # The most bytes of a frame before compression, enough for pushes to share repeated text.
 _FRAME_BYTES: Final = 1 << 20
 # A fully delivered segment that is still written is deleted from this size on.

@@ -8,8 +8,6 @@ from typing import NewType
 
 from receiver.plugin import Push
 
-__all__ = ["Position", "Recovery", "SpoolError", "SpoolStatistics", "Spooled"]
-
 #: The position of a push in an open spool, for :meth:`Spool.commit`. Later pushes have greater
 #: positions.
 Position = NewType("Position", int)

@@ -25,12 +25,11 @@ from receiver.wire.addressed_framing import (
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import TAGGED_FIELDS, FieldWalk
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame
+from receiver.wire.frame_rewriter import frame
+from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.named_addresses import NAMED_AT_END, replace_addresses
 from receiver.wire.primitives import Reader
-
-__all__ = ["MAX_KEPT_BYTES", "KeptAddresses", "NamingRequest", "ReplacedAddresses"]
 
 #: The longest Produce, Fetch, ShareFetch and ShareAcknowledge response that is kept as a whole. A
 #: longer one passes as it comes, and its end keeps its size.

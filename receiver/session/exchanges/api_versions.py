@@ -47,12 +47,10 @@ from receiver.wire import (
     named_addresses,
 )
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.primitives import Reader
-
-__all__ = ["KIND", "OFFERED"]
 
 _CORRELATION_ID_BYTES: Final = 4
 

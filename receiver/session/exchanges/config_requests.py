@@ -36,7 +36,7 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import BROKER, CLIENT_METRICS, Resource, Result
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import (
     RequestHeader,
     decode_response_header,
@@ -45,8 +45,6 @@ from receiver.wire.headers import (
 )
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedResource
 from receiver.wire.primitives import Reader
-
-__all__ = ["KIND", "config_error"]
 
 _SUPPORTED: Final = {
     api_keys.DESCRIBE_CONFIGS: k32_describe_configs.SUPPORTED_VERSIONS,

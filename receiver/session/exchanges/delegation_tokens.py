@@ -8,8 +8,6 @@ from receiver.session.exchange import Connection, Kind, Request
 from receiver.session.exchanges.observed import ObservedExchange
 from receiver.wire import api_keys
 
-__all__ = ["KIND"]
-
 
 class _Tokens(ObservedExchange):
     """A request for tokens, whose response names their owners."""

@@ -9,10 +9,8 @@ from typing import Final
 from receiver.session.exchange import Connection, Exchange, Request
 from receiver.session.messages import with_correlation_id
 from receiver.wire.errors import WireError
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader
-
-__all__ = ["ObservedExchange"]
 
 #: Longest response that is read; a longer one passes unread. It has room for about 2,000
 #: delegation tokens, which take 10 ms to read.

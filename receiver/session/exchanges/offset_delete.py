@@ -14,11 +14,10 @@ from receiver.brokers.upstream import Upstream
 from receiver.session.exchange import Connection, Exchange, Kind, Request
 from receiver.session.messages import response_header, with_correlation_id
 from receiver.wire import api_keys
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, at_body
-from receiver.wire.primitives import Reader, Writer
-
-__all__ = ["KIND", "request_to_v0", "response_to_v1"]
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 _PARTITION = Struct(">i")
 _PARTITION_AND_ERROR = Struct(">ih")

@@ -18,12 +18,10 @@ from receiver.session.messages import response_header, unknown_version_request
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsResponse
-
-__all__ = ["error_body", "refusal", "refuse"]
 
 # The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes
 # write the same bytes for the same layout with defaults in all other fields.

@@ -20,10 +20,8 @@ from receiver.session.exchanges.observed import ObservedExchange
 from receiver.wire import api_keys, k17_sasl_handshake, k36_sasl_authenticate
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, at_body
-
-__all__ = ["AUTHENTICATE", "HANDSHAKE"]
 
 
 class _Handshake(ObservedExchange):

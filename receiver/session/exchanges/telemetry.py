@@ -21,8 +21,6 @@ from receiver.wire.errors import WireError
 from receiver.wire.headers import at_body
 from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS
 
-__all__ = ["KIND"]
-
 
 class TelemetryExchange(Exchange, OpenCall):
     """A telemetry request: first its marker is with the broker, then the call with the core."""

@@ -36,8 +36,6 @@ from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import ZERO_UUID, Uuid
 
-__all__ = ["InstanceBinding"]
-
 #: Requests without an id to look at, after which the connection counts as unbound. A client asks
 #: for ApiVersions in a version that the receiver does not know, falls back, and tries SASL
 #: mechanisms.

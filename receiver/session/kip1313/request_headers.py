@@ -21,8 +21,6 @@ from receiver.wire.headers import (
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import Uuid
 
-__all__ = ["RequestHeaders"]
-
 _KEY_AND_VERSION = Struct(">hh")
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from receiver.supervisor.channel import ControlChannel
 from receiver.supervisor.takeover import at_control
 
-__all__ = ["ControlSocket", "check_unused"]
-
 
 def check_unused(path: Path) -> None:
     """Check that no running receiver has its control socket at ``path``.

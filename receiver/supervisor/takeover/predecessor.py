@@ -22,8 +22,6 @@ from receiver.supervisor.sockets import ListeningSockets
 from receiver.supervisor.states import Lifecycle
 from receiver.supervisor.takeover import PROTOCOL_VERSION, TakeOverError, at_control
 
-__all__ = ["Predecessor", "TakeOver"]
-
 #: Seconds for an answer of the other supervisor, beyond the time that its core may take to drain.
 _ANSWER_WITHIN_S: Final = 60.0
 

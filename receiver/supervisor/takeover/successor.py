@@ -25,8 +25,6 @@ from receiver.supervisor.states import ENDING, Lifecycle, State
 from receiver.supervisor.takeover import PROTOCOL_VERSION, TakeOverError
 from receiver.supervisor.takeover.control_socket import ControlSocket
 
-__all__ = ["HandOver"]
-
 _log = structlog.get_logger("receiver.supervisor")
 
 

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 
 from receiver.settings.backpressure import BackPressureSettings
 
-__all__ = ["BackPressure"]
-
 
 class BackPressure:
     """The factor on push intervals, 1 while ``telemetry.backpressure`` is disabled."""

@@ -70,8 +70,6 @@ from receiver.peers.peers import Scope, peers_of
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 
-__all__ = ["Exceeded", "Level", "LimitName", "Limits", "Usage"]
-
 #: What a peer used: scope, peer, limit, units, monotonic seconds of the first use.
 Usage: TypeAlias = tuple[str, str, str, float, float]
 

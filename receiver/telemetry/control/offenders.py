@@ -25,8 +25,6 @@ from receiver.settings.backpressure import BackPressureSettings
 from receiver.telemetry.quirks import common_prefixes
 from receiver.wire.uuid import Uuid
 
-__all__ = ["STANDARD_METRICS", "Demand", "Narrowed", "Offence", "Offenders"]
-
 #: Metrics that KIP-714 requires ("Standard producer metrics", "Standard consumer metrics"), sorted.
 STANDARD_METRICS: Final = tuple(sorted(metric.name for metric in CATALOGUE if metric.required))
 

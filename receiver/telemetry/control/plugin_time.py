@@ -12,8 +12,6 @@ from typing import Final
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 
-__all__ = ["PluginTime"]
-
 # Plugins may export a push after its connection closed. So many closed connections are kept.
 _MAX_CLOSED: Final = 16_384
 

@@ -22,8 +22,6 @@ from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.wire.uuid import Uuid
 
-__all__ = ["SeriesBudgets", "SeriesReport", "SeriesUse"]
-
 _Name = TypeVar("_Name")
 
 # One push takes series from at most so many sites, which bounds its cost.

@@ -30,8 +30,6 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.steps.series_keys import PushedSeries
 from receiver.wire.uuid import Uuid, uuid_to_text
 
-__all__ = ["Admission", "SeriesHistory"]
-
 #: Series and instances that are remembered, as multiples of those that may be there at once.
 _REMEMBERED: Final = 2
 #: Series that may be there at once if there is no total budget.

@@ -31,8 +31,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["attributes_of", "node", "rewrite"]
-
 _NODE_ID: Final = "node_id"
 _NODE_ROLE: Final = "node_role"
 _NODE_KEYS: Final = (_NODE_ID, "node.id")

@@ -19,8 +19,6 @@ from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.steps.rewriting import AttributeRewriter
 from receiver.telemetry.steps.series_keys import AdmitSeries, Owner, PushedSeries
 
-__all__ = ["NO_BOUND", "Applied", "MetricSteps", "SeriesBound"]
-
 # The decision on a metric by its name.
 _Decision = Literal["keep", "bad", "private"]
 

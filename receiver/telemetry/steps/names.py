@@ -16,8 +16,6 @@ from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import MetricHead
 from receiver.telemetry.scrub import refuse_too_many
 
-__all__ = ["ByName", "Names", "Units"]
-
 _NAME_TAG: Final = b"\x0a"
 _DESCRIPTION_TAG: Final = b"\x12"
 _UNIT_TAG: Final = b"\x1a"

@@ -22,8 +22,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from receiver.telemetry.otlp_views import points_of
 
-__all__ = ["OVERFLOW_METRIC", "Overflow", "leave_out", "overflow_metric", "without_series"]
-
 #: The metric that counts the dropped data points.
 OVERFLOW_METRIC: Final = "kafka.client.telemetry.overflow"
 _OVERFLOW_ATTRIBUTE: Final = "otel.metric.overflow"

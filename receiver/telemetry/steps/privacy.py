@@ -21,8 +21,6 @@ from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.telemetry.labels import Labels
 
-__all__ = ["Privacy"]
-
 _Text = TypeVar("_Text", str, bytes, str | bytes)
 _Answer = TypeVar("_Answer")
 

@@ -28,8 +28,6 @@ from receiver.telemetry.steps.attributes import attributes_of, rewrite
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["MAX_KEYS", "AttributeRewriter"]
-
 #: The maximum number of attributes in one place, and of different keys in a push with privacy
 #: rules. Clients have twenty.
 MAX_KEYS: Final = 1_000

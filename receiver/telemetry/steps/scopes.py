@@ -9,8 +9,6 @@ from receiver.telemetry.scrub import MAX_SCRUBBED, keep
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.metrics import Applied, MetricSteps, SeriesBound
 
-__all__ = ["apply_to_scopes"]
-
 
 def apply_to_scopes(
     outline: Any,

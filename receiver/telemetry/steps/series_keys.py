@@ -19,8 +19,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from receiver.telemetry.labels import length_delimited
 from receiver.telemetry.otlp_views import Identified
 
-__all__ = ["AdmitSeries", "Owner", "PushedSeries"]
-
 _NAME_TAG: Final = b"\x0a"
 
 #: The encoded Resource and scope of neighbouring metrics, and the number of these.

@@ -9,8 +9,6 @@ from receiver.settings.metric_processing import NormalizationSettings, PrivacySe
 from receiver.telemetry.steps.metrics import MetricSteps
 from receiver.telemetry.steps.privacy import Privacy
 
-__all__ = ["NO_STEPS", "Steps"]
-
 
 class Steps:
     """The configured steps, and the privacy rules, which apply to the receiver's labels too."""

@@ -9,8 +9,6 @@ from typing import Final
 
 from tests.testbed import jvm, parts
 
-__all__ = ["class_of", "java", "set_up"]
-
 #: The classes that the scripts of /opt/kafka/bin start.
 _CLASSES: Final = {
     "/opt/kafka/bin/kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",

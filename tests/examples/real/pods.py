@@ -23,8 +23,6 @@ from tests.examples.real import kafka
 from tests.testbed.helm import Manifest, of_kind
 from tests.testbed.process import ChildProcess, ScratchFolder, wait_until
 
-__all__ = ["Pods"]
-
 TOKEN: Final = "a-token-of-the-example"
 _READY_WITHIN_S: Final = 120.0
 

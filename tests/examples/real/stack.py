@@ -25,8 +25,6 @@ from tests.testbed.dashboard_queries import CHART
 from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess, ScratchFolder, wait_until
 
-__all__ = ["Stack"]
-
 _TELEMETRY: Final = Path(sys.executable).with_name("kafka-telemetry")
 _READY_WITHIN_S: Final = 60.0
 

@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from tests.fuzz.differential.schemas import Field, Struct
 
-__all__ = ["UNKNOWN_TAGS", "MalformedError", "Tree", "decode", "encode", "tagged_fields", "uvarint"]
-
 Tree: TypeAlias = dict[str, Any]
 
 UNKNOWN_TAGS: Final = "unknown tags"

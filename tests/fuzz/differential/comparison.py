@@ -22,8 +22,6 @@ from tests.fuzz.differential.script import (
 from tests.fuzz.differential.sides import Listener, Path, Side
 from tests.fuzz.differential.volatile import normalised
 
-__all__ = ["Comparison", "Problem"]
-
 _NONE, _INVALID_REQUEST = 0, 42
 _CORRELATION_ID_BYTES = 4
 

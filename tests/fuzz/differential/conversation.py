@@ -17,8 +17,6 @@ from tests.fuzz.differential.script import Script
 from tests.fuzz.differential.sides import Side
 from tests.testbed.ports import LOOPBACK
 
-__all__ = ["End", "Transcript", "play"]
-
 _WITHIN_S: Final = 60.0
 _RESET: Final = struct.pack("ii", 1, 0)
 _READ_BYTES: Final = 262_144

@@ -15,8 +15,6 @@ from tests.fuzz.differential.schemas import Api
 from tests.fuzz.differential.script import API_VERSIONS, PUSH_TELEMETRY, Step
 from tests.fuzz.differential.sides import Path
 
-__all__ = ["DIFFERENCES", "Answer", "Difference", "Gateway", "expected", "telemetry_problem"]
-
 _CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 58, 59, 82})
 _NONE: Final = 0
 _ADDED: Final[Mapping[int, tuple[int, int]]] = {18: (0, 5), 71: (0, 1), 72: (0, 1)}

@@ -9,8 +9,6 @@ from tests.fuzz.differential.codec import UNKNOWN_TAGS, Tree
 from tests.fuzz.differential.schemas import Api, Field, Struct
 from tests.fuzz.differential.values import value
 
-__all__ = ["generate"]
-
 _NULL: Final = 0.15
 _TAGGED: Final = 0.3
 _UNKNOWN_TAG: Final = 0.04

@@ -8,8 +8,6 @@ from tests.fuzz.differential.comparison import Problem
 from tests.fuzz.differential.rounds import Outcome
 from tests.fuzz.differential.script import Script
 
-__all__ = ["finding", "summary"]
-
 _MAX_BYTES: Final = 4_096
 
 

@@ -14,8 +14,6 @@ from tests.fuzz.differential.conversation import Transcript, play
 from tests.fuzz.differential.script import Script, Writer
 from tests.fuzz.differential.world import ATTEMPTS, World
 
-__all__ = ["AT_ONCE", "Outcome", "Played", "play_rounds"]
-
 #: Rounds in flight.
 AT_ONCE: Final = 6
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tests.testbed import parts
 
-__all__ = ["Api", "Field", "Struct", "load"]
-
 _FOLDER: Final = "common/message/"
 _COMMENT_LINE: Final = re.compile(r"^\s*//.*$", re.MULTILINE)
 _VERSIONS: Final = re.compile(r"(\d+)(?:-(\d+)|(\+))?")

@@ -20,8 +20,6 @@ from tests.fuzz.differential.sides import SIDE, Listener, Path
 from tests.fuzz.differential.values import ROUNDS
 from tests.testbed.broker import SASL_USERS
 
-__all__ = ["TELEMETRY", "Ending", "Script", "Step", "Writer"]
-
 PRODUCE: Final = 0
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 CREATE_DELEGATION_TOKEN: Final = 38

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["OWN_TOPIC", "OWN_TOPIC_ID", "SHARED_TOPIC_ID", "SIDE", "Listener", "Path", "Side", "side_name"]
-
 #: Stands for the side's name.
 SIDE: Final = "~~side~~"
 #: The topic that only this side writes to.

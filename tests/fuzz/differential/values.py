@@ -16,8 +16,6 @@ from tests.fuzz.differential.schemas import Field
 from tests.fuzz.differential.sides import OWN_TOPIC, OWN_TOPIC_ID, SHARED_TOPIC_ID, SIDE
 from tests.testbed.broker import CLUSTER_ID, NODE_ID
 
-__all__ = ["BIG_TOPIC", "ROUNDS", "SHARED_TOPIC", "WIDE_TOPIC", "WRITERS", "value"]
-
 #: What the names of rounds begin with.
 ROUNDS: Final = "fuzz-"
 #: A topic with some records, whose leader epoch has grown.

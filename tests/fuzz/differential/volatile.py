@@ -13,8 +13,6 @@ from typing import Any, Final
 from tests.fuzz.differential.codec import Tree
 from tests.fuzz.differential.values import ROUNDS
 
-__all__ = ["VOLATILE", "Volatile", "normalised"]
-
 _UUID: Final = re.compile(r"(.*-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KAFKA_UUID: Final = re.compile(r"[\w-]{22}")
 

@@ -12,8 +12,6 @@ from tests.fuzz.differential.report import finding
 from tests.fuzz.differential.rounds import Outcome, play_rounds
 from tests.fuzz.differential.world import world
 
-__all__ = ["run"]
-
 #: Rounds with the same broker, which has grown then.
 _SLICE: Final = 5_000
 #: Rounds after which a process tells of its figures.

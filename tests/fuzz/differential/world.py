@@ -29,8 +29,6 @@ from tests.testbed.broker import NODE_ID, KafkaBroker, Listener
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 
-__all__ = ["ATTEMPTS", "World", "world"]
-
 #: How often the broker is asked before a difference counts, because some of its answers vary.
 ATTEMPTS: Final = 4
 

@@ -11,7 +11,7 @@ from receiver.wire import api_keys, k01_fetch, node_endpoints
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import FieldWalk
-from receiver.wire.framing import LENGTH_BYTES
+from receiver.wire.frame_rewriter import LENGTH_BYTES
 from receiver.wire.headers import response_header_version
 from receiver.wire.named_addresses import NAMED_AT_END, NAMED_INSIDE
 from receiver.wire.primitives import Reader

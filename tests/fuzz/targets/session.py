@@ -18,21 +18,23 @@ from typing import Any
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.session.call import OpenCall
 from receiver.session.effects import IdentityChanged
 from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
+from receiver.telemetry.outcomes import PushOutcome
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.api_keys import LIST_CONFIG_RESOURCES
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.config_resources import Resource
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
-from receiver.wire.framing import BrokenStreamError
+from receiver.wire.frame_rewriter import BrokenStreamError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader, encode_request_header
 from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from random import Random
 
-from receiver.store.document import Mistake, from_document, to_document
+from receiver.store.document import Mistake, from_document
 from receiver.store.entries import read_entries
 from receiver.store.kafka_format import RESOURCE_KEYS, Entry, join, split
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.subscription_document import to_document
 from tests.fuzz.target import Target, require
 from tests.unit.hostile_values import NUMBERS, PATTERNS, TEXTS, TIMES
 

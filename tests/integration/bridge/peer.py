@@ -15,8 +15,6 @@ from receiver.bridge.frames import BridgedPush, Hello, Result
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 
-__all__ = ["TOKEN", "Peer"]
-
 TOKEN: Final = b"a-token-of-the-tests-0123456789"
 _MAX_PUSH_BYTES: Final = 1 << 20
 _WINDOW: Final = 16

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__all__ = ["EXPORTER", "JMX", "REPORTER", "entry_for", "properties"]
-
 JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 REPORTER: Final = "kafkaclienttelemetry.bridge.BridgeReporter"
 EXPORTER: Final = "kafkaclienttelemetry.bridge.BridgeExporter"

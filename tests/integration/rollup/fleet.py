@@ -38,8 +38,6 @@ from tests.testbed.process import ScratchFolder, wait_until
 from tests.testbed.rollup import Rollup
 from tests.testbed.sidecar import config_for
 
-__all__ = ["CREATED", "LATE_BY_S", "RAW_VALUE", "SENT", "SENT_LATER", "Fleet", "run"]
-
 #: Records that each producer sends, by client id: while both sidecars are there, and after one is
 #: gone.
 SENT: Final = {"java": 300, "librdkafka": 200, "franz-go": 100}

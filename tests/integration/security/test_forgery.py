@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from tests.integration.gateway.support import GatewaySidecar, read_get
 from tests.integration.security.forged_logins import (
     ACCEPTED,

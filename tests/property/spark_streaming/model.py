@@ -15,8 +15,6 @@ from tests.unit.spark_streaming.contributions.support import (
     bucket,
 )
 
-__all__ = ["END", "totals"]
-
 #: The model's minutes end before this one.
 END = 40
 _INTERVALS = 3

@@ -15,8 +15,8 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from receiver.wire.primitives import TaggedFields
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from receiver.wire.writer import TaggedFields
 
 int8s = st.integers(-(2**7), 2**7 - 1)
 int16s = st.integers(-(2**15), 2**15 - 1)

@@ -12,7 +12,8 @@ from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import DATA, TAGGED_FIELDS, Array, Field, Fields, FieldWalk
 from receiver.wire.named_addresses import NAMED_AT_END, NAMED_INSIDE, replace_addresses
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 from tests.property.wire.strategies import int32s, texts, unknown_tags
 
 _scalars: st.SearchStrategy[Field] = st.integers(1, 40) | st.sampled_from([DATA, TAGGED_FIELDS])

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.wire.errors import WireError
-from receiver.wire.framing import RequestRewriter, ResponseRewriter, frame, frame_start
+from receiver.wire.frame_rewriter import frame, frame_start
+from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.headers import (
     RequestHeader,
     encode_request_header,

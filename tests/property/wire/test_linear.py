@@ -31,7 +31,8 @@ from receiver.wire import (
     k74_list_config_resources,
 )
 from receiver.wire.broker_addresses import BrokerAddress
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: Steps that an item may cost, in lines of Python.
 _MAX_STEPS: Final = 150

@@ -27,7 +27,8 @@ from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
-from receiver.telemetry.telemetry import ClientTelemetry, SubscriptionsOutcome
+from receiver.telemetry.outcomes import SubscriptionsOutcome
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
 from tests.testbed.ports import listening_on

@@ -12,7 +12,8 @@ from receiver.api.bodies import MAX_BODY_BYTES
 from receiver.api.documents import ExplainBody, PatchBody, SubscriptionBody
 from receiver.api.limits import MAX_HEADER_BYTES
 from receiver.api.pages import MAX_LIMIT
-from receiver.telemetry.subscription import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS, SELECTORS
+from receiver.telemetry.selectors import SELECTORS
+from receiver.telemetry.subscription_checks import DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from receiver.telemetry.subscription_document import FIELDS, READ_ONLY_FIELDS
 from tests.unit.api.conftest import Api
 

@@ -13,7 +13,7 @@ import pytest
 from receiver.gateway.connection.closing import CloseReason
 from receiver.gateway.connection.direction import BUFFER_BYTES
 from receiver.wire import api_keys
-from receiver.wire.framing import END_OF_REQUESTS
+from receiver.wire.frame_rewriter import END_OF_REQUESTS
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import Answers, framed, parse, produce_frame, request_frame
 from tests.unit.gateway.support import (

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.gateway.connection.closing import CloseReason
 from receiver.gateway.connection.mute import Mute
-from receiver.session.session import SessionEnd
+from receiver.session.exchange import SessionEnd
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
 from tests.unit.gateway.support import (

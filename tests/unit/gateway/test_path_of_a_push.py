@@ -23,7 +23,7 @@ from receiver.host.host import PluginHost
 from receiver.telemetry.compression import CODECS
 from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, encode_request_header
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest

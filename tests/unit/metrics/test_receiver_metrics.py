@@ -10,8 +10,8 @@ from receiver.session.effects import LoginOutcome
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.otlp import LabelledMetrics
+from receiver.telemetry.outcomes import PushOutcome
 from receiver.telemetry.steps.counts import StepCounts
-from receiver.telemetry.telemetry import PushOutcome
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from tests.unit.api.conftest import ask, connection, instance_id, telemetry_core

@@ -19,7 +19,7 @@ from receiver.wire import (
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
 from receiver.wire.config_resources import BROKER, Resource, Result
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -30,8 +30,6 @@ from receiver.wire.headers import ResponseHeader as Header
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest, DescribedConfig, DescribedResource
 from receiver.wire.primitives import Reader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
-
-__all__ = ["NAMES", "OLD_RANGES", "ConfigAnswers", "ConfigCall", "body_of", "config_request"]
 
 #: A broker of Kafka 3.6, as far as it matters.
 OLD_RANGES: Final[Mapping[int, tuple[int, int]]] = {**RANGES, 32: (0, 4), 33: (0, 2), 44: (0, 1)}

@@ -31,8 +31,9 @@ from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
-from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import (
     api_keys,
     k18_api_versions,
@@ -41,7 +42,7 @@ from receiver.wire import (
 )
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
-from receiver.wire.framing import frame
+from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.k71_get_telemetry_subscriptions import (

@@ -10,9 +10,9 @@ import pytest
 from receiver.session.exchanges.addresses import MAX_KEPT_BYTES
 from receiver.wire import api_keys
 from receiver.wire.broker_addresses import BrokerAddress
-from receiver.wire.framing import BrokenStreamError, frame
+from receiver.wire.frame_rewriter import BrokenStreamError, frame
 from receiver.wire.headers import RequestHeader, encode_request_header
-from receiver.wire.primitives import Writer
+from receiver.wire.writer import Writer
 from tests.testbed.scripted_broker import NODE_ID, RANGES, split
 from tests.unit.session.support import Wire, api_versions, listed_ranges, read_api_versions, sasl_handshake
 

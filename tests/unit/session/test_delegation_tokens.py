@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.session.effects import LoginOutcome
-from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 from tests.testbed.scripted_broker import RANGES, Answers, framed, parse, request_frame

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.session.call import OpenCall
 from receiver.session.effects import ApiVersionsAnswered, IdentityChanged, LoginEnded
-from receiver.telemetry.identity import UNKNOWN_PRINCIPAL
 from tests.testbed.scripted_broker import request_frame
 from tests.unit.session.kip1313.test_kip1313 import MINE, get_v1, translating, v3_frame
 from tests.unit.session.support import (

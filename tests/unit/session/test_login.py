@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.session.effects import LoginOutcome
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.identity import ANONYMOUS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame

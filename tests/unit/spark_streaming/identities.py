@@ -14,21 +14,6 @@ from typing import Final
 
 from spark_streaming.postgres import IdKey
 
-__all__ = [
-    "ATTRIBUTE",
-    "CUMULATIVE",
-    "KEY",
-    "SERIES",
-    "TEXT",
-    "encoded",
-    "fields_of",
-    "hash_of",
-    "identity_hash",
-    "series_hash",
-    "siphash_128",
-    "storable",
-]
-
 KEY: Final = IdKey(key_id="of the tests", secret=bytes(range(100, 116)))
 SERIES, CUMULATIVE, ATTRIBUTE, TEXT = 1, 2, 3, 4
 MAX_TEXT_BYTES: Final = 512

@@ -9,19 +9,15 @@ from typing import Any
 
 import pytest
 
-from receiver.store.document import Mistake, from_document, to_document
+from receiver.store.document import Mistake, from_document
 from receiver.store.entries import read_entries
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.kafka_format import Entry, join
 from receiver.store.local_copy import LocalCopy
 from receiver.store.sqlite import SqliteSubscriptionStore
-from receiver.telemetry.subscription import (
-    MAX_PREFIXES,
-    MAX_SUBSCRIPTIONS,
-    Subscription,
-    SubscriptionSet,
-    within_bounds,
-)
+from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
+from receiver.telemetry.subscription_checks import MAX_PREFIXES, MAX_SUBSCRIPTIONS
+from receiver.telemetry.subscription_document import to_document
 from tests.unit.hostile_values import NUMBERS, TEXTS, TIMES, VALUES, nested
 
 GOOD = Subscription(name="good", metrics=("a.",))

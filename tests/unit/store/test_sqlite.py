@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from receiver.store.sqlite import SCHEMA_VERSION, SqliteSubscriptionStore
 from receiver.store.store import StoreError, StoreStatus
-from receiver.telemetry.subscription import Subscription, Temporality
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import Temporality
 
 PRODUCERS = Subscription(
     name="producers",

@@ -14,12 +14,9 @@ from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError, StoreStatus, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
-from receiver.telemetry.subscription import (
-    MAX_SUBSCRIPTIONS,
-    Subscription,
-    SubscriptionError,
-    SubscriptionSet,
-)
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
 from tests.unit.gateway.support import eventually
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -19,8 +19,9 @@ from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
-from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome, SubscriptionsOutcome
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest

@@ -8,20 +8,16 @@ from typing import Any
 
 import pytest
 
+from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.labels import identity_labels
-from receiver.telemetry.selectors import REVEALED_SELECTORS, Revealed, reveal
-from receiver.telemetry.subscription import (
+from receiver.telemetry.selectors import REVEALED_SELECTORS, SELECTORS, Revealed, reveal
+from receiver.telemetry.subscription import State, Subscription, SubscriptionSet, subscription_id
+from receiver.telemetry.subscription_checks import (
     MAX_LABELS,
     MAX_METRICS,
     MAX_PREFIXES,
     MAX_SUBSCRIPTIONS,
-    SELECTORS,
-    State,
-    Subscription,
-    SubscriptionError,
-    SubscriptionSet,
     Temporality,
-    subscription_id,
 )
 from receiver.wire.uuid import ZERO_UUID, uuid_from_text
 from tests.unit.telemetry.otlp_parts import gauge, resource_metrics

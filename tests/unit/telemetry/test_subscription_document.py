@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from receiver.telemetry.errors import SubscriptionError
-from receiver.telemetry.subscription import Subscription, Temporality
+from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.subscription_document import (
     FIELDS,
     patched,

@@ -14,12 +14,8 @@ from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.subscription import (
-    Subscription,
-    SubscriptionSet,
-    Temporality,
-    subscription_id,
-)
+from receiver.telemetry.subscription import Subscription, SubscriptionSet, subscription_id
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions
 from receiver.wire.error_codes import ErrorCode

@@ -11,7 +11,8 @@ import pytest
 import receiver
 from receiver.wire.bounds import ARRAYS, MAX_ITEMS, MAX_TAGGED_FIELDS
 from receiver.wire.errors import BoundError
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 _SOURCES: Final = Path(receiver.__file__).parent
 #: A call that reads the length of an array, and its first argument.

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from receiver.wire.errors import WireError
-from receiver.wire.framing import BrokenStreamError, RequestRewriter, ResponseRewriter, frame, frame_start
+from receiver.wire.frame_rewriter import BrokenStreamError, frame, frame_start
+from receiver.wire.framing import RequestRewriter, ResponseRewriter
 
 WATCHED = 18
 

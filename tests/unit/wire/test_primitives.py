@@ -9,8 +9,9 @@ from struct import Struct
 import pytest
 
 from receiver.wire.errors import WireError
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
 from receiver.wire.uuid import Uuid
+from receiver.wire.writer import Writer
 
 Read = Callable[[Reader], object]
 

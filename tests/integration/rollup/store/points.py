@@ -12,8 +12,6 @@ from spark_streaming.postgres.tables import CLIENTS, FLEETS, HISTOGRAMS, SERIES,
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import buckets, entries, put_series, read, rows
 
-__all__ = ["load_of", "point", "put_series_of", "shown", "stored", "take_in"]
-
 #: The view that has all rows of a kind here.
 _VIEWS = (
     ("metric", SERIES),

@@ -16,21 +16,6 @@ from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, ROLLUP_ROWS, SERIES_RO
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 
-__all__ = [
-    "MINUTE",
-    "NOW_NS",
-    "SERIES_ROWS",
-    "buckets",
-    "entries",
-    "put_series",
-    "read",
-    "rows",
-    "series",
-    "statistics",
-    "take_in",
-    "write_load",
-]
-
 NOW_NS = time.time_ns() // 60_000_000_000 * 60_000_000_000
 MINUTE = NOW_NS // 60_000_000_000
 

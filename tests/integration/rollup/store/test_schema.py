@@ -15,9 +15,10 @@ import pytest
 
 import spark_streaming
 from spark_streaming.postgres import Store, StoreError, TaskStore
+from spark_streaming.rows import SERIES_ROWS
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
-from tests.integration.rollup.store.rows import MINUTE, NOW_NS, SERIES_ROWS, read, rows, take_in
+from tests.integration.rollup.store.rows import MINUTE, NOW_NS, read, rows, take_in
 from tests.testbed.postgres import Postgres
 
 READER = f"telemetry_reader_{os.getpid()}"

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from receiver.peers.peers import Scope
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
 from tests.unit.telemetry.parts import connection
 
 MAX_PEERS = 16

@@ -9,7 +9,8 @@ import pytest
 
 from receiver.session.exchanges.offset_delete import request_to_v0, response_to_v1
 from receiver.wire.errors import WireError
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 TAG = "01 05 02 6162"
 

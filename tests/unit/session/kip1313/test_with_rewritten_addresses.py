@@ -7,11 +7,12 @@ import struct
 import pytest
 
 from receiver.wire import api_keys, named_addresses
-from receiver.wire.framing import BrokenStreamError, frame
+from receiver.wire.frame_rewriter import BrokenStreamError, frame
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader, decode_request_header, encode_request_header
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
 from receiver.wire.uuid import Uuid
+from receiver.wire.writer import Writer
 from tests.testbed.scripted_broker import split
 from tests.unit.session.support import (
     BYTE_BY_BYTE,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
 from tests.unit.telemetry import parts
 
 UNLIMITED = PrincipalLimitsSettings(

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand
-from receiver.telemetry.subscription import MAX_INTERVAL_MS
+from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS
 from receiver.wire.error_codes import ErrorCode
 from tests.unit.telemetry.parts import COMPRESSED, Client, connection, payload, ready, subscription
 

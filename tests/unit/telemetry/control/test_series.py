@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.telemetry.control.series import SeriesBudgets
-from receiver.telemetry.identity import ANONYMOUS, UNKNOWN_PRINCIPAL
+from receiver.telemetry.identity import ANONYMOUS
 from receiver.wire.uuid import Uuid
 
 ALICE, BOB = "User:alice", "User:bob"

@@ -8,7 +8,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.settings.model import TelemetrySettings
-from receiver.telemetry.telemetry import ClientTelemetry, PushOutcome
+from receiver.telemetry.outcomes import PushOutcome
+from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
