@@ -50,9 +50,11 @@ from receiver.telemetry.identity import ClientIdentity
 #: Seconds that the core has to count a report.
 _COUNTED_WITHIN_S: Final = 0.8
 
-#: Seconds between two writes of calls. At thousands of calls a second those of a window wake the
-#: core, and its answers this process, once. A call after a longer pause leaves at once.
-_CALLS_WINDOW_S: Final = 0.005
+#: Seconds that a call waits at most for the answers to those before it. A call leaves at once while
+#: the core has no other one of this relay, and else with those behind it when the core has answered
+#: (as in Nagle's algorithm, RFC 896). So the core is woken once for many calls when it is busy, and
+#: an answer that waits for a disk holds up no other call.
+_CALLS_WINDOW_S: Final = 0.002
 
 #: Bytes that wait for the core at which further calls are not passed on.
 _MAX_CALL_BACKLOG_BYTES: Final = 8_388_608
@@ -140,7 +142,8 @@ class CoreLink:
         self._calls = 0
         self._pending: dict[int, _Pending] = {}
         self._timer: asyncio.TimerHandle | None = None  # of the next deadline
-        self._calls_sent = 0.0  # when calls left last
+        self._prompt = 0  # calls without an answer that wait for nothing but the core
+        self._held = 0  # those that have not left, or left with another message
         self._calls_timer: asyncio.TimerHandle | None = None
         self._report_timer: asyncio.TimerHandle | None = None
         self._stream: LinkStream | None = None
@@ -304,11 +307,13 @@ class CoreLink:
         if self._timer is None:
             self._check_after(call.answer_within_s)
         stream.hold(encode(Call(number, token, call.request, call.cut_beyond)))
-        left_s = self._calls_sent + _CALLS_WINDOW_S - now
-        if left_s <= 0 or patient:
+        if not patient:
+            self._prompt += 1
+            self._held += 1
+        if patient or self._prompt == self._held:
             self._send_calls()
         elif self._calls_timer is None:
-            self._calls_timer = running_loop().call_later(left_s, self._send_calls)
+            self._calls_timer = running_loop().call_later(_CALLS_WINDOW_S, self._send_calls)
 
     def _answer(self, pending: _Pending, answer: Answer | None) -> None:
         """Hand over the answer to a call; None: the core does not answer.
@@ -325,7 +330,7 @@ class CoreLink:
                 one.connection.ended_by_core("internal_error")
 
     def _send_calls(self) -> None:
-        self._calls_sent = self._clock.monotonic()
+        self._held = 0
         if self._calls_timer is not None:
             self._calls_timer.cancel()
             self._calls_timer = None
@@ -350,11 +355,22 @@ class CoreLink:
         for token in overdue:
             pending = self._pending.pop(token)
             if not pending.call.waits_for_others:
+                self._prompt -= 1
                 self._late.add(token)
             self._answer(pending, None)
         return bool(overdue)
 
     # -- what the core sends -----------------------------------------------------------------------
+
+    def _answered(self, answer: Answer) -> None:
+        pending = self._pending.pop(answer.token, None)
+        if pending is None:
+            self._late.discard(answer.token)
+            return
+        self._prompt -= not pending.call.waits_for_others
+        self._answer(pending, answer)
+        if self._held and self._prompt == self._held:
+            self._send_calls()
 
     def _raise_levels(self, levels: Iterable[Level]) -> None:
         try:
@@ -366,10 +382,7 @@ class CoreLink:
         received = decode_core_message(message)
         match received:
             case Answer():
-                if (pending := self._pending.pop(received.token, None)) is None:
-                    self._late.discard(received.token)
-                else:
-                    self._answer(pending, received)
+                self._answered(received)
             case ReportTaken(levels):
                 self._untaken = None
                 self._limits.alone = False

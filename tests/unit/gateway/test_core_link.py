@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from receiver.brokers.delegation_tokens import DelegationTokens
+from receiver.gateway import core_link
 from receiver.gateway.core_link import CoreLink
 from receiver.link.messages import Answer, Call, Statistics, decode_relay_message, encode
 from receiver.metrics import RelayMetrics
@@ -111,19 +112,42 @@ class Core:
         return numbers
 
 
-def test_a_call_after_a_pause_leaves_at_once_and_those_behind_it_together() -> None:
+def test_a_call_leaves_at_once_while_the_core_is_idle_and_else_behind_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core_link, "_CALLS_WINDOW_S", 3600.0)
+
     async def main() -> None:
         core = Core()
-        core.call(1)
+        answers = core.call(1)
         assert core.calls() == [1]
         core.call(2)
         core.call(3)
         assert core.calls() == []
+        core.answer(Answer(1, b"the core is idle again"))
+        await eventually(lambda: bool(answers), "the answer")
+        assert core.calls() == [2, 3]
+        core.call(4)
+        core.answer(Answer(2, b"the core has one more call"))
+        core.answer(Answer(3, b"and is idle now"))
+        await eventually(core.has_more, "the held call")
+        assert core.calls() == [4]
+        core.link.close()
+        core.end.close()
+
+    on_loop(main())
+
+
+def test_a_call_does_not_wait_long_for_the_answers_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_link, "_CALLS_WINDOW_S", 0.001)
+
+    async def main() -> None:
+        core = Core()
+        for number in (1, 2, 3):
+            core.call(number)
+        assert core.calls() == [1]
         await eventually(core.has_more, "the held calls")
         assert core.calls() == [2, 3]
-        core.clock.now += 1.0
-        core.call(4)
-        assert core.calls() == [4]
         core.link.close()
         core.end.close()
 
