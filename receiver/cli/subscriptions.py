@@ -18,6 +18,7 @@ from receiver.cli.completion import selectors, subscription_names
 from receiver.cli.output import OutputFormat, fail, print_document, print_list, print_table
 from receiver.cli.pages import given, pages, subscription_path
 from receiver.cli.session import document_of, rest_command
+from receiver.cli.subscription_copy import copy_subscriptions
 from receiver.cli.subscription_files import read_file, read_subscriptions
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import Temporality
@@ -304,6 +305,9 @@ def diff_subscriptions(session: httpx.Client, file: _File, prune: _Prune = False
         typer.echo(line)
     if lines:
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+subscriptions_app.command("copy")(rest_command(copy_subscriptions))
 
 
 @subscriptions_app.command("explain")

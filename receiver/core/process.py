@@ -53,6 +53,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.store.opened import open_store
 from receiver.store.store import StoreError, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
+from receiver.store.switch import compare
 from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import CoreSetup
 from receiver.telemetry.control.limits import Limits
@@ -61,7 +62,7 @@ from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
-from receiver.telemetry.subscription import SubscriptionSet
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.workers import start_task
 
@@ -76,6 +77,11 @@ _MAX_BRIDGES: Final = 1024
 
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
+#: What an operator can do about a store that lacks subscriptions.
+_HOW_TO_SWITCH: Final = (
+    "copy them with `kafka-telemetry subscriptions copy --to RECEIVER.yaml`, or set "
+    "subscriptions.accept_loss: true"
+)
 
 _log = structlog.get_logger("receiver.core")
 
@@ -152,6 +158,7 @@ class _Core:
             limits=self._limits,
             random_bytes=os.urandom,
         )
+        self._telemetry.has_plugins = bool(settings.plugins)
         self._request_log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._calls = TelemetryCalls(
             telemetry=self._telemetry,
@@ -292,7 +299,31 @@ class _Core:
         except (SettingsError, InvalidValueError, StoreError, ServerError, BridgeListenerError) as error:
             self._channel.send("refused", reload=number, problem=str(error))
         else:
-            self._channel.send("prepared", reload=number)
+            if self._prepared.store is None:
+                self._channel.send("prepared", reload=number)
+            else:
+                start_task("store-switch", self._compare_stores(self._prepared, self._prepared.store))
+
+    async def _compare_stores(self, prepared: _Prepared, store: SubscriptionStore) -> None:
+        """Refuse a configuration whose store would end subscriptions that are in force."""
+        problem = None
+        in_force = self._subscriptions.in_force.subscriptions if self._subscriptions.known else ()
+        if in_force and not prepared.settings.subscriptions.accept_loss:
+            try:
+                difference = compare(in_force, await asyncio.to_thread(_content, store))
+                problem = f"the new store {difference}" if difference else None
+            except StoreError as error:
+                problem = f"the new store can't be read, so it may lack subscriptions: {error}"
+        if self._prepared is not prepared:  # given up meanwhile
+            return
+        if problem is None:
+            self._channel.send("prepared", reload=prepared.reload)
+            return
+        self._prepared = None
+        prepared.discard()
+        self._channel.send(
+            "refused", reload=prepared.reload, problem=f"subscriptions: {problem}; {_HOW_TO_SWITCH}"
+        )
 
     def _prepared_from(
         self,
@@ -333,6 +364,7 @@ class _Core:
         self._relays.keep_brokers(fresh.listeners)
         self._check_upstreams()
         self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
+        self._telemetry.has_plugins = bool(prepared.plugins)
         self._limits.replace_settings(fresh.limits)
         configure_log(fresh.log)
         dumps.apply(dumpable=fresh.debug.dumpable)
@@ -563,6 +595,12 @@ class _Core:
         if settings.enabled and not self._draining:
             every_s = min(_LAG_CHECK_S, settings.step_s / 2)
             self._next_check = self._loop.call_later(every_s, self._check_lags)
+
+
+def _content(store: SubscriptionStore) -> tuple[Subscription, ...]:
+    """Read a store that nobody follows yet."""
+    store.refresh()
+    return store.load_all()
 
 
 def _max_connections(settings: ReceiverSettings) -> dict[str, int]:

@@ -281,7 +281,11 @@ class ReceiverMetrics:
         self.push_seconds.observe(seconds)
 
     def _steps_done(self, steps: StepCounts) -> None:
-        for reason, points in (("known_bad", steps.bad_points), ("privacy", steps.private_points)):
+        for reason, points in (
+            ("unsubscribed", steps.unsubscribed_points),
+            ("known_bad", steps.bad_points),
+            ("privacy", steps.private_points),
+        ):
             if points:
                 self.dropped_points[reason,].inc(points)
         for action, attributes in (("drop", steps.dropped_attributes), ("hash", steps.hashed_attributes)):

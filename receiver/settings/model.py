@@ -109,11 +109,17 @@ class TelemetrySettings(Settings):
         description="Codecs offered to clients, in order of preference.",
     )
     default_interval_ms: int = Field(
-        default=300_000,
+        default=60_000,
         ge=100,
         le=3_600_000,
-        description="Push interval in milliseconds of a client that no subscription matches. The default is "
-        "Kafka's.",
+        description="How often a client that no subscription matches asks again, in milliseconds: the "
+        "longest time until a new subscription reaches it. Kafka's is 300,000.",
+    )
+    unsubscribed_metrics: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="What happens to metrics that a client pushes although no subscription asks it for them: "
+        "`drop` and count them, or `keep` them. A broker asks the clients behind a bridge itself, so theirs "
+        "are kept.",
     )
     max_instances: int = Field(
         default=16_384,

@@ -57,6 +57,12 @@ class SubscriptionStoreSettings(Settings):
         "`./subscriptions-kafka.json`.",
     )
     kafka: KafkaStoreSettings | None = None
+    accept_loss: bool = Field(
+        default=False,
+        description="Let a reload change to a store that lacks subscriptions which are in force, or that "
+        "can't be read. Otherwise such a reload is refused and names them; "
+        "`kafka-telemetry subscriptions copy` copies them before.",
+    )
     kafka_tools: bool = Field(
         default=True,
         description="Answer `kafka-client-metrics.sh`, `kafka-configs.sh` and other clients that read and "

@@ -6,6 +6,7 @@ The subclass says who must act::
     +-- InvalidValueError        the operator: a configured value is invalid
     |   +-- SubscriptionError    ... in a subscription
     +-- PushError                the client, or its author: a push is refused
+        +-- NoPluginError        the operator: no plugin takes metrics
         +-- InvalidInstanceError its client instance id is reserved
         +-- UnknownCodecError    its compression type is none of KIP-714's
         +-- TooLargeError        it is over a limit of size, memory or work
@@ -76,6 +77,16 @@ class PushError(ValueError):
     def __init__(self, problem: str, *, inflated_bytes: int = 0) -> None:
         super().__init__(problem)
         self.inflated_bytes = inflated_bytes
+
+
+class NoPluginError(PushError):
+    """No plugin takes metrics, so no client was asked for any.
+
+    KIP-714's draft names FunctionalityNotEnabled, which Kafka has not; a broker without telemetry
+    answers as to any request that its ApiVersions do not offer.
+    """
+
+    error_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class InvalidInstanceError(PushError):

@@ -154,6 +154,7 @@ class ClientInstance:
     _first_push_due: bool = False
     _labels: Labels | None = None
     _label_bytes: bytes = b""
+    _wanted: tuple[bytes, ...] | None = None
     _resource: int | None = None  # a hash of the Resource that revealed what is known
 
     def __post_init__(self) -> None:
@@ -254,6 +255,11 @@ class ClientInstance:
             self._resource = known
             self.revealed = reveal(resource)
 
+    @property
+    def wanted(self) -> tuple[bytes, ...] | None:
+        """The requested prefixes in UTF-8; None if all metrics are requested."""
+        return self._wanted
+
     def label_bytes(self, labels: Labels) -> bytes:
         """Encode the labels, or return the cached bytes when they equal the last push's."""
         if labels != self._labels:
@@ -274,6 +280,8 @@ class ClientInstance:
             demand=self.demand,
             interval_factor=self.interval_factor,
         )
+        prefixes = self.request.metrics
+        self._wanted = None if "" in prefixes else tuple(prefix.encode() for prefix in prefixes)
 
     def _interval_is_over(self, since: float, now: float) -> bool:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S

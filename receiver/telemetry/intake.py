@@ -27,6 +27,7 @@ from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.steps import Steps
+from receiver.telemetry.steps.wanted import Wanted
 
 _EMPTY: Final = b""
 _UNCOMPRESSED: Final = CODECS["none"]
@@ -98,11 +99,13 @@ class Intake:
         self._steps = steps
         self._settings = settings
 
-    def accept(self, instance: ClientInstance, arrival: Arrival, *, now: float) -> Taken:
+    def accept(
+        self, instance: ClientInstance, arrival: Arrival, *, wanted: Wanted | None = None, now: float
+    ) -> Taken:
         """Accept or refuse metrics of a client instance. No client input raises.
 
-        An accepted push is counted in the instance; a refused one in the limits. ``now`` is
-        monotonic seconds.
+        An accepted push is counted in the instance; a refused one in the limits. Metrics whose
+        names have none of the ``wanted`` prefixes are dropped. ``now`` is monotonic seconds.
         """
         identity = instance.identity
         exceeded = self._limits.over(LimitName.REJECTED_BYTES, identity, now) or self._limits.over(
@@ -123,6 +126,7 @@ class Intake:
                     inflated,
                     instance.label_bytes(labels),
                     max_entries=self._settings.max_entries,
+                    wanted=wanted,
                     steps=self._steps.for_client(instance.treatment.bad_metrics),
                     bound=SeriesBound(
                         max_series=self._series.allowed(instance.id, identity.principal, site),

@@ -33,6 +33,7 @@ from receiver.telemetry.steps.counts import StepCounts
 from receiver.telemetry.steps.metrics import NO_BOUND, Applied, MetricSteps, SeriesBound
 from receiver.telemetry.steps.scopes import apply_to_scopes
 from receiver.telemetry.steps.steps import NO_STEPS
+from receiver.telemetry.steps.wanted import Wanted, drop_unwanted, drop_unwanted_of_scope
 
 #: The maximum number of ResourceMetrics in a push with different Resources, which Python groups.
 MAX_RESOURCES: Final = 1_000
@@ -69,21 +70,24 @@ def label_metrics(
     *,
     max_entries: int,
     steps: MetricSteps = NO_STEPS,
+    wanted: Wanted | None = None,
     bound: SeriesBound = NO_BOUND,
 ) -> LabelledMetrics:
     """Validate the metrics of a push, apply the steps, merge equal Resources and add the labels.
+
+    A push whose Resources or scopes have no metrics is empty: it is valid OTLP, and franz-go sends
+    it when no metric matches. Java and librdkafka then send nothing.
 
     Args:
         data: Inflated bytes of a MetricsData, not empty.
         labels: Attributes for every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
         max_entries: The maximum number of nested messages.
         steps: The steps for the client.
+        wanted: Prefixes of the names of the metrics that remain, in UTF-8; None for all.
         bound: The bounds on the client's series.
 
     Raises:
-        InvalidMetricsError: The bytes are not a MetricsData, or contain no metric. A scope without
-            metrics is an empty push, because franz-go sends that when no metric matches; Java and
-            librdkafka then send nothing.
+        InvalidMetricsError: The bytes are not a MetricsData, or have no ResourceMetrics.
         TooLargeError: Too many nested messages, different Resources, or messages to parse.
 
     Source: KIP-714, "Metrics serialization format"; opentelemetry-proto, ``metrics.proto``.
@@ -101,9 +105,9 @@ def label_metrics(
         data = MetricsData.FromString(data).SerializeToString()
     merged = OneScope.FromString(data)
     scope_metrics = merged.resource_metrics.scope_metrics
+    if not count:
+        raise InvalidMetricsError("there is no metrics message in the bytes")
     if not scope_metrics.metrics:
-        if not scope_metrics.scope:
-            raise InvalidMetricsError("there is no metrics message in the bytes")
         return LabelledMetrics()
     resources = merged.resource_metrics.resource
     resource = resources[0] if resources else b""
@@ -121,8 +125,15 @@ def label_metrics(
             data = metrics.SerializeToString()
             count = len(metrics.resource_metrics)
             merged = OneScope.FromString(data)
-    remaining = merged.resource_metrics.scope_metrics.metrics
     counts = StepCounts()
+    if wanted is not None and one_list:
+        counts.unsubscribed_points = drop_unwanted_of_scope(merged.resource_metrics.scope_metrics, wanted)
+    elif wanted is not None:
+        outline = Outline.FromString(data)
+        counts.unsubscribed_points = drop_unwanted(outline, wanted)
+        data, count = outline.SerializeToString(), len(outline.resource_metrics)
+        merged = OneScope.FromString(data)
+    remaining = merged.resource_metrics.scope_metrics.metrics
     if not remaining:
         data = b""
         applied = Applied()

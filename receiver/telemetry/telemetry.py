@@ -17,7 +17,7 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
-from receiver.telemetry.errors import InvalidInstanceError, PushError
+from receiver.telemetry.errors import InvalidInstanceError, NoPluginError, PushError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
 from receiver.telemetry.intake import Arrival, Intake, Taken
@@ -57,6 +57,7 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
+        has_plugins: Whether a plugin takes metrics. While none does, no client is asked for any.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -74,6 +75,7 @@ class ClientTelemetry:
         self.subscriptions = subscriptions
         self.on_created: Callable[[ClientInstance], object] = _ignore
         self.on_forgotten: Callable[[Uuid], object] = _ignore
+        self.has_plugins = True
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
@@ -132,6 +134,8 @@ class ClientTelemetry:
         """
         if not self.subscriptions.known:
             return self._ask_again(identity, request, _ASK_UNKNOWN_S)
+        if not self.has_plugins:
+            return self._ask_again(identity, request, self._settings.default_interval_ms / 1000)
         instance, created = self._find_or_create(request.client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
             return self.ask_again(identity, request, instance)
@@ -206,6 +210,8 @@ class ClientTelemetry:
         The request's metrics are not used after this call. ``now`` is monotonic seconds,
         ``received_at_ns`` nanoseconds since the epoch.
         """
+        if not self.has_plugins:
+            return self._push_without_plugins(identity, request, now)
         arrival = Arrival(
             metrics=request.metrics or _EMPTY,
             codec=request.compression_type,
@@ -220,7 +226,8 @@ class ClientTelemetry:
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance.identity, request, error, _PROBLEMS[error])
-        taken = self._intake.accept(instance, arrival, now=now)
+        wanted = None if self._settings.unsubscribed_metrics == "keep" else instance.wanted
+        taken = self._intake.accept(instance, arrival, wanted=wanted, now=now)
         if taken.refusal is not None:
             instance.refuse(_error_of(taken.refusal))
         if taken.push is not None:
@@ -234,9 +241,12 @@ class ClientTelemetry:
     ) -> Taken:
         """Accept or refuse metrics that came without a PushTelemetry request.
 
-        For metrics that a broker accepted: neither the interval nor a subscription id is checked.
+        For metrics that a broker asked for and accepted: neither the interval nor a subscription is
+        checked.
         The client instance is kept like that of a request. ``now`` is monotonic seconds.
         """
+        if not self.has_plugins:
+            return Taken(refusal=NoPluginError(_NO_PLUGIN))
         instance = self._admit(identity, client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
             return Taken(refusal=instance)
@@ -244,6 +254,21 @@ class ClientTelemetry:
         if taken.push is not None:
             self._match_revealed(instance)
         return taken
+
+    def _push_without_plugins(
+        self, identity: ClientIdentity, request: PushTelemetryRequest, now: float
+    ) -> PushOutcome:
+        """Refuse a push while no plugin takes metrics.
+
+        A client that was asked while there was a plugin asks again, and is told to push nothing. So
+        it pushes once a plugin is back; any other error would silence it until it restarts. To a
+        client that nobody asked, telemetry is not offered.
+        """
+        instance = self.instances.find(request.client_instance_id)
+        if instance is not None and instance.last_get_at is not None:
+            return _refused(identity, request, ErrorCode.UNKNOWN_SUBSCRIPTION_ID, _NO_PLUGIN)
+        self._limits.use(LimitName.REJECTED_BYTES, identity, len(request.metrics or _EMPTY), now)
+        return _refused(identity, request, NoPluginError.error_code, _NO_PLUGIN)
 
     def _match_revealed(self, instance: ClientInstance) -> None:
         """Match an instance anew if its push revealed something that a subscription matches.
@@ -312,6 +337,7 @@ class ClientTelemetry:
         )
 
 
+_NO_PLUGIN: Final = "no plugin takes metrics: plugins is empty"
 _UNKNOWN: Final = "the subscriptions have not been read yet"
 _PROBLEMS: Final = {
     ErrorCode.INVALID_REQUEST: "the instance already sent a terminating push",

@@ -32,7 +32,9 @@ def receiver() -> Iterator[ReceiverPeer]:
         advertised_client_port=free_port(), listeners=[sasl], properties=BROKER_PROPERTIES
     ) as broker:
         broker.create_topic(ReceiverPeer.topic)
-        with Sidecar(config_for(broker)) as sidecar:
+        # Kafka's own interval of a client that no subscription matches.
+        telemetry = {"default_interval_ms": 300_000}
+        with Sidecar({**config_for(broker), "telemetry": telemetry}) as sidecar:
             peer = ReceiverPeer(sidecar)
             peer.subscribe_all()
             yield peer

@@ -239,7 +239,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
         name="Metrics that are not OTLP",
         kafka="Gives them to the plugin unchecked, and answers NONE.",
-        receiver="Answers INVALID_RECORD unless the push is OTLP MetricsData with a metric in it.",
+        receiver="Answers INVALID_RECORD unless the push is OTLP MetricsData with a Resource in it.",
         reason="The receiver can't label other bytes, and they must not reach a collector that others share.",
         lines={
             "push of uncompressed garbage": {2: ("NONE", "INVALID_RECORD")},

@@ -64,7 +64,7 @@ def gateway(broker: KafkaBroker, shared_collector: Collector) -> Iterator[Gatewa
 def fleet(gateway: GatewaySidecar, broker: KafkaBroker) -> Iterator[dict[str, Client]]:
     """A producer and a consumer of every library, by client id."""
     broker.create_topic(TOPIC)
-    # A client that finds no subscription at its start asks again after five minutes.
+    # A client that finds no subscription at its start asks again after a minute only.
     gateway.put_subscription(TOPIC, ["*"], INTERVAL_MS)
     with contextlib.ExitStack() as running:
         clients = [

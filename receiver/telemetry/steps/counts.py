@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class StepCounts:
     """Data points and attributes of one push that the steps dropped or changed."""
 
+    unsubscribed_points: int = 0  # dropped because no subscription asks for them
     bad_points: int = 0  # dropped as known to be wrong
     marked_points: int = 0  # marked as known to be wrong
     private_points: int = 0  # dropped by a privacy rule

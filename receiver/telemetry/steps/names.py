@@ -62,6 +62,14 @@ class Names:
         return True
 
 
+def has_prefix(name: bytes, prefixes: tuple[bytes, ...]) -> bool:
+    """Return whether an encoded name begins with one of the prefixes, which are in UTF-8."""
+    if 1 < len(name) < _SHORT:
+        return name.startswith(prefixes, 2)
+    text: bytes = MetricHead.FromString(name).name
+    return text.startswith(prefixes)
+
+
 class ByName(dict[bytes, _Answer], Generic[_Answer]):
     """Caches a function of a metric's name, by encoded name, for names of usual length."""
 

@@ -16,6 +16,7 @@ from tests.integration.gateway.support import (
     config,
     get_subscriptions,
 )
+from tests.testbed.ports import free_port
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker
 
@@ -118,13 +119,49 @@ def test_another_store_is_applied_without_a_restart(broker: ScriptedBroker, fold
         )
         assert names(sidecar) == ["rest"]
 
+        settings["subscriptions"]["accept_loss"] = True
         (folder / "a.yaml").write_text("metrics: [a.]\n")
         sidecar.reload()
         become(sidecar, ["a"])
         (folder / "b.yaml").write_text("metrics: [b.]\n")
         become(sidecar, ["a", "b"])
 
-        del settings["subscriptions"]
+        settings["subscriptions"] = {"accept_loss": True}
         sidecar.reload()
         become(sidecar, ["rest"])
         sidecar.put_subscription("rest", ["rest."], 2000)
+
+
+def test_a_reload_ends_no_subscription_by_another_store(broker: ScriptedBroker, folder: Path) -> None:
+    settings = config(broker.port)
+    with GatewaySidecar(settings) as sidecar:
+        for name in ("same", "missing", "other"):
+            sidecar.put_subscription(name, [f"{name}."], 1000)
+        (folder / "same.yaml").write_text("{metrics: [same.], interval_ms: 1000}\n")
+        (folder / "other.yaml").write_text("{metrics: [other.], interval_ms: 2000}\n")
+        settings["subscriptions"] = {"store": "file", "path": str(folder)}
+        sidecar.reload()
+        (line,) = sidecar.awaited("configuration not reloaded")
+        assert line["problem"].startswith(
+            "subscriptions: the new store lacks 1 subscription ('missing') and has 1 subscription ('other') "
+            "in another form; copy them with `kafka-telemetry subscriptions copy"
+        )
+        assert names(sidecar) == ["missing", "other", "same"]
+
+        for name in ("missing", "other"):
+            (folder / f"{name}.yaml").write_text(f"{{metrics: [{name}.], interval_ms: 1000}}\n")
+        sidecar.reload()
+        sidecar.awaited("configuration reloaded")
+        assert sidecar.http.put("/v1/subscriptions/same", json={"metrics": []}).status_code == 409
+
+
+def test_a_store_that_cannot_be_read_does_not_replace_another(broker: ScriptedBroker) -> None:
+    settings = config(broker.port)
+    with GatewaySidecar(settings) as sidecar:
+        sidecar.put_subscription("mine", ["mine."], 1000)
+        nowhere = {"bootstrap_servers": f"127.0.0.1:{free_port()}"}
+        settings["subscriptions"] = {"store": "kafka", "kafka": nowhere}
+        sidecar.reload()
+        (line,) = sidecar.awaited("configuration not reloaded")
+        assert "subscriptions: the new store can't be read, so it may lack subscriptions: " in line["problem"]
+        assert asked_for(sidecar, b"mine.")

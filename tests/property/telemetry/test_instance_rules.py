@@ -34,7 +34,7 @@ SETS = [
     (SubscriptionSet([subscription(metrics=("a.",), interval_ms=10_000)]), ("a.",), 10),
     (SubscriptionSet([subscription(metrics=("a.",), interval_ms=30_000)]), ("a.",), 30),
     (SubscriptionSet([subscription(interval_ms=1000)]), ("",), 1),
-    (SubscriptionSet(), (), 300),
+    (SubscriptionSet(), (), 60),
 ]
 IDS = [Uuid(bytes(15) + bytes([number])) for number in range(2, 8)]
 
@@ -71,7 +71,7 @@ class Rules(RuleBasedStateMachine):
     def start(self, set_index: int) -> None:
         self.set_index = set_index
         self.telemetry = ClientTelemetry(
-            settings=TelemetrySettings(max_instances=MAX_INSTANCES),
+            settings=TelemetrySettings(max_instances=MAX_INSTANCES, unsubscribed_metrics="keep"),
             subscriptions=CurrentSubscriptions(SETS[set_index][0]),
             limits=Limits(LimitsSettings()),
             random_bytes=os.urandom,

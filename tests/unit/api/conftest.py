@@ -106,7 +106,10 @@ class Clock:
 def telemetry_core(max_instances: int = 16_384, **settings: Any) -> ClientTelemetry:
     """The real telemetry core without subscriptions."""
     return ClientTelemetry(
-        settings=TelemetrySettings(max_instances=max_instances, **settings),
+        settings=TelemetrySettings(
+            max_instances=max_instances,
+            **{"default_interval_ms": 300_000, "unsubscribed_metrics": "keep", **settings},
+        ),
         subscriptions=CurrentSubscriptions(),
         limits=Limits(LimitsSettings(source_address=UNLIMITED, principal=UNLIMITED)),
         random_bytes=os.urandom,

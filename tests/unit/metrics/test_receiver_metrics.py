@@ -73,6 +73,7 @@ def test_a_get_and_its_pushes() -> None:
 def test_changes_by_the_steps_are_counted() -> None:
     metrics = ReceiverMetrics(version="9.9.9")
     steps = StepCounts(
+        unsubscribed_points=7,
         bad_points=1,
         marked_points=2,
         private_points=3,
@@ -92,6 +93,7 @@ def test_changes_by_the_steps_are_counted() -> None:
         'dropped_points_total{reason="known_bad"} 1.0',
         'dropped_points_total{reason="over_budget"} 12.0',
         'dropped_points_total{reason="privacy"} 3.0',
+        'dropped_points_total{reason="unsubscribed"} 7.0',
     }
     assert lines(metrics, "marked_points_total") == {"marked_points_total 2.0"}
     assert lines(metrics, "private_attributes_total") == {

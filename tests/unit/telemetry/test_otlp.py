@@ -7,6 +7,7 @@ import math
 import time
 
 import pytest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
     MetricsData,
@@ -120,15 +121,26 @@ def test_bytes_that_are_not_protobuf_are_refused(data: bytes) -> None:
     [
         b"\x7a\x02hi",
         b"\x08\x01",
+    ],
+)
+def test_bytes_without_any_resource_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidMetricsError, match="no metrics message"):
+        label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
         b"\x0a\x00",
         b"\x0a\x02\x12\x00",
         b"\x0a\x00" * 100,
         push(ResourceMetrics(schema_url="s")),
+        push(ResourceMetrics(resource=Resource(attributes=[KeyValue(key="group_id")]))),
     ],
 )
-def test_a_push_without_a_metric_is_refused(data: bytes) -> None:
-    with pytest.raises(InvalidMetricsError, match="no metrics message"):
-        label_metrics(data, LABELS, max_entries=MAX_ENTRIES)
+def test_a_resource_without_a_metric_is_an_empty_push(data: bytes) -> None:
+    """INVALID_RECORD would end the client's telemetry until it restarts."""
+    assert label_metrics(data, LABELS, max_entries=MAX_ENTRIES) == LabelledMetrics()
 
 
 def test_a_scope_without_metrics_is_an_empty_push_as_franz_go_sends_it() -> None:

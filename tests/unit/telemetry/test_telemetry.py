@@ -14,6 +14,7 @@ from receiver.settings.model import QuirkSettings, TelemetrySettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.outcomes import PushOutcome
 from receiver.telemetry.subscription import Subscription, SubscriptionSet, subscription_id
 from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -26,6 +27,7 @@ from tests.unit.telemetry.parts import (
     INSTANCE,
     RECEIVED_AT_NS,
     Client,
+    all_metrics,
     connection,
     payload,
     ready,
@@ -89,8 +91,8 @@ def test_an_unknown_id_of_a_client_creates_an_instance(given: Uuid) -> None:
     assert (outcome.created, outcome.client_instance_id) == (True, given)
     assert outcome.response.client_instance_id == given
     assert outcome.response.requested_metrics == ()
-    assert outcome.response.push_interval_ms == 300_000
-    assert not client.get(300).created
+    assert outcome.response.push_interval_ms == 60_000
+    assert not client.get(60).created
 
 
 def test_every_metric_is_requested_by_an_empty_prefix() -> None:
@@ -489,3 +491,82 @@ def test_nothing_is_matched_anew_where_no_selector_reads_what_a_push_reveals() -
     assert client.push(10, of_group("billing")).response.error_code == E.NONE
     assert instance.revealed.group_id == "billing"
     assert instance.matched is matched
+
+
+# -- metrics that nobody asked for
+# ---------------------------------------------------------------
+
+LONG = "org.apache.kafka.producer." + "x" * 200
+MIXED = push(
+    resource_metrics(
+        gauge("org.apache.kafka.producer.a", 1.0),
+        gauge("org.apache.kafka.consumer.b", 2.0),
+        gauge("", 3.0),
+        gauge(LONG, 4.0),
+    )
+)
+
+
+def names(outcome: PushOutcome) -> list[str]:
+    assert outcome.push is not None
+    return [metric.name for metric in all_metrics(outcome.push.payload.metrics)]
+
+
+@pytest.mark.parametrize("second", [b"", push(resource_metrics(gauge("c", 1.0), group_id="g"))])
+def test_metrics_that_no_subscription_asks_for_are_dropped_and_counted(second: bytes) -> None:
+    client = Client(subscription("one", ("org.apache.kafka.producer.",)))
+    client.get(0)
+    outcome = client.push(10, MIXED + second)
+    assert outcome.response.error_code == E.NONE
+    assert names(outcome) == ["org.apache.kafka.producer.a", LONG]
+    assert outcome.metrics.series == 2
+    assert outcome.metrics.steps.unsubscribed_points == 2 + bool(second)
+
+
+def test_without_a_subscription_all_metrics_are_dropped() -> None:
+    client = Client()
+    client.get(0)
+    outcome = client.push(60, MIXED)
+    assert (outcome.response.error_code, names(outcome)) == (E.NONE, [])
+    assert outcome.metrics.steps.unsubscribed_points == 4
+
+
+@pytest.mark.parametrize("subscriptions", [(), (subscription("one", ("org.apache.kafka.producer.",)),)])
+def test_a_setting_keeps_what_nobody_asked_for(subscriptions: tuple[Subscription, ...]) -> None:
+    client = Client(*subscriptions, settings=TelemetrySettings(unsubscribed_metrics="keep"))
+    client.get(0)
+    outcome = client.push(60, MIXED)
+    assert (len(names(outcome)), outcome.metrics.steps.unsubscribed_points) == (4, 0)
+
+
+def test_a_push_with_too_many_scopes_to_look_into_is_too_large() -> None:
+    client = Client(subscription("one", ("org.apache.kafka.producer.",)))
+    client.get(0)
+    scoped = push(*[resource_metrics(gauge("a", 1.0), group_id=str(n)) for n in range(2)]) * 5_000
+    assert client.push(10, scoped).response.error_code == E.TELEMETRY_TOO_LARGE
+
+
+# -- no plugin
+# ---------------------------------------------------------------
+
+
+def test_an_unsolicited_push_without_a_plugin_is_not_supported() -> None:
+    client = Client(subscription())
+    client.telemetry.has_plugins = False
+    client.id = INSTANCE
+    outcome = client.push(0, MIXED)
+    assert (outcome.response.error_code, outcome.push) == (E.UNSUPPORTED_VERSION, None)
+    assert outcome.problem == "no plugin takes metrics: plugins is empty"
+    assert len(client.telemetry.instances) == 0
+
+
+def test_a_client_goes_on_when_a_plugin_is_back() -> None:
+    client = ready()
+    client.telemetry.has_plugins = False
+    assert client.push(10, MIXED).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    asked = client.get(10).response
+    assert (asked.error_code, asked.requested_metrics) == (E.NONE, ())
+    assert 60_000 <= asked.push_interval_ms <= 120_000
+    client.telemetry.has_plugins = True
+    assert client.get(130).response.requested_metrics == ("",)
+    assert client.push(140, MIXED).response.error_code == E.NONE
