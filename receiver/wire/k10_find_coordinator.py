@@ -14,11 +14,10 @@ from typing import Final
 
 from receiver.wire import api_keys
 from receiver.wire.api_keys import check_version
-from receiver.wire.bounds import ARRAYS
+from receiver.wire.bounds import ARRAYS, MAX_TAGGED_FIELDS
 from receiver.wire.broker_addresses import ReplaceAddress, copy_address, copy_fields
 from receiver.wire.errors import BoundError, WireError
-from receiver.wire.primitives import Reader
-from receiver.wire.writer import Writer
+from receiver.wire.primitives import Reader, Writer
 
 #: The versions whose addresses this module replaces.
 SUPPORTED_VERSIONS: Final = range(7)
@@ -32,6 +31,11 @@ WITH_COORDINATORS: Final = SUPPORTED_VERSIONS[_FIRST_WITH_COORDINATORS:]
 
 _KEY_TYPE_BYTES: Final = 1
 _MAX_VARINT_BYTES: Final = 5
+
+_THROTTLE_TIME_BYTES: Final = 4
+_NODE_ID_BYTES: Final = 4
+_PORT_BYTES: Final = 4
+_ERROR_CODE_BYTES: Final = 2
 
 
 def count_size(beginning: bytes, body: int) -> int:
@@ -76,64 +80,168 @@ def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> byt
         WireError: The body is malformed, up to the last address.
     """
     check_version(api_keys.FIND_COORDINATOR, version, SUPPORTED_VERSIONS)
+    if version in WITH_COORDINATORS:
+        return CoordinatorsEdit(0, replace).finish(body)
     reader, writer = Reader(body), Writer()
-    if version < _FIRST_WITH_COORDINATORS:
-        copy_fields(reader, writer, lambda fields: _before_address(fields, version))
-        copy_address(reader, writer, replace, flexible=version >= _FIRST_FLEXIBLE)
-    else:
-        copy_fields(reader, writer, _throttle_time)
-        count = reader.compact_array_length("Coordinators", item_size=14)
-        writer.compact_array_length(count)
-        return b"".join((writer.take(), *_coordinators(body, reader.offset, count, replace)))
+    copy_fields(reader, writer, lambda fields: _before_address(fields, version))
+    copy_address(reader, writer, replace, flexible=version >= _FIRST_FLEXIBLE)
     writer.raw(reader.rest_view())
     return writer.take()
 
 
-def _coordinators(body: bytes, offset: int, count: int, replace: ReplaceAddress) -> list[bytes]:
-    """Return the pieces of a body from its first coordinator on, with other addresses.
+class CoordinatorsEdit:
+    """Replaces the addresses in a list of coordinators, whose response may arrive in pieces.
 
-    A client chooses how many there are. So they are read in place, and an address is replaced once.
+    A client chooses how many coordinators there are. So they are read in place and as they arrive,
+    and an address is replaced once.
+
+    Args:
+        at: Where the body begins in the response.
+        replace: Gives the host and port of each broker.
     """
-    pieces: list[bytes] = []
-    addresses: dict[bytes, bytes] = {}
-    begin, size = offset, len(body)
-    for _ in range(count):
-        try:
-            length, address = _length(body, offset)
-            address += length  # behind the key
-            length, end = _length(body, address + 4)
-            end += length + 4
-            length, after = _length(body, end + 2)
-            after += length  # behind the error's message
-            plain = body[after] == 0
-        except IndexError:
-            raise WireError(expected="a coordinator", offset=offset, found="the end of the body") from None
-        if not plain:
-            reader = Reader(body, after)
-            reader.tagged_fields("Coordinator's tagged fields")
-            after = reader.offset - 1
-        named = body[address:end]
-        replaced = addresses.get(named)
+
+    __slots__ = ("_addresses", "_at", "_left", "_offset", "_pieces", "_replace", "_wanted")
+
+    def __init__(self, at: int, replace: ReplaceAddress) -> None:
+        self._at = at
+        self._offset = at  # of the first byte that is not edited
+        self._replace = replace
+        self._left: int | None = None  # coordinators still to come; None in front of their number
+        self._pieces: list[bytes] = []
+        self._addresses: dict[bytes, bytes] = {}
+        self._wanted = 1  # bytes that are worth another look
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the edited part, about as many as were read of it."""
+        return self._offset - self._at
+
+    def feed(self, response: bytes | memoryview) -> None:
+        """Edit the coordinators that have arrived.
+
+        Args:
+            response: All of the response that has arrived.
+
+        Raises:
+            WireError: An address is malformed, or there are too many coordinators.
+        """
+        if len(response) - self._offset < self._wanted:
+            return
+        data = bytes(response[self._offset :])
+        done = self._edit(data)
+        self._offset += done
+        # So that what is looked at twice is no more than what arrives.
+        self._wanted = 1 if done else 2 * len(data)
+
+    def finish(self, response: bytes) -> bytes:
+        """Return the whole body, with other addresses.
+
+        Args:
+            response: The whole response.
+
+        Raises:
+            WireError: The body is malformed, up to the last address.
+        """
+        self._wanted = 0
+        self.feed(response)
+        if self._left != 0:
+            raise WireError(expected="a coordinator", offset=self._offset, found="the end of the body")
+        return b"".join((*self._pieces, response[self._offset :]))
+
+    def _edit(self, data: bytes) -> int:
+        """Edit what is whole in the next bytes, and return where that ends in them."""
+        at = 0
+        if self._left is None:
+            try:
+                count, at = _length(data, _THROTTLE_TIME_BYTES)
+            except (IndexError, WireError):  # it is not there yet, or `finish` finds that it is malformed
+                return 0
+            if count > ARRAYS["Coordinators"]:
+                raise BoundError(
+                    expected=f"at most {ARRAYS['Coordinators']} Coordinators",
+                    offset=self._offset + _THROTTLE_TIME_BYTES,
+                    found=str(count),
+                )
+            self._left = count
+        pieces: list[bytes] = []
+        copied = 0
+        while self._left:
+            try:
+                address, end, after = _bounds(data, at)
+            except IndexError:
+                break
+            if after > len(data):
+                break
+            pieces += (data[copied:address], self._replaced(data[address:end]))
+            copied, at = end, after
+            self._left -= 1
+        pieces.append(data[copied:at])
+        self._pieces.append(b"".join(pieces))
+        return at
+
+    def _replaced(self, named: bytes) -> bytes:
+        replaced = self._addresses.get(named)
         if replaced is None:
             reader, writer = Reader(named), Writer()
-            copy_address(reader, writer, replace, flexible=True)
-            replaced = addresses[named] = writer.take()
-        pieces += (body[begin:address], replaced)
-        begin, offset = end, after + 1
-        if offset > size:
-            raise WireError(expected="a coordinator", offset=begin, found="the end of the body")
-    pieces.append(body[begin:])
-    return pieces
+            copy_address(reader, writer, self._replace, flexible=True)
+            replaced = self._addresses[named] = writer.take()
+        return replaced
 
 
-def _length(body: bytes, offset: int) -> tuple[int, int]:
-    """Read the length of a compact string, 0 for null; return it and where the string begins."""
-    length = body[offset]
+def _bounds(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return where a coordinator's address begins and ends, and where the coordinator ends.
+
+    Raises:
+        IndexError: The coordinator is longer than the data.
+    """
+    length, address = _length(data, at)
+    address += length  # behind the key
+    length, end = _length(data, address + _NODE_ID_BYTES)
+    end += length + _PORT_BYTES
+    length, after = _length(data, end + _ERROR_CODE_BYTES)
+    after += length  # behind the error's message
+    if data[after]:
+        after = _after_tagged_fields(data, after)
+    else:
+        after += 1
+    return address, end, after
+
+
+def _after_tagged_fields(data: bytes, at: int) -> int:
+    """Walk over tagged fields, and return where they end; see :func:`_bounds`."""
+    count, at = _varint(data, at)
+    if count > MAX_TAGGED_FIELDS:
+        raise BoundError(expected=f"at most {MAX_TAGGED_FIELDS} tagged fields", offset=at, found=str(count))
+    for _ in range(count):
+        _, at = _varint(data, at)
+        size, at = _varint(data, at)
+        at += size
+    return at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """Read the length of a compact string or array, 0 for null; return it and where it ends."""
+    length = data[at]
     if length <= 0x7F:
-        return max(length - 1, 0), offset + 1
-    reader = Reader(body, offset)
-    length = reader.unsigned_varint("a text's length")
-    return length - 1, reader.offset
+        return max(length - 1, 0), at + 1
+    length, at = _varint(data, at)
+    return length - 1, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read an unsigned varint; return it and where it ends.
+
+    Raises:
+        IndexError: It is longer than the data.
+        WireError: It has more than 32 bits.
+    """
+    value = data[at]
+    if value <= 0x7F:
+        return value, at + 1
+    if all(byte > 0x7F for byte in data[at : at + _MAX_VARINT_BYTES]) and len(data) - at < _MAX_VARINT_BYTES:
+        raise IndexError
+    reader = Reader(data, at)
+    return reader.unsigned_varint("a length"), reader.offset
 
 
 def _before_address(reader: Reader, version: int) -> None:
@@ -144,7 +252,3 @@ def _before_address(reader: Reader, version: int) -> None:
         reader.compact_nullable_string("ErrorMessage")
     elif version >= _FIRST_WITH_THROTTLE_TIME:
         reader.nullable_string("ErrorMessage")
-
-
-def _throttle_time(reader: Reader) -> None:
-    reader.int32("ThrottleTimeMs")
