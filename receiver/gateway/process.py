@@ -39,6 +39,7 @@ from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.log_writer import dropped_lines
 from receiver.metrics import RelayMetrics
+from receiver.peers.pending_work import PendingWorks
 from receiver.process_memory import resident_bytes, tune_garbage_collection
 from receiver.request_log import RequestLog
 from receiver.session.session import Session
@@ -95,6 +96,7 @@ class _Relay:
         self._metrics = RelayMetrics()
         self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._delegation_tokens = DelegationTokens()
+        self._pending_works = PendingWorks()
         self._gateway = Gateway()
         self._core = CoreLink(
             setup.relay_id,
@@ -314,6 +316,7 @@ class _Relay:
                 max_push_bytes=receiver.telemetry.max_bytes,
                 principal_claim=settings.oauthbearer_principal_claim,
                 delegation_tokens=self._delegation_tokens,
+                pending_work=self._pending_works.of(identity.peers.site),
                 replace_address=replace_address,
             )
 

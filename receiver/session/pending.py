@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
+from receiver.peers.pending_work import PendingWork
 from receiver.session.exchange import GREATEST_INT32, Connection, Exchange
-from receiver.session.exchanges.addresses import NamingRequest
+from receiver.session.exchanges.addresses import COSTLY, NamingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,10 @@ class PendingRequest:
         max_read_bytes: A longer response is passed on unread.
         client_correlation_id: The correlation id that such a response gets: the client's own.
         decides: Whether its response may open a call.
+        work: The work for its response; see :data:`~receiver.session.exchanges.addresses.COSTLY`.
     """
+
+    work: ClassVar[int] = COSTLY
 
     correlation_id: int
     exchange: Exchange
@@ -35,11 +39,6 @@ class PendingRequest:
     max_read_bytes: int = GREATEST_INT32
     client_correlation_id: int = 0
     decides: bool = False
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether the response costs more work than one that passes."""
-        return True
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """Give the response to the exchange; return what the client gets now."""
@@ -63,22 +62,28 @@ class PendingRequests:
 
     Args:
         random_number: Returns a random integer of 31 bits.
+        source: What is pending for the client's source.
 
     Attributes:
         held_bytes: Memory that the pending requests hold.
         undecided: The number of requests whose responses may open a call.
-        costly: The number of requests whose responses cost more work than one that passes.
+        costly: The number of requests whose responses are decoded or written anew.
+        work: The work for all responses; see
+            :data:`~receiver.session.exchanges.addresses.COSTLY`.
+        source: As given.
     """
 
-    __slots__ = ("_queue", "_random_number", "costly", "held_bytes", "undecided")
+    __slots__ = ("_queue", "_random_number", "costly", "held_bytes", "source", "undecided", "work")
 
-    def __init__(self, random_number: Callable[[], int]) -> None:
+    def __init__(self, random_number: Callable[[], int], source: PendingWork) -> None:
         # None when empty, because most connections are idle.
         self._queue: deque[Pending] | None = None
         self._random_number = random_number
         self.held_bytes = 0
         self.undecided = 0
         self.costly = 0
+        self.work = 0
+        self.source = source
 
     def __len__(self) -> int:
         return len(self._queue) if self._queue else 0
@@ -99,7 +104,10 @@ class PendingRequests:
         self._queue.append(pending)
         self.held_bytes += pending.held_bytes
         self.undecided += pending.decides
-        self.costly += pending.is_costly
+        work = pending.work
+        self.costly += work >= COSTLY
+        self.work += work
+        self.source.units += work
 
     def take(self) -> Pending:
         """Remove and return the first request, whose response has arrived.
@@ -114,5 +122,13 @@ class PendingRequests:
             self._queue = None
         self.held_bytes -= pending.held_bytes
         self.undecided -= pending.decides
-        self.costly -= pending.is_costly
+        work = pending.work
+        self.costly -= work >= COSTLY
+        self.work -= work
+        self.source.units -= work
         return pending
+
+    def forget(self) -> None:
+        """Remove all requests; their responses are not waited for any more."""
+        while self._queue:
+            self.take()

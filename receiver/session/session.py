@@ -42,11 +42,12 @@ from typing import Final
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
+from receiver.peers.pending_work import PendingWork
 from receiver.session.call import OpenCall
 from receiver.session.effects import Effect, Flooded, IdentityChanged
 from receiver.session.exchange import GREATEST_INT32, Exchange, Request, SessionEnd
 from receiver.session.exchanges import BY_KEY, LONGEST, watched_keys
-from receiver.session.exchanges.addresses import KeptAddresses, ReplacedAddresses
+from receiver.session.exchanges.addresses import COSTLY, KeptAddresses, NamingRequest, ReplacedAddresses
 from receiver.session.exchanges.refusal import refuse
 from receiver.session.kip1313.request_headers import RequestHeaders
 from receiver.session.login import Login
@@ -59,25 +60,34 @@ from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import frame_start
 from receiver.wire.headers import RequestHeader
+from receiver.wire.k10_find_coordinator import CoordinatorsEdit
 
 #: Most bytes of a watched request besides a push's metrics. A client id, a software name and a
 #: software version have at most 32,767 bytes each.
 _MAX_AROUND_METRICS: Final = 131_072
 
 #: Pending requests at which the client is no longer read from. Those whose responses the session
-#: reads or rewrites are costly. A well-behaved client has one or two of them pending.
+#: decodes or writes anew are costly. A well-behaved client has one or two of them pending.
 _MAX_COSTLY: Final = 16
+
+#: The same limit on the work for all pending responses: some three milliseconds. Where addresses
+#: are replaced, a client may have many Produce and Fetch requests pending, or ask for many
+#: coordinators.
+_MAX_WORK: Final = 512
+
+#: Work that may be pending for all connections of a source, and the limit of each once it is. The
+#: limit leaves a client that shares its source with a busy one as many requests as it needs.
+_MAX_SOURCE_WORK: Final = 8_192
+_MAX_WORK_OF_A_BUSY_SOURCE: Final = 32
 
 #: Costly requests at which the connection is closed. One chunk holds thousands of small requests,
 #: and all clients wait while they are answered.
 _MAX_COSTLY_OUTSTANDING: Final = 32
 
-#: The same two limits for all pending requests. Where addresses are replaced, a client may have
-#: many Produce and Fetch requests pending.
-_MAX_PENDING: Final = 512
+#: The same limit for all pending requests.
 _MAX_OUTSTANDING: Final = 8_192
 
-#: So many requests are expected without a word to the caller, who counts their memory.
+#: So many requests or responses pass without a word to the caller, who counts their memory.
 _MAX_UNCOUNTED: Final = 64
 
 #: Bytes of requests to take in one turn while each header is read: at most 43 headers of twelve
@@ -105,6 +115,7 @@ class Session:
             kept.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
         delegation_tokens: The owners of delegation tokens, shared by all sessions of the broker.
+        pending_work: What is pending for the client's source, over all of its connections.
         replace_address: Gives the host and port to write for a broker that a response names; None
             if addresses are kept.
 
@@ -126,6 +137,9 @@ class Session:
         "_answered_here",
         "_call",
         "_call_bytes",
+        "_client_is_gone",
+        "_counted",
+        "_edit",
         "_effects",
         "_headers",
         "_marker_answered",
@@ -154,6 +168,7 @@ class Session:
         max_push_bytes: int,
         principal_claim: str,
         delegation_tokens: DelegationTokens,
+        pending_work: PendingWork,
         replace_address: ReplaceAddress | None = None,
     ) -> None:
         self.identity = identity
@@ -181,9 +196,14 @@ class Session:
         )
         self.requests.reads_all_headers = True  # until the first request has decided (KIP-1313)
         self.responses = self._addresses.responses(
-            self._replace_response, take_plain=self._take_plain, take_long=self._take_long
+            self._replace_response,
+            take_plain=self._take_plain,
+            take_long=self._take_long,
+            edit=self._edit_response,
         )
-        self._pending = PendingRequests(random_number)
+        self._pending = PendingRequests(random_number, pending_work)
+        self._client_is_gone = False
+        self._counted = 0  # pending requests that the caller has heard of
         self._max_held_bytes = 2 * max_push_bytes
         self._effects: list[Effect] = []
         self._worked = False
@@ -193,6 +213,7 @@ class Session:
         self._added = 0  # further requests that the broker got
         self._call: OpenCall | None = None
         self._call_bytes = 0
+        self._edit: CoordinatorsEdit | None = None  # edits the response that arrives
 
     # -- effects -------------------------------------------------------------------------------
 
@@ -237,12 +258,16 @@ class Session:
 
         The session must not be used afterwards.
         """
+        self._pending.forget()
         del self.requests, self.responses, self._pending, self._call
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held by incomplete requests, by pending requests and by the open call."""
-        return self.requests.held + self._pending.held_bytes + self._call_bytes
+        """Bytes held by incomplete frames, by pending requests and by the open call."""
+        held = self.requests.held + self._pending.held_bytes + self._call_bytes
+        if self.responses.awaited is not None:
+            held += self.responses.held
+        return held if self._edit is None else held + self._edit.held_bytes
 
     @property
     def congested(self) -> bool:
@@ -251,11 +276,35 @@ class Session:
         It can end with each chunk of responses.
         """
         pending = self._pending
+        is_busy = pending.source.units >= _MAX_SOURCE_WORK
         return (
             pending.costly >= _MAX_COSTLY
-            or len(pending) >= _MAX_PENDING
+            or pending.work >= (_MAX_WORK_OF_A_BUSY_SOURCE if is_busy else _MAX_WORK)
             or pending.held_bytes > self._max_held_bytes
         )
+
+    def client_is_gone(self) -> None:
+        """Expect no response any more, because nobody would get it.
+
+        The client's last requests still pass. Those whose responses would name brokers pass like
+        any other.
+        """
+        self._client_is_gone = True
+        self._addresses.stop_tracking(self.requests)
+        self._pending.forget()
+        self.responses.awaited = None
+
+    def take_tracked(self) -> bool:
+        """Return whether the caller has to look at the session after bytes that passed.
+
+        That is so when requests or responses have changed what the session holds, or when it is
+        congested.
+        """
+        pending = len(self._pending)
+        if abs(pending - self._counted) < _MAX_UNCOUNTED and not self.congested:
+            return False
+        self._counted = pending
+        return True
 
     @property
     def rewrites_addresses(self) -> bool:
@@ -427,9 +476,10 @@ class Session:
         if headers.is_translated(header):
             head = headers.translated(header) + head[body.offset :]
             version -= 1
-        if self._addresses.names_brokers(header.api_key, version, body):
+        if work := self._addresses.work(header.api_key, version, body):
             self._check_outstanding()
-            head = with_correlation_id(self._track(header.api_key, version, header.correlation_id), head)
+            own = self._track(header.api_key, version, header.correlation_id, work)
+            head = with_correlation_id(own, head)
         return frame_start(head, rest), True
 
     def _admits(self, header: RequestHeader) -> bool:
@@ -447,31 +497,34 @@ class Session:
         """Number of requests that the broker got and has not answered."""
         return self.requests.frames + self._added - self._answered_here - self.responses.frames
 
-    def _check_outstanding(self) -> None:
+    @property
+    def _most_outstanding(self) -> int:
+        """The number of requests that are too many now; 0 if there is room for one more."""
         pending = self._pending
-        for count, most in (
-            (pending.costly + self.calling, _MAX_COSTLY_OUTSTANDING),
-            (len(pending), _MAX_OUTSTANDING),
-        ):
-            if count >= most:
-                self._effects.append(Flooded())
-                raise WireError(
-                    expected=f"at most {most} requests for the receiver before an answer",
-                    offset=0,
-                    found="one more",
-                )
+        if pending.costly + self.calling >= _MAX_COSTLY_OUTSTANDING:
+            return _MAX_COSTLY_OUTSTANDING
+        return _MAX_OUTSTANDING if len(pending) >= _MAX_OUTSTANDING else 0
 
-    def _track(self, api_key: int, version: int, correlation_id: int) -> int:
+    def _check_outstanding(self) -> None:
+        if most := self._most_outstanding:
+            self._effects.append(Flooded())
+            raise WireError(
+                expected=f"at most {most} requests for the receiver before an answer",
+                offset=0,
+                found="one more",
+            )
+
+    def _track(self, api_key: int, version: int, correlation_id: int, work: int = 0) -> int:
         """Expect a response that names brokers; return the correlation id for the broker."""
+        if self._client_is_gone:
+            return correlation_id
         forwarded = self._pending.new_correlation_id()
-        self._add(self._addresses.naming(forwarded, api_key, version, correlation_id))
+        self._add(self._addresses.naming(forwarded, api_key, version, correlation_id, work))
         return forwarded
 
     def _track_in_place(self, api_key: int, version: int, correlation_id: int) -> int | None:
-        # The connection hears of a full queue, and of memory, only if it has to rewrite bytes.
-        if self.congested or len(self._pending) % _MAX_UNCOUNTED == _MAX_UNCOUNTED - 1:
-            return None
-        return self._track(api_key, version, correlation_id)
+        # None: the request is read, and refused.
+        return None if self._most_outstanding else self._track(api_key, version, correlation_id)
 
     def _add(self, pending: Pending) -> None:
         self._pending.add(pending)
@@ -488,8 +541,22 @@ class Session:
                 found=f"{length} bytes",
             )
         pending = self._take_pending()
-        self._worked |= pending.is_costly
+        self._worked |= pending.work >= COSTLY
+        edit, self._edit = self._edit, None
+        if edit is not None and isinstance(pending, NamingRequest):
+            return pending.edited(edit, response)
         return pending.responded(response, self)
+
+    def _edit_response(self, response: memoryview) -> bool:
+        """Edit what has arrived of the first response; return whether that was work."""
+        if self._edit is None:
+            first = self._pending.first
+            self._edit = first.edit(response) if isinstance(first, NamingRequest) else None
+        if self._edit is None:
+            return False
+        self._worked = True
+        self._edit.feed(response)
+        return True
 
     def _take_plain(self, chunk: memoryview, begin: int, end: int) -> int | None:
         """Take the pending request of a response that passes unread; see the framing."""

@@ -102,7 +102,8 @@ class LimitsSettings(Settings):
         default=402_653_184,
         ge=1_048_576,
         description="Bytes of memory for what waits on all connections together: incomplete telemetry "
-        "requests, requests that wait for the broker, and bytes that a slow reader has not taken, including "
+        "requests, requests that wait for the broker, responses until they are complete where they are "
+        "rewritten, and bytes that a slow reader has not taken, including "
         "the system's buffers: up to 1.75 MiB for each with the default `socket_buffer_bytes`. One source "
         "address (IPv6: /48 network) may use a quarter. Once half of either is in use, new connections get "
         "buffers of 64 KiB. At either bound a connection is closed: of the source that uses most, the one "

@@ -16,7 +16,7 @@ from typing import Any, Final
 from receiver.wire import api_keys, k00_produce, k10_find_coordinator
 from receiver.wire.errors import WireError
 from receiver.wire.field_walk import TAGGED_FIELDS, Fields, FieldWalk
-from receiver.wire.frame_rewriter import frame_in
+from receiver.wire.frame_rewriter import LENGTH_BYTES, frame_in
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
@@ -73,8 +73,9 @@ _PASSING: Final = (
 )
 _NOTHING: Final[frozenset[int]] = frozenset()
 
-#: Requests that get their correlation id in place. Only a Produce request may have no response, and
-#: only a FindCoordinator request decides by itself how long it takes to rewrite its response.
+#: Requests that get their correlation id in place. Only a Produce request may have no response, so
+#: it is looked at. Only a FindCoordinator request decides by itself how long it takes to rewrite
+#: its response.
 _TRACKED_IN_PLACE: Final = _TRACKED - _PRODUCE - _WITH_KEYS
 
 
@@ -111,7 +112,7 @@ class AddressedRequests(RequestRewriter):
         arguments: Those of the base class.
     """
 
-    __slots__ = ("_passes_unread", "_track", "_tracked", "_unwatched")
+    __slots__ = ("_looked_at", "_passes_unread", "_track", "_tracked", "_unwatched")
 
     _HEAD_BYTES = _HEAD.size
 
@@ -128,6 +129,7 @@ class AddressedRequests(RequestRewriter):
         self._unwatched = frozenset(word for word in _PASSING if word >> 16 not in watched)
         self._passes_unread = self._unwatched
         self._tracked = _TRACKED_IN_PLACE
+        self._looked_at = _PRODUCE
 
     @property
     def reads_all_headers(self) -> bool:
@@ -138,6 +140,13 @@ class AddressedRequests(RequestRewriter):
     def reads_all_headers(self, value: bool) -> None:
         self._passes_unread = _NOTHING if value else self._unwatched
         self._tracked = _NOTHING if value else _TRACKED_IN_PLACE
+        self._looked_at = _NOTHING if value else _PRODUCE
+
+    def stop_tracking(self) -> None:
+        """Pass the requests whose responses name brokers, from the next frame on."""
+        more = frozenset(word for word in _TRACKED if word >> 16 not in self._watched)
+        self._unwatched |= more
+        self.reads_all_headers = self.reads_all_headers
 
     def passing(self, chunk: memoryview) -> int:
         """See the base class; a request whose response names brokers gets its correlation id."""
@@ -146,7 +155,8 @@ class AddressedRequests(RequestRewriter):
             return 0
         end = len(chunk)
         last = end - _HEAD_AND_ID.size
-        passes, tracked, longest = self._passes_unread, self._tracked, self._max_frame_bytes
+        passes, tracked, looked_at = self._passes_unread, self._tracked, self._looked_at
+        longest = self._max_frame_bytes
         frames = self.frames
         word = self.last_key << 16
         while position <= last:
@@ -154,12 +164,19 @@ class AddressedRequests(RequestRewriter):
             if length > longest or length < 8:
                 break
             if word not in passes:
-                if word not in tracked:
+                acks: int | None = 1
+                if word in looked_at:
+                    after = position + 4 + length
+                    acks = k00_produce.look_for_acks(chunk, position + 4, min(after, end))
+                    if acks is None:
+                        break
+                elif word not in tracked:
                     break
-                forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
-                if forwarded is None:
-                    break
-                _write_correlation_id(chunk, position + _REQUEST_ID_AT, forwarded)
+                if acks:
+                    forwarded = self._track(word >> 16, word & 0xFFFF, correlation_id)
+                    if forwarded is None:
+                        break
+                    _write_correlation_id(chunk, position + _REQUEST_ID_AT, forwarded)
             position += length + 4
             frames += 1
         self.frames = frames
@@ -235,10 +252,22 @@ class AddressedResponses(ResponseRewriter):
         long_response: Called at the beginning of an awaited response that is longer than
             :attr:`max_replaced_bytes`. Returns how to rewrite it, or only the correlation id with
             which it passes.
+        edit: Called with what has arrived of an awaited response that is not complete, without its
+            length. Returns whether that was work.
         arguments: Those of the base class.
     """
 
-    __slots__ = ("_end", "_error", "_left", "_long", "_long_response", "_take_plain", "_walk")
+    __slots__ = (
+        "_edit",
+        "_edits",
+        "_end",
+        "_error",
+        "_left",
+        "_long",
+        "_long_response",
+        "_take_plain",
+        "_walk",
+    )
 
     def __init__(
         self,
@@ -246,9 +275,12 @@ class AddressedResponses(ResponseRewriter):
         *,
         take_plain: Callable[[memoryview, int, int], int | None],
         long_response: Callable[[], LongResponse | int],
+        edit: Callable[[memoryview], bool],
         **arguments: Any,
     ) -> None:
         super().__init__(replace, **arguments)
+        self._edit = edit
+        self._edits = False  # whether the current response is work while it arrives
         self._take_plain = take_plain
         self._long_response = long_response
         self._long: LongResponse | None = None
@@ -261,6 +293,13 @@ class AddressedResponses(ResponseRewriter):
     def due(self) -> int:
         """See the base class."""
         return 0 if self._over else self._left or super().due
+
+    @property
+    def idle_bytes(self) -> int:
+        """See the base class; the fields of a long response are walked over."""
+        if self._edits:
+            return 0
+        return super().idle_bytes if self._walk is None else self._walk.skipped
 
     def passing(self, chunk: memoryview) -> int:
         """See the base class; passes responses that name no broker, with the client's ids."""
@@ -345,7 +384,9 @@ class AddressedResponses(ResponseRewriter):
             raise self._error
         walk, long = self._walk, self._long
         if walk is None or long is None:
-            return super()._hold(chunk, position, out)
+            position = super()._hold(chunk, position, out)
+            self._edits = self._held is not None and self._edit_held(self._held)
+            return position
         end = min(len(chunk), position + self._left)
         self._end += chunk[position:end]
         self._left -= end - position
@@ -361,6 +402,12 @@ class AddressedResponses(ResponseRewriter):
             self._walk = self._long = None
             self._skip = 0
         return end
+
+    def _edit_held(self, held: bytearray) -> bool:
+        if len(held) < self._HEAD_BYTES or not self._watches(held):
+            return False
+        with memoryview(held) as whole, whole[LENGTH_BYTES:] as response:
+            return self._edit(response)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         length, correlation_id = _RESPONSE_HEAD.unpack_from(held)

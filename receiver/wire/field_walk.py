@@ -157,6 +157,11 @@ class FieldWalk:
         self.offset += position - begin
         return position
 
+    @property
+    def skipped(self) -> int:
+        """Bytes still to come of the field that is being skipped."""
+        return self._skip
+
     def skip(self, count: int) -> int:
         """Walk over at most ``count`` bytes of the field that is being skipped.
 

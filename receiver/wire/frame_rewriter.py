@@ -117,6 +117,11 @@ class FrameRewriter(ABC):
         return LENGTH_BYTES + length - len(held)
 
     @property
+    def idle_bytes(self) -> int:
+        """Bytes to come that cost hardly any work: the rest of a frame that passes or is kept."""
+        return self.due
+
+    @property
     def held(self) -> int:
         """Bytes that are buffered of an incomplete frame; 0 if it is not watched."""
         return len(self._held) if self._held is not None else 0

@@ -26,6 +26,13 @@ _UUID = 16
 _ACKS_BYTES = 2
 _MAX_VARINT_BYTES = 5
 
+#: Offset of the client id's length in a request header.
+_CLIENT_ID_AT: Final = 8
+
+# Bytes of a partition before its RecordErrors, and of ThrottleTimeMs.
+_RECORD_ERRORS_AT: Final = 4 + 2 + 8 + 8 + 8
+_THROTTLE_TIME_BYTES: Final = 4
+
 _PARTITIONS: Final = Array(
     (
         # Index, ErrorCode, BaseOffset, LogAppendTimeMs and LogStartOffset.
@@ -51,6 +58,48 @@ def fields_before_endpoints(version: int) -> Fields:
     return _WITH_IDS if version >= _FIRST_WITH_TOPIC_ID else _WITH_NAMES
 
 
+def has_no_endpoints(body: bytes | memoryview, at: int, end: int, version: int) -> bool:
+    """Return whether a response surely names no leader that has moved.
+
+    This is a quick look at the usual form: at most 126 topics and partitions of each, short names,
+    no errors of records, no error messages, and no tagged fields. Of another form, and of a
+    malformed one, nothing is said.
+
+    Args:
+        body: Holds the body of a response of a supported version.
+        at: Where the body begins.
+        end: Where it ends.
+        version: The version.
+    """
+    with_ids = version >= _FIRST_WITH_TOPIC_ID
+    try:
+        topics = body[at]
+        at += 1
+        for _ in range(topics - 1):
+            if with_ids:
+                at += _UUID
+            else:
+                name = body[at]
+                if name >= 0x80:
+                    return False
+                at += max(name, 1)
+            partitions = body[at]
+            at += 1
+            for _ in range(partitions - 1):
+                at += _RECORD_ERRORS_AT
+                # No errors of records, no message, no tagged fields.
+                if body[at] > 1 or body[at + 1] > 1 or body[at + 2]:
+                    return False
+                at += 3
+            if partitions >= 0x80 or body[at]:
+                return False
+            at += 1
+        at += _THROTTLE_TIME_BYTES
+        return topics < 0x80 and at == end - 1 and not body[at]
+    except IndexError:
+        return False
+
+
 def decode_acks(reader: Reader) -> int:
     """Read the acknowledgements that a request of a supported version asks for; 0 for no response.
 
@@ -59,6 +108,32 @@ def decode_acks(reader: Reader) -> int:
     """
     reader.compact_nullable_bytes_view("TransactionalId")
     return reader.int16("Acks")
+
+
+def look_for_acks(request: bytes | memoryview, at: int, end: int) -> int | None:
+    """Return the acknowledgements that a request asks for; 0 for no response.
+
+    This is a quick look at the usual form: a header without tagged fields, and a short
+    transactional id. Of another form, and of a request that is not there up to them, nothing is
+    said: None.
+
+    Args:
+        request: Holds a request of a supported version, with the request header v2.
+        at: Where its header begins.
+        end: Where it ends, or the bytes that are there.
+    """
+    at += _CLIENT_ID_AT
+    if at + 2 > end:
+        return None
+    size = request[at] << 8 | request[at + 1]
+    at += 2 + (size if size < 0x8000 else 0)  # a negative length is null
+    if at + 2 > end or request[at]:
+        return None
+    size = request[at + 1]
+    if size >= 0x80:
+        return None
+    at += 2 + max(size - 1, 0)
+    return None if at + _ACKS_BYTES > end else request[at] << 8 | request[at + 1]
 
 
 def size_to_acks(beginning: bytes, body: int) -> int:

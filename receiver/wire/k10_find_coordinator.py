@@ -17,7 +17,8 @@ from receiver.wire.api_keys import check_version
 from receiver.wire.bounds import ARRAYS, MAX_TAGGED_FIELDS
 from receiver.wire.broker_addresses import ReplaceAddress, copy_address, copy_fields
 from receiver.wire.errors import BoundError, WireError
-from receiver.wire.primitives import Reader, Writer
+from receiver.wire.primitives import Reader
+from receiver.wire.writer import Writer
 
 #: The versions whose addresses this module replaces.
 SUPPORTED_VERSIONS: Final = range(7)

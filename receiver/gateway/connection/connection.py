@@ -268,6 +268,11 @@ class Connection:
             self._mute_client(now)
             self._control_flow()  # a chunk that passes is not followed by `moved`
 
+    def passed(self) -> None:
+        """Count memory and control the flow after many requests or responses passed."""
+        if not self._closed and self._session.take_tracked():
+            self.moved()
+
     def moved(self) -> None:
         """Execute the session's effects and act on its state after bytes were moved."""
         if not self._closed:
@@ -462,6 +467,8 @@ class Connection:
             # Nobody sees an orderly end before the reset.
             self._up.shuts_down = self._down.shuts_down = False
             direction.drop()
+            if direction is self._down:
+                self._session.client_is_gone()
             self._close_within(_FAILED_S)
         self._control_flow()
 

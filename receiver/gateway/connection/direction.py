@@ -28,10 +28,13 @@ BUFFER_BYTES: Final = 262_144
 #: The read size for a sink that stays slow.
 _MIN_READ_BYTES: Final = 16_384
 
-#: The first and the smallest read size for bytes that may be costly to pass.
-_MIN_CHEAP_BYTES: Final = 2_048
+#: Bytes to read at a time behind a frame, where frames may be costly to pass: as many as usual, and
+#: the least. Two KiB are at most 170 requests or responses, which take half a millisecond.
+_COSTLY_BYTES: Final = 2_048
+_MIN_COSTLY_BYTES: Final = 512
 
-#: CPU seconds that passing a chunk may take before the client is charged for it.
+#: CPU seconds that passing a chunk may take before the client is charged for it, and reads get
+#: smaller.
 _CHEAP_S: Final = 0.001
 
 # All directions share one buffer. There is one thread, and a callback is done with it before it
@@ -51,6 +54,9 @@ class Connection(Protocol):
 
     def spent(self, seconds: float) -> None:
         """Charge the client for seconds of CPU time."""
+
+    def passed(self) -> None:
+        """Act on what bytes that passed have changed, where frames may be costly to pass."""
 
     def moved(self) -> None:
         """Act on the session's effects and state after bytes were moved."""
@@ -78,7 +84,7 @@ class Direction:
     """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
     Args:
-        meters: Whether bytes that pass may be costly too, as where addresses are rewritten.
+        meters: Whether frames that pass may be costly too, as where addresses are rewritten.
 
     Attributes:
         bytes_read: Bytes read from the source.
@@ -91,8 +97,8 @@ class Direction:
 
     __slots__ = (
         "_backlog",
-        "_cheap_bytes",
         "_connection",
+        "_costly_bytes",
         "_full_bytes",
         "_loop",
         "_meters",
@@ -131,14 +137,14 @@ class Direction:
         self._sink = sink
         self._rewriter = rewriter
         self._meters = meters
-        self._passing = self._metered_passing if meters else rewriter.passing
+        self._passing = rewriter.passing
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
         self._backlog: bytes | memoryview = b""
         self._full_bytes = 0
         self._reading = False
         self._room = BUFFER_BYTES
-        self._cheap_bytes = _MIN_CHEAP_BYTES if meters else BUFFER_BYTES
+        self._costly_bytes = _COSTLY_BYTES
         self.bytes_read = 0
         self.ended = False
         self.limit: Callable[[], int] | None = None
@@ -172,7 +178,9 @@ class Direction:
 
     def readable(self) -> bool:
         """Move at most one buffer; return whether there may be more."""
-        room = min(self._room, self._cheap_bytes)
+        room, meters = self._room, self._meters
+        if meters:
+            room = min(room, self._rewriter.idle_bytes + self._costly_bytes)
         if self.limit is not None:
             room = min(room, self.limit())
         try:
@@ -187,23 +195,22 @@ class Direction:
             return False
         self.bytes_read += count
         chunk = _view[:count]
+        started = self._connection.cpu() if meters else 0.0
         passed = self._passing(chunk)
-        if passed == count:
-            self.give(chunk)
+        if passed != count:
+            self._rewrite(chunk, passed, started)
         else:
-            self._rewrite(chunk, passed)
+            if meters:
+                self._meter(started)
+            self.give(chunk)
         if self.supervised:
             self._connection.moved()
             return True
+        if meters:
+            self._connection.passed()
         return count == room
 
-    def _metered_passing(self, chunk: memoryview) -> int:
-        started = self._connection.cpu()
-        passed = self._rewriter.passing(chunk)
-        self._meter(started, len(chunk))
-        return passed
-
-    def _meter(self, started: float, count: int) -> bool:
+    def _meter(self, started: float) -> bool:
         """Charge the client if its bytes were costly, and read less at a time then.
 
         Returns:
@@ -213,29 +220,28 @@ class Direction:
         used_s = connection.cpu() - started
         if used_s > _CHEAP_S:
             connection.spent(used_s)
-            self._cheap_bytes = max(int(count * _CHEAP_S / used_s), _MIN_CHEAP_BYTES)
+            self._costly_bytes = max(int(self._costly_bytes * _CHEAP_S / used_s), _MIN_COSTLY_BYTES)
             return True
-        if self._cheap_bytes < BUFFER_BYTES:
-            self._cheap_bytes *= 2
+        self._costly_bytes = min(2 * self._costly_bytes, _COSTLY_BYTES)
         return False
 
-    def _charge(self, started: float, count: int) -> None:
-        if not (self._meters and self._meter(started, count)):
+    def _charge(self, started: float) -> None:
+        if not (self._meters and self._meter(started)):
             self._connection.charge(started)
 
-    def _rewrite(self, chunk: memoryview, passed: int) -> None:
+    def _rewrite(self, chunk: memoryview, passed: int, started: float) -> None:
         connection = self._connection
-        started = connection.cpu()
+        started = started or connection.cpu()
         try:
             out = self._rewriter.rewrite(chunk, passed)
         except BrokenStreamError as error:
-            self._charge(started, len(chunk) - passed)
+            self._charge(started)
             connection.refuse(self, error)
             return
         except Exception as error:  # a bug must end this connection only
             connection.fail(error)
             return
-        self._charge(started, len(chunk) - passed)
+        self._charge(started)
         if out:
             self.give(out)
         connection.moved()

@@ -28,8 +28,16 @@ from receiver.wire.field_walk import TAGGED_FIELDS, FieldWalk
 from receiver.wire.frame_rewriter import frame
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
+from receiver.wire.k10_find_coordinator import CoordinatorsEdit
 from receiver.wire.named_addresses import NAMED_AT_END, replace_addresses
 from receiver.wire.primitives import Reader
+
+#: The work for a response that is decoded or written anew. The unit is a short response that is
+#: only looked at; it takes about five microseconds.
+COSTLY: Final = 8
+
+#: Coordinators that a response can name in a unit.
+_COORDINATORS_IN_A_UNIT: Final = 4
 
 #: The longest Produce, Fetch, ShareFetch and ShareAcknowledge response that is kept as a whole. A
 #: longer one passes as it comes, and its end keeps its size.
@@ -65,6 +73,7 @@ class NamingRequest(NamedTuple):
         version: The API version that the broker got.
         client_correlation_id: The correlation id for the client.
         max_read_bytes: A longer response is not kept as a whole.
+        work: The work for its response; see :data:`COSTLY`.
         addresses: Replaces the addresses.
         held_bytes: What this tuple takes, rounded up.
         decides: As of :class:`~receiver.session.pending.PendingRequest`.
@@ -75,22 +84,31 @@ class NamingRequest(NamedTuple):
     version: int
     client_correlation_id: int
     max_read_bytes: int
+    work: int
     addresses: ReplacedAddresses
     held_bytes: int = 256
     decides: bool = False
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether the response costs more work than one that passes."""
-        return self.api_key not in node_endpoints.VERSIONS
 
     def responded(self, response: bytes, _: Connection) -> bytes:
         """Return the client's answer as a frame; see :meth:`ReplacedAddresses.answer`."""
         return self.addresses.answer(self.api_key, self.version, self.client_correlation_id, response)
 
+    def edit(self, response: memoryview) -> CoordinatorsEdit | None:
+        """Return what edits the response while it arrives; None if it is edited as a whole.
+
+        Args:
+            response: Its beginning.
+        """
+        return self.addresses.edit(self.api_key, self.version, response)
+
+    def edited(self, edit: CoordinatorsEdit, response: bytes) -> bytes:
+        """Return the client's answer as a frame, from a response that was edited on arrival."""
+        header = _CORRELATION_ID.pack(self.client_correlation_id) + b"\0"
+        return frame(header, edit.finish(response))
+
     def is_plain(self, chunk: memoryview, begin: int, end: int) -> bool:
         """Return whether a quick look shows that the response in a chunk names no broker."""
-        return _is_plain(self.api_key, chunk, begin, end)
+        return _is_plain(self.api_key, self.version, chunk, begin, end)
 
     def long_response(self) -> LongResponse:
         """Return how to rewrite a response that is too long to be kept."""
@@ -114,6 +132,7 @@ class KeptAddresses:
         *,
         take_plain: Callable[[memoryview, int, int], int | None],
         take_long: Callable[[], LongResponse | int],
+        edit: Callable[[memoryview], bool],
     ) -> ResponseRewriter:
         """Return the rewriter of responses; see there for the arguments."""
 
@@ -130,11 +149,14 @@ class KeptAddresses:
             max_watched_bytes=_MAX_RESPONSE_BYTES,
         )
 
+    def stop_tracking(self, requests: RequestRewriter) -> None:
+        """Pass requests whose responses name brokers like any other."""
+
     def check(self, header: RequestHeader) -> None:
         """Refuse a request whose response, or what follows it, may hold an unknown address."""
 
-    def names_brokers(self, api_key: int, version: int, body: Reader) -> bool:
-        """Return whether the response to a request may name brokers that must be replaced.
+    def work(self, api_key: int, version: int, body: Reader) -> int:
+        """Return the work for the response to a request; 0 if it names no brokers to replace.
 
         Args:
             api_key: The request's API key.
@@ -145,12 +167,20 @@ class KeptAddresses:
         Raises:
             WireError: The request is not one that the gateway offers.
         """
-        return False
+        return 0
 
     def naming(
-        self, correlation_id: int, api_key: int, version: int, client_correlation_id: int
+        self, correlation_id: int, api_key: int, version: int, client_correlation_id: int, work: int = 0
     ) -> NamingRequest:
-        """Return the exchange of a request for which :meth:`names_brokers` is true."""
+        """Return the exchange of a request for which :meth:`work` is not 0.
+
+        Args:
+            correlation_id: See :class:`NamingRequest`; the same holds for the others.
+            api_key: The request's API key.
+            version: The API version that the broker gets.
+            client_correlation_id: The correlation id for the client.
+            work: As :meth:`work` returned it; 0 if that follows from the API key alone.
+        """
         raise AssertionError("addresses are kept")
 
 
@@ -178,15 +208,22 @@ class ReplacedAddresses(KeptAddresses):
         *,
         take_plain: Callable[[memoryview, int, int], int | None],
         take_long: Callable[[], LongResponse | int],
+        edit: Callable[[memoryview], bool],
     ) -> ResponseRewriter:
         """See the base class."""
         return AddressedResponses(
             replace,
             take_plain=take_plain,
             long_response=take_long,
+            edit=edit,
             max_frame_bytes=GREATEST_INT32,
             max_watched_bytes=_MAX_ADDRESSED_BYTES,
         )
+
+    def stop_tracking(self, requests: RequestRewriter) -> None:
+        """See the base class."""
+        if isinstance(requests, AddressedRequests):
+            requests.stop_tracking()
 
     def check(self, header: RequestHeader) -> None:
         """See the base class."""
@@ -198,21 +235,28 @@ class ReplacedAddresses(KeptAddresses):
                 found="version 0",
             )
 
-    def names_brokers(self, api_key: int, version: int, body: Reader) -> bool:
-        """See the base class."""
+    def work(self, api_key: int, version: int, body: Reader) -> int:
+        """See the base class.
+
+        Of all these requests, only FindCoordinator chooses how many brokers its response names. The
+        others name each broker of the cluster once, whatever topics they ask for.
+        """
         if not names_brokers(api_key, version):
-            return False
+            return 0
         if api_key == api_keys.FIND_COORDINATOR and version in k10_find_coordinator.WITH_COORDINATORS:
-            k10_find_coordinator.decode_count(body)
-        # Produce without acknowledgements has no response.
-        return api_key != api_keys.PRODUCE or k00_produce.decode_acks(body) != 0
+            return COSTLY + k10_find_coordinator.decode_count(body) // _COORDINATORS_IN_A_UNIT
+        if api_key == api_keys.PRODUCE and k00_produce.decode_acks(body) == 0:
+            return 0  # it has no response
+        return 1 if api_key in node_endpoints.VERSIONS else COSTLY
 
     def naming(
-        self, correlation_id: int, api_key: int, version: int, client_correlation_id: int
+        self, correlation_id: int, api_key: int, version: int, client_correlation_id: int, work: int = 0
     ) -> NamingRequest:
         """See the base class."""
-        most = MAX_KEPT_BYTES if api_key in node_endpoints.VERSIONS else GREATEST_INT32
-        return NamingRequest(correlation_id, api_key, version, client_correlation_id, most, self)
+        most, least = (MAX_KEPT_BYTES, 1) if api_key in node_endpoints.VERSIONS else (GREATEST_INT32, COSTLY)
+        return NamingRequest(
+            correlation_id, api_key, version, client_correlation_id, most, work or least, self
+        )
 
     def answer(self, api_key: int, version: int, correlation_id: int, response: bytes) -> bytes:
         """Return the client's answer, as a frame.
@@ -227,7 +271,7 @@ class ReplacedAddresses(KeptAddresses):
             WireError: The response is malformed, up to its last address.
         """
         if (api_key, version) in NAMED_AT_END:
-            if _is_plain(api_key, response, 0, len(response)):
+            if _is_plain(api_key, version, response, 0, len(response)):
                 return frame(_CORRELATION_ID.pack(correlation_id), response[_CORRELATION_ID.size :])
             at = self._end_of_fields(api_key, version, response)
             end = response[at:]
@@ -239,6 +283,14 @@ class ReplacedAddresses(KeptAddresses):
         header = with_correlation_id(correlation_id, response[: reader.offset], at=0)
         body = replace_addresses(response[reader.offset :], api_key, version, self._replace)
         return frame(header, body)
+
+    def edit(self, api_key: int, version: int, response: memoryview) -> CoordinatorsEdit | None:
+        """Return what edits a response while it arrives; see :meth:`NamingRequest.edit`."""
+        if api_key != api_keys.FIND_COORDINATOR or version not in k10_find_coordinator.WITH_COORDINATORS:
+            return None
+        # A response header with tagged fields is unusual.
+        has_header = len(response) >= _HEADER_BYTES and not response[_HEADER_BYTES - 1]
+        return CoordinatorsEdit(_HEADER_BYTES, self._replace) if has_header else None
 
     def long_response(self, api_key: int, version: int, correlation_id: int) -> LongResponse:
         """Return how to rewrite a response that is too long to be kept; see :meth:`answer`."""
@@ -262,17 +314,20 @@ class ReplacedAddresses(KeptAddresses):
         return at
 
 
-def _is_plain(api_key: int, data: bytes | memoryview, begin: int, end: int) -> bool:
+def _is_plain(api_key: int, version: int, data: bytes | memoryview, begin: int, end: int) -> bool:
     """Return whether a quick look shows that a response names no broker.
 
     Args:
-        api_key: The request's API key, of a version whose response may have addresses at its end.
+        api_key: The request's API key.
+        version: Its version, whose response may have addresses at its end.
         data: Holds the response.
         begin: Where the response begins, without its length.
         end: Where it ends.
     """
-    if api_key != api_keys.FETCH:
-        return False
     body = begin + _HEADER_BYTES
     # The byte before the body is the number of the response header's tagged fields.
-    return body < end and not data[body - 1] and k01_fetch.has_no_endpoints(data, body, end)
+    if body >= end or data[body - 1]:
+        return False
+    if api_key == api_keys.FETCH:
+        return k01_fetch.has_no_endpoints(data, body, end)
+    return api_key == api_keys.PRODUCE and k00_produce.has_no_endpoints(data, body, end, version)

@@ -18,6 +18,7 @@ from typing import Any
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
+from receiver.peers.pending_work import PendingWork
 from receiver.principal.sasl import UNKNOWN_PRINCIPAL
 from receiver.session.call import OpenCall
 from receiver.session.effects import IdentityChanged
@@ -154,6 +155,7 @@ class _Conversation:
             max_push_bytes=MAX_PUSH_BYTES,
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
+            pending_work=PendingWork(),
             replace_address=_replace_address if rewrites else None,
         )
         self._known = accepted

@@ -31,6 +31,7 @@ from receiver.gateway.random_numbers import random_numbers
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
+from receiver.peers.pending_work import PendingWork
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.session import Session
@@ -239,6 +240,7 @@ class Gate:
             max_push_bytes=self._max_push_bytes,
             principal_claim="sub",
             delegation_tokens=DelegationTokens(),
+            pending_work=PendingWork(),
             replace_address=self._replace_address,
         )
 

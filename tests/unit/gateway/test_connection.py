@@ -7,6 +7,7 @@ import hashlib
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -41,9 +42,9 @@ from tests.unit.session.support import (
 FETCH = request_frame(api_keys.FETCH, 16, 2, bytes(60))
 
 
-def rewriting_gate() -> Gate:
+def rewriting_gate(**arguments: Any) -> Gate:
     """A gate that replaces the addresses of brokers."""
-    return Gate(replace_address=lambda broker: ("gateway.example", broker.node_id))
+    return Gate(replace_address=lambda broker: ("gateway.example", broker.node_id), **arguments)
 
 
 async def exchange(wire: Relayed, request: bytes, answers: Answers) -> bytes:
@@ -531,9 +532,10 @@ def test_a_client_with_many_fetches_is_read_again_after_their_responses() -> Non
     nothing = bytes(1 + 10) + b"\x01\0"
 
     async def main() -> None:
-        async with relayed(gate=rewriting_gate()) as wire:
+        # Pending requests may hold twice the bytes of a push, and this is about their work.
+        async with relayed(gate=rewriting_gate(max_push_bytes=1 << 17)) as wire:
             sending = asyncio.create_task(send(wire.client, b"".join(fetches)))
-            ids = [(await receive_frame(wire.broker))[4:8] for _ in range(20)]
+            ids = [(await receive_frame(wire.broker))[4:8] for _ in range(500)]
             for number in range(len(fetches)):
                 own = ids[number] if number < len(ids) else (await receive_frame(wire.broker))[4:8]
                 await send(wire.broker, framed(own + nothing))

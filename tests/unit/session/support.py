@@ -10,6 +10,7 @@ from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.core.registry import ConnectionRegistry
+from receiver.peers.pending_work import PendingWork
 from receiver.session.call import OpenCall
 from receiver.session.effects import (
     ApiVersionsAnswered,
@@ -201,6 +202,7 @@ class Wire:
         security_protocol: str = "PLAINTEXT",
         translates: bool = False,
         delegation_tokens: DelegationTokens | None = None,
+        pending_work: PendingWork | None = None,
         replace_address: ReplaceAddress | None = None,
         config_answers: ConfigAnswers | None = None,
         reads_resources: bool = True,
@@ -233,6 +235,7 @@ class Wire:
             max_push_bytes=max_push_bytes,
             principal_claim="sub",
             delegation_tokens=DelegationTokens() if delegation_tokens is None else delegation_tokens,
+            pending_work=PendingWork() if pending_work is None else pending_work,
             replace_address=replace_address,
         )
         self.to_broker = bytearray()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from receiver.peers.pending_work import PendingWork
+from receiver.session.effects import Flooded
 from receiver.session.exchanges.addresses import MAX_KEPT_BYTES
 from receiver.wire import api_keys
 from receiver.wire.broker_addresses import BrokerAddress
@@ -237,33 +239,168 @@ def test_a_fetch_without_addresses_is_not_copied(wire: Wire) -> None:
     assert response[4:8] == struct.pack(">i", 5)
 
 
+def _fetch_in_place(wire: Wire, number: int) -> None:
+    """Pass a Fetch request on, as the caller does with bytes that pass."""
+    chunk = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60), number)))
+    assert wire.session.requests.passing(chunk) == len(chunk)
+    wire.to_broker += chunk
+
+
 def test_many_fetches_wait_and_then_the_client_is_read_again(wiring: Callable[..., Wire]) -> None:
-    """The limit is noticed where bytes are rewritten, because the connection hears of those."""
+    """The caller hears of the memory of many requests, and of the limit."""
     wire = wiring(replace_address=lambda _: (GATEWAY, 1), max_push_bytes=1 << 20)
     _start(wire)
-    passed = told = 0
+    sent = told = 0
     while not wire.congested():
-        chunk = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60), passed)))
-        if wire.session.requests.passing(chunk) == len(chunk):
-            wire.to_broker += chunk
-        else:
-            wire.to_broker += wire.session.requests.rewrite(chunk, 0)
-            told += 1
-        passed += 1
-        assert passed <= 1000
-    assert (passed, told) == (512, 8)
+        _fetch_in_place(wire, sent)
+        told += wire.session.take_tracked()
+        sent += 1
+        assert sent <= 1000
+    assert (sent, told) == (512, 8)
     assert wire.session.held_bytes >= 512 * 200
-    chunk = memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(60), passed)))
-    assert wire.session.requests.passing(chunk) == 0
-    wire.to_broker += wire.session.requests.rewrite(chunk, 0)
+    _fetch_in_place(wire, sent)
+    assert wire.session.take_tracked()
     ids = _pending_ids(wire)
-    assert len(ids) == passed + 1
+    assert len(ids) == sent + 1
+    told = 0
     for number, own in enumerate(ids):
         response = memoryview(bytearray(frame(own, b"\0", _plain_fetch(SHORT))))
         assert wire.session.responses.passing(response) == len(response)
         assert response[4:8] == struct.pack(">i", number)
         assert wire.congested() == (number == 0)
+        told += wire.session.take_tracked()
+    assert told == 1 + 8
     assert not wire.awaits()
+
+
+def test_a_flood_that_passes_closes_the_connection(wiring: Callable[..., Wire]) -> None:
+    wire = wiring(replace_address=lambda _: (GATEWAY, 1))
+    _start(wire)
+    with pytest.raises(BrokenStreamError, match="at most 8192 requests"):
+        wire.session.requests.feed(memoryview(bytearray(_request(api_keys.FETCH, 17, bytes(6)) * 9_000)))
+    assert Flooded() in wire.session.take_effects()
+
+
+def _find_coordinators(count: int, correlation_id: int = 5) -> bytes:
+    writer = Writer()
+    writer.raw(b"\0")
+    writer.compact_array_length(count)
+    for number in range(count):
+        writer.compact_string(str(number))
+    writer.tagged_fields(())
+    return _request(api_keys.FIND_COORDINATOR, 4, writer.take(), correlation_id)
+
+
+def _coordinators(count: int, host: str, port: int) -> bytes:
+    writer = Writer()
+    writer.int32(0)
+    writer.compact_array_length(count)
+    for number in range(count):
+        writer.compact_string(str(number))
+        writer.int32(NODE_ID)
+        writer.compact_string(host)
+        writer.int32(port)
+        writer.int16(0)
+        writer.compact_nullable_string(None)
+        writer.tagged_fields(())
+    writer.tagged_fields(())
+    return writer.take()
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 16), (200, 9), (1_000, 2), (4_000, 1)])
+def test_requests_for_coordinators_weigh_what_they_ask_for(wire: Wire, count: int, most: int) -> None:
+    _start(wire)
+    sent = 0
+    while not wire.congested():
+        wire.send(_find_coordinators(count, sent))
+        sent += 1
+        assert sent <= most
+    assert sent == most
+    for own in _pending_ids(wire):
+        wire.receive(frame(own, b"\0", _coordinators(count, SECRET, 9092)))
+    assert not wire.congested()
+    expected = _coordinators(count, GATEWAY, 29100 + NODE_ID)
+    assert wire.received() == [struct.pack(">i", number) + b"\0" + expected for number in range(sent)]
+
+
+def test_coordinators_that_arrive_in_pieces_are_edited_as_they_arrive(wire: Wire) -> None:
+    _start(wire)
+    wire.send(_find_coordinators(2_000))
+    (own,) = _pending_ids(wire)
+    stream = frame(own, b"\0", _coordinators(2_000, SECRET, 9092))
+    responses, out = wire.session.responses, bytearray()
+    wire.session.take_worked()
+    for begin in range(0, len(stream), 1_000):
+        assert not out
+        # What is work is read in small pieces, and charged.
+        assert responses.idle_bytes == 0
+        out += responses.feed(memoryview(bytearray(stream[begin : begin + 1_000])))
+        assert wire.session.take_worked()
+        arrived = min(begin + 1_000, len(stream))
+        assert out or wire.session.held_bytes >= 2 * arrived - 100
+    expected = _coordinators(2_000, GATEWAY, 29100 + NODE_ID)
+    assert bytes(out) == frame(struct.pack(">i", 5), b"\0", expected)
+    assert wire.session.held_bytes == 0
+
+
+def test_a_source_with_much_pending_work_waits_on_each_of_its_connections(
+    wiring: Callable[..., Wire],
+) -> None:
+    source = PendingWork()
+    wires = [wiring(replace_address=lambda _: (GATEWAY, 1), pending_work=source) for _ in range(20)]
+    other = wiring(replace_address=lambda _: (GATEWAY, 1))
+    for wire in (*wires, other):
+        _start(wire)
+        assert source.units == 0
+    for wire in wires[:-1]:
+        for number in range(500):
+            _fetch_in_place(wire, number)
+    # Of a busy source, a connection with few requests is still read.
+    few = wires[-1]
+    for number in range(31):
+        _fetch_in_place(few, number)
+        _fetch_in_place(other, number)
+    assert all(wire.congested() for wire in wires[:-1])
+    assert not few.congested()
+    _fetch_in_place(few, 31)
+    _fetch_in_place(other, 31)
+    assert few.congested()
+    assert not other.congested()
+    # A connection that ends, or whose client is gone, has no more pending.
+    for wire in wires[:10]:
+        wire.session.close()
+    assert not few.congested()
+    for wire in wires[10:]:
+        wire.session.client_is_gone()
+    assert source.units == 0
+
+
+def test_requests_of_a_client_that_is_gone_pass_and_are_not_expected(wire: Wire) -> None:
+    _start(wire)
+    for number in range(600):
+        _fetch_in_place(wire, number)
+    assert wire.congested()
+    wire.session.client_is_gone()
+    assert not wire.congested()
+    assert not wire.awaits()
+    assert wire.session.held_bytes == 0
+    wire.to_broker.clear()
+    last = _request(api_keys.FETCH, 17, bytes(60)) + _produce(1) + _find_coordinators(3)
+    wire.send(last)
+    assert wire.to_broker.startswith(last)
+    assert not wire.awaits()
+
+
+@pytest.mark.parametrize("transactional_id", [None, "", "t" * 126])
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_a_produce_request_in_the_usual_form_is_not_copied(
+    wire: Wire, acks: int, transactional_id: str | None
+) -> None:
+    _start(wire)
+    request = memoryview(bytearray(_produce(acks, transactional_id=transactional_id)))
+    assert wire.session.requests.feed(request) is request
+    assert wire.awaits() == (acks != 0)
+    assert (request[8:12] == struct.pack(">i", 5)) == (acks == 0)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 16_000])

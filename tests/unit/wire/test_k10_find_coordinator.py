@@ -10,7 +10,7 @@ from receiver.wire.bounds import ARRAYS, MAX_TAGGED_FIELDS
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.errors import BoundError, WireError
 from receiver.wire.k10_find_coordinator import CoordinatorsEdit, replace_addresses
-from receiver.wire.primitives import TaggedFields, Writer
+from receiver.wire.writer import TaggedFields, Writer
 
 _HEADER: Final = b"head "
 
