@@ -7,7 +7,10 @@ matter only if the sidecar's subscriptions are kept there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from receiver.brokers.listener_broker import KnownBroker
+from receiver.brokers.listener_state import ListenerState
 
 
 def shadow_problem(known: KnownBroker) -> str | None:
@@ -25,3 +28,13 @@ def shadow_problem(known: KnownBroker) -> str | None:
         hidden.append(f"the broker has {count} client metrics {resources}, which the sidecar does not read")
         fixes.append("set subscriptions.store to kafka, or put them over REST and delete them at the broker")
     return f"{'; '.join(hidden)}: {'; '.join(fixes)}" if hidden else None
+
+
+def shadow_warnings(listeners: Iterable[ListenerState]) -> list[str]:
+    """Return what is hidden behind listeners, for ``/readyz``; each problem once."""
+    names: dict[str, dict[str, None]] = {}
+    for listener in listeners:
+        for known in (listener.known, *listener.nodes.values()):
+            if (problem := shadow_problem(known)) is not None:
+                names.setdefault(problem, {})[listener.settings.name] = None
+    return [f"behind {', '.join(behind)}: {problem}" for problem, behind in names.items()]

@@ -29,6 +29,7 @@ from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.shadow import shadow_warnings
 from receiver.clock import SystemClock
 from receiver.core.bridge_pushes import BridgePushes
 from receiver.core.config_calls import ConfigCalls
@@ -491,7 +492,7 @@ class _Core:
         )
 
     def _warnings(self) -> list[str]:
-        warnings = list(self._crossed.values())
+        warnings = [*self._crossed.values(), *shadow_warnings(self._listeners())]
         problem = self._subscriptions.status().problem
         if problem is not None and self._subscriptions.known:
             warnings.append(f"the last known subscriptions stay in force: {problem}")

@@ -52,6 +52,7 @@ class Answer:
         ranges: The version ranges that it offers, by API key.
         problem: Why it does not answer; None: it does.
         login_problem: Why it refuses the sidecar's login; None: it does not.
+        hides_resources: Whether it keeps client metrics resources that the sidecar does not read.
         crossed: Why the upstream is probably that of another listener; None: nothing says so.
     """
 
@@ -59,6 +60,7 @@ class Answer:
     ranges: Mapping[int, tuple[int, int]]
     problem: str | None = None
     login_problem: str | None = None
+    hides_resources: bool = False
     crossed: str | None = None
 
     @property
@@ -138,7 +140,13 @@ async def _ask(
         problem = str(error)
     except BrokerLoginError as error:
         login_problem = str(error)
-    return Answer(broker=broker, ranges=upstream.ranges, problem=problem, login_problem=login_problem)
+    return Answer(
+        broker=broker,
+        ranges=upstream.ranges,
+        problem=problem,
+        login_problem=login_problem,
+        hides_resources=upstream.hides_resources,
+    )
 
 
 def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> list[Answer]:
@@ -207,6 +215,12 @@ def broker_findings(listener: ListenerSettings, answer: Answer) -> list[Finding]
     if (shadow := shadow_problem(answer.known)) is not None:
         seen, _, fix = shadow.partition(": ")
         findings.append(warning(Area.BROKER, "own_telemetry", subject, seen, fix))
+    elif answer.hides_resources:
+        seen = (
+            "keeps client metrics resources itself: kafka-client-metrics.sh changes them, and the sidecar "
+            "reads them with subscriptions.store: kafka only"
+        )
+        findings.append(ok(Area.BROKER, "own_telemetry", subject, seen))
     return findings
 
 

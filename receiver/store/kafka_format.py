@@ -5,6 +5,10 @@ configuration"; Kafka's ``ClientMetricsConfigs``). Its lists are split at commas
 ``match`` at its equals sign, so patterns with either go into the record, as does everything that
 Kafka has no key for. The resource decides whether a subscription exists and wins where both say
 something, because Kafka's tools write it.
+
+A broker with a telemetry plugin reads the same resources, and an empty ``match`` is every client to
+it. So the resource of a subscription that Kafka can't express, or that is disabled, matches no
+client: it has :data:`NOBODY`, which is not read back where there is a record.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ SELECTORS: Final = frozenset(
         "client_source_port",
     }
 )
+_INSTANCE: Final = "client_instance_id"
+#: A pattern of :data:`_INSTANCE` that matches no client: an id has 22 characters.
+NOBODY: Final = "matched-by-kafka-client-telemetry"
 #: Kafka's ``interval.ms`` is an int32.
 _MAX_INT32: Final = 2**31 - 1
 
@@ -75,10 +82,15 @@ def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
         for selector, pattern in subscription.match.items()
         if match_beside or selector not in SELECTORS or not _fits(pattern)
     }
+    hidden = bool(ours) or not subscription.enabled
+    if hidden and _INSTANCE in subscription.match:
+        ours[_INSTANCE] = subscription.match[_INSTANCE]
     if ours:
         beside["match"] = ours
     metrics = ["*"] if subscription.wants_all else list(dict.fromkeys(subscription.metrics))
     theirs = [f"{name}={pattern}" for name, pattern in subscription.match.items() if name not in ours]
+    if hidden:
+        theirs.append(f"{_INSTANCE}={NOBODY}")
     configs = {
         "metrics": ",".join(metrics),
         "interval.ms": str(subscription.interval_ms),
@@ -107,8 +119,9 @@ def join(name: str, entry: Entry) -> Subscription | list[Mistake]:
         return [Mistake(("match",), "the record has no mapping; put the subscription again")]
     match = dict(others)
     for pair in _listed(entry.configs.get("match", "")):
-        selector, _, pattern = pair.partition("=")
-        match[selector.strip()] = pattern.strip()
+        selector, _, pattern = map(str.strip, pair.partition("="))
+        if not (beside and (selector, pattern) == (_INSTANCE, NOBODY)):
+            match[selector] = pattern
     document["match"] = match
     return from_document(document, name=name, is_stored=True)
 

@@ -87,6 +87,7 @@ def test_a_good_setup_is_proven_before_and_after_the_start(
         seen = {(one["area"], one["check"]): one["seen"] for one in document["findings"]}
         assert seen["broker", "identity"] == f"is node {broker.node_id} of cluster {broker.cluster_id}"
         assert seen["broker", "advertised"].endswith("which leads to the sidecar")
+        assert "kafka-client-metrics.sh changes them" in seen["broker", "own_telemetry"]
         assert seen["ports", "port"] == "held by the running receiver"
         assert {
             ("listener", "offers_telemetry"),

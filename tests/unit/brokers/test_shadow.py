@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
-from receiver.brokers.shadow import shadow_problem
+from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.shadow import shadow_problem, shadow_warnings
+from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import Broker
 from receiver.wire.k03_metadata import Cluster
 
@@ -55,3 +57,19 @@ def test_what_another_relay_has_proven_of_its_telemetry_stays_known() -> None:
     broker.adopt(KnownBroker(broker=Broker(id=7), proven=True, takes_telemetry=True))
     broker.record_cluster(Cluster(id="cluster", brokers=()))
     assert broker.known.takes_telemetry
+
+
+def test_each_problem_is_one_warning_that_names_the_listeners() -> None:
+    hidden = KnownBroker(broker=Broker(), unread_resources=1)
+    settings = [
+        ListenerSettings.model_validate(
+            {"name": name, "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{port + 10}"}
+        )
+        for port, name in enumerate(("A", "B", "C"), 9001)
+    ]
+    states = [
+        ListenerState(settings=settings[0], known=hidden, connections=0, nodes={2: hidden}),
+        ListenerState(settings=settings[1], known=KnownBroker(broker=Broker()), connections=0),
+        ListenerState(settings=settings[2], known=hidden, connections=0),
+    ]
+    assert shadow_warnings(states) == [f"behind A, C: {shadow_problem(hidden)}"]

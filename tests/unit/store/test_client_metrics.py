@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.store.client_metrics import ResourceError, altered, described, replaced
+from receiver.store.kafka_format import NOBODY
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.altered_configs import AlteredConfig, Operation
 from receiver.wire.error_codes import ErrorCode
@@ -42,7 +43,11 @@ def change(existing: Subscription | None, **configs: str | None) -> Subscription
 
 
 def test_a_resource_shows_what_kafka_has_keys_for() -> None:
-    assert shown(RICH) == {"interval.ms": "5000", "match": "client_id=x.*", "metrics": "a.,b."}
+    assert shown(RICH) == {
+        "interval.ms": "5000",
+        "match": f"client_id=x.*,client_instance_id={NOBODY}",
+        "metrics": "a.,b.",
+    }
     assert [one.name for one in described(RICH)] == ["interval.ms", "match", "metrics"]
     assert [one.value for one in described(None)] == ["300000", "", ""]
     assert shown(None) == {}

@@ -1,11 +1,14 @@
 """Subscriptions as CLIENT_METRICS resources with records beside them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from receiver.store.kafka_format import COMPLETE, Entry, join, split, split_complete
+from receiver.store.kafka_format import COMPLETE, NOBODY, Entry, join, split, split_complete
 from receiver.telemetry.subscription import Subscription
+
+NOBODY_MATCHES = f"client_instance_id={NOBODY}"
 
 
 def subscription(match: Mapping[str, str] | None = None, *metrics: str, name: str = "a") -> Subscription:
@@ -18,10 +21,21 @@ def subscription(match: Mapping[str, str] | None = None, *metrics: str, name: st
         ({}, "", {}),
         ({"client_id": "a.*", "client_software_name": "b"}, "client_id=a.*,client_software_name=b", {}),
         # Kafka splits a list at commas and a pattern at its equals sign.
-        ({"client_id": "a{1,2}", "client_source_port": "1"}, "client_source_port=1", {"client_id": "a{1,2}"}),
-        ({"client_id": "a=b"}, "", {"client_id": "a=b"}),
-        ({"client_id": " a"}, "", {"client_id": " a"}),
-        ({"client_id": ""}, "", {"client_id": ""}),
+        (
+            {"client_id": "a{1,2}", "client_source_port": "1"},
+            f"client_source_port=1,{NOBODY_MATCHES}",
+            {"client_id": "a{1,2}"},
+        ),
+        ({"client_id": "a=b"}, NOBODY_MATCHES, {"client_id": "a=b"}),
+        ({"client_id": " a"}, NOBODY_MATCHES, {"client_id": " a"}),
+        ({"client_id": ""}, NOBODY_MATCHES, {"client_id": ""}),
+        # A broker's own plugin would ask every client.
+        ({"principal": "User:a"}, NOBODY_MATCHES, {"principal": "User:a"}),
+        (
+            {"principal": "User:a", "client_instance_id": "b.*"},
+            NOBODY_MATCHES,
+            {"principal": "User:a", "client_instance_id": "b.*"},
+        ),
     ],
 )
 def test_what_kafka_cannot_say_stands_beside(
@@ -37,8 +51,25 @@ def test_what_kafka_cannot_say_stands_beside(
 def test_patterns_that_the_brokers_refuse_can_all_stand_beside() -> None:
     whole = subscription({"client_id": "(?P<name>x)", "client_source_port": "1"})
     entry = split(whole, match_beside=True)
-    assert entry.configs == {"metrics": "x.,y.", "interval.ms": "1000", "match": ""}
+    assert entry.configs == {"metrics": "x.,y.", "interval.ms": "1000", "match": NOBODY_MATCHES}
     assert join("a", entry) == whole
+
+
+@pytest.mark.parametrize("match", [{}, {"client_id": "a"}, {"client_instance_id": "b.*"}])
+def test_a_disabled_subscription_matches_no_client_of_kafkas(match: dict[str, str]) -> None:
+    whole = replace(subscription(match), enabled=False)
+    entry = split(whole)
+    assert entry.configs is not None
+    assert entry.configs["match"].endswith(NOBODY_MATCHES)
+    assert "b.*" not in entry.configs["match"]
+    assert join("a", entry) == whole
+
+
+def test_without_its_record_a_hidden_subscription_matches_no_client() -> None:
+    """The record's topic may be lost. Then the subscription must not ask everybody."""
+    read = join("a", Entry(configs=split(subscription({"principal": "User:a"})).configs))
+    assert isinstance(read, Subscription)
+    assert read.match == {"client_instance_id": NOBODY}
 
 
 @pytest.mark.parametrize("metrics", [("*",), ("",), ("x.", "*")])
