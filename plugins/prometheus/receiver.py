@@ -18,7 +18,7 @@ from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
 from plugins.prometheus.messages import Sample
 from plugins.prometheus.remote_write import RemoteWriter
-from plugins.prometheus.scrape import ScrapeServer
+from plugins.prometheus.scrape import PluginScrapeServer
 from plugins.prometheus.table import PushSamples, SeriesTable
 from plugins.prometheus.web import Web
 from receiver.plugin import (
@@ -71,7 +71,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         # Monotonic time before which no markers are sent, because the destination asked for a
         # delay.
         self._ends_after = 0.0
-        self._server: ScrapeServer | None = None
+        self._server: PluginScrapeServer | None = None
         self._stopping = threading.Event()
         self._ends_thread: threading.Thread | None = None
         # Receive time of the last push, and monotonic time when its export succeeded. None while an
@@ -83,7 +83,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._writer is not None:
             self._writer.open()
         if self._address is not None and self._server is None:
-            self._server = ScrapeServer(
+            self._server = PluginScrapeServer(
                 self._address, self._exposition, self._hosts, Web(self._config.web_config_file)
             )
         if self._writer is not None and self._ends_thread is None:
@@ -118,7 +118,10 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         return ExportResult(rejected_points=left_out, message="; ".join(reasons[:3])) if reasons else None
 
     def use_config(self, config: PluginConfig) -> None:
-        """Connect remote write anew with changed headers and certificates; the series stay."""
+        """Connect remote write anew with changed headers and certificates.
+
+        The series stay.
+        """
         assert isinstance(config, PrometheusConfig)  # noqa: S101 - the host checked it as Config
         writer = None if config.remote_write is None else RemoteWriter(config.remote_write)
         if writer is not None:
@@ -142,7 +145,9 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             self._writer.close()
 
     def check_destination(self, timeout_s: float) -> str:
-        """Send the remote write destination a request without samples; nobody else is connected to.
+        """Send the remote write destination a request without samples.
+
+        Nobody else is connected to.
 
         Raises:
             RetryableError: The destination does not answer, or refuses the request, for example its

@@ -20,13 +20,13 @@ from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.metrics.connect_times import ConnectTimes
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
-from receiver.negotiation import scrape_format
 from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.intake import Taken
 from receiver.telemetry.otlp import LabelledMetrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.wire.error_codes import ErrorCode, error_name
+from scraping.negotiation import scrape_format
 
 _PREFIX = "kafka_telemetry_"
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
-from spark_streaming.metrics.negotiation import scrape_format
+from scraping.negotiation import scrape_format
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
 #: those from ``decode`` to ``write`` are parts of it, of all tasks together.
@@ -183,7 +183,10 @@ class RollupMetrics:
         self._consecutive_failures.set(0)
 
     def source_is_read(self) -> None:
-        """Note that the source had nothing left to read just now, so that no batch can fail."""
+        """Note that the source had nothing left to read.
+
+        So no batch can fail.
+        """
         self._consecutive_failures.set(0)
         self._advance(self._clock())
 

@@ -1,4 +1,4 @@
-"""docs/results/scaling.md shows what the kept measurement comes to, and nothing typed by hand."""
+"""benchmarks/scaling.md shows what the kept measurement comes to, and nothing typed by hand."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from plugins.prometheus import PrometheusReceiver, scrape
 from plugins.prometheus.receiver import PrometheusReceiver as Receiver
 from receiver.host.discovery import load_plugins
 from receiver.telemetry.otlp import label_metrics
+from scraping import server
 from tests.testbed.ports import free_port
 from tests.unit.host.support import wait_for
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, metrics_data, number
@@ -120,7 +121,7 @@ def test_slow_clients_shut_out_no_scraper(beginning: bytes) -> None:
             plugin.export_batch([push(gauge(f"gauge_{index}", number(1, at=10)), at=10)])
         address = (client.base_url.host, client.base_url.port or 0)
         for _ in range(3):
-            for _ in range(3 * scrape._MAX_CONNECTIONS):
+            for _ in range(3 * server.MAX_CONNECTIONS):
                 slow = opened.enter_context(contextlib.closing(socket.create_connection(address)))
                 slow.sendall(beginning)
             assert client.get("/metrics").status_code == 200
@@ -137,8 +138,8 @@ def test_a_connection_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_room_is_made_by_the_source_with_most_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[object] = []
-    monkeypatch.setattr(scrape, "_shut", closed.append)
-    slots, many = scrape._Slots(), [socket.socket() for _ in range(scrape._MAX_CONNECTIONS)]
+    monkeypatch.setattr(server, "_shut", closed.append)
+    slots, many = server._Slots(), [socket.socket() for _ in range(server.MAX_CONNECTIONS)]
     with contextlib.ExitStack() as opened:
         for connection in many:
             opened.enter_context(connection)
@@ -237,7 +238,7 @@ def test_slow_scrapers_hold_chunks_only() -> None:
         tracemalloc.start()
         try:
             with contextlib.ExitStack() as scrapers:
-                for _ in range(scrape._MAX_CONNECTIONS):
+                for _ in range(server.MAX_CONNECTIONS):
                     address = (client.base_url.host, client.base_url.port or 0)
                     one = scrapers.enter_context(contextlib.closing(socket.socket()))
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from scraping.server import MAX_CONNECTIONS
 from spark_streaming.metrics import MetricsError, MetricsServer, RollupMetrics
-from spark_streaming.metrics.server import _MAX_CONNECTIONS
 
 WITHIN_S = 60
 
@@ -64,7 +64,7 @@ def test_only_known_host_names_get_an_answer(server: MetricsServer, host: str, s
 def test_slow_clients_shut_out_no_scraper(server: MetricsServer, beginning: bytes) -> None:
     with contextlib.ExitStack() as opened:
         for _ in range(3):
-            for _ in range(3 * _MAX_CONNECTIONS):
+            for _ in range(3 * MAX_CONNECTIONS):
                 slow = socket.create_connection(("127.0.0.1", server.port), timeout=WITHIN_S)
                 opened.enter_context(contextlib.closing(slow))
                 slow.sendall(beginning)

@@ -1,4 +1,4 @@
-"""Reads what an HTTP client accepts: media types and content codings with their weights.
+"""Reads what an HTTP client accepts: media types and codings with weights.
 
 prometheus_client ignores weights, so it sends what a client refuses with ``q=0``.
 """
@@ -27,7 +27,7 @@ def by_weight(header: str) -> list[str]:
 
 
 def scrape_format(accept: str) -> str:
-    """Return the scrape format that an Accept header wants most, for ``choose_encoder``.
+    """Return the scrape format that an Accept header wants most.
 
     Empty is text 0.0.4, also if the header accepts no format of Prometheus, because a scraper can
     do more with it than with an error.

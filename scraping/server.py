@@ -1,0 +1,199 @@
+"""HTTP server of a scrape endpoint, GET /metrics, on its own threads.
+
+It bounds the number and duration of connections and checks the Host header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import socket
+import socketserver
+import threading
+from collections import Counter
+from collections.abc import Collection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, Final
+
+#: Bound on open connections.
+MAX_CONNECTIONS: Final = 8
+_PATH: Final = "/metrics"
+
+
+class ScrapeServer(ThreadingHTTPServer):
+    """Serves scrapes from :meth:`start` until it is closed.
+
+    Args:
+        address: A name or an IP address without brackets, and a port; 0 lets the system choose.
+        handler: Writes the answers.
+        hosts: Names that a Host header may have, beside IP addresses, ``localhost`` and that of
+            ``address``.
+        max_seconds: Bound on the duration of a connection.
+
+    Raises:
+        OSError: It can't listen on the address.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[ScrapeHandler],
+        *,
+        hosts: Collection[str],
+        max_seconds: float,
+    ) -> None:
+        self.hosts = frozenset(name.lower() for name in ("localhost", address[0], *hosts))
+        self.slots = _Slots()
+        self._max_seconds = max_seconds
+        self._thread: threading.Thread | None = None
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def start(self, thread: str) -> None:
+        """Serve scrapes on a thread of this name."""
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.2,), name=thread, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening. Running scrapes may finish within their time limit."""
+        if self._thread is not None:
+            self.shutdown()
+            self._thread.join()
+        self.server_close()
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of the host's name, which may block on DNS."""
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Count the connection, and answer on a thread of its own."""
+        self.slots.take(request, client_address[0])
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, for a bounded time.
+
+        The socket's timeout applies to each read, so a client that sends single bytes would never
+        hit it.
+        """
+        deadline = threading.Timer(self._max_seconds, _shut, [request])
+        deadline.daemon = True
+        deadline.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self.slots.release(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore errors: a scraper may disconnect at any time."""
+
+
+class ScrapeHandler(BaseHTTPRequestHandler):
+    """Checks a request, and leaves the answer to a subclass.
+
+    Attributes:
+        hosts_setting: The setting with further host names, for the error.
+    """
+
+    server: ScrapeServer
+    server_version = "kafka-client-telemetry"
+    sys_version = ""
+    timeout = 10.0
+    hosts_setting: ClassVar[str]
+
+    def answer(self) -> None:
+        """Write the answer to a scrape; to HEAD without a body."""
+        raise NotImplementedError
+
+    def refuse(self) -> bool:
+        """Answer a request that may not be answered otherwise, and return whether it was."""
+        return False
+
+    def do_GET(self) -> None:
+        """Answer GET."""
+        self.server.slots.asked(self.connection)
+        self.close_connection = True
+        if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
+            # Prevents DNS rebinding: a web page whose name resolves to this address could read the
+            # metrics.
+            self.send_error(421, f"the Host header has a name that is not in {self.hosts_setting}")
+        elif self.refuse():
+            pass
+        elif self.path.partition("?")[0] != _PATH:
+            self.send_error(404, f"there is only {_PATH}")
+        else:
+            self.answer()
+
+    def do_HEAD(self) -> None:
+        """Answer HEAD."""
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the name in http.server
+        """Log nothing: scrapes are not logged."""
+
+
+class _Slots:
+    """The open connections. At the bound one makes room for a new one.
+
+    It is one of the source that has most, and of these one without a request before others, the
+    oldest first. So clients that are slow, and sources with many connections, shut out nobody.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: dict[socket.socket, str] = {}  # oldest first
+        self._asking: set[socket.socket] = set()
+
+    def take(self, connection: socket.socket, source: str) -> None:
+        """Count a new connection; close another one if there are too many."""
+        with self._lock:
+            if len(self._sources) >= MAX_CONNECTIONS:
+                of_source = Counter(self._sources.values())
+                most = max(of_source.values())
+                victims = [kept for kept, name in self._sources.items() if of_source[name] == most]
+                victim = next((kept for kept in victims if kept not in self._asking), victims[0])
+                self._forget(victim)
+                _shut(victim)
+            self._sources[connection] = source
+
+    def asked(self, connection: socket.socket) -> None:
+        """Note that a connection's request has arrived."""
+        with self._lock:
+            if connection in self._sources:
+                self._asking.add(connection)
+
+    def release(self, connection: socket.socket) -> None:
+        """Stop counting a connection."""
+        with self._lock:
+            self._forget(connection)
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._sources.pop(connection, None)
+        self._asking.discard(connection)
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # SSLSocket's own method ends TLS first: another thread could still write, in plaintext.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:
+    """Return whether the Host header names this server. HTTP/1.0 may omit it.
+
+    Any IP address is allowed, because DNS rebinding needs a host name.
+    """
+    if len(headers) != 1:
+        return not headers
+    name = re.sub(r":[0-9]*$", "", headers[0].strip()).lower()
+    if name in hosts:
+        return True
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        return True
+    return False
