@@ -21,7 +21,7 @@ from benchmarks.scaling_model import Batch, Limits, Parts, Predicted, predict
 from spark_streaming.routing import HEAVY
 
 KEPT: Final = Path(__file__).with_name("scaling.json")
-PAGE: Final = Path(__file__).parents[1] / "docs" / "results" / "scaling.md"
+PAGE: Final = Path(__file__).with_name("scaling.md")
 _BLOCK: Final = re.compile("```text\n.*?\n```", re.DOTALL)
 _PART: Final = "rollup-scaling"
 _MILLION: Final = 1_000_000

@@ -1,7 +1,6 @@
 """The tables of docs/sizing.md: ``python -m benchmarks.sizing`` prints them.
 
-Each input is a measured figure: from ``sizing.json``, or quoted from
-docs/results/benchmarks-2026-11.txt.
+Each input is a measured figure: from ``sizing.json``, or quoted from ``measured-2026-11.txt``.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A figure of docs/results/benchmarks-2026-11.txt, as written there."""
+    """A figure of ``measured-2026-11.txt``, as written there."""
 
     text: str
     #: The line that has the figure, with single blanks.

@@ -59,12 +59,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "contributing",
         "releasing",
         "changelog",
-        "results/benchmarks",
-        "results/processes",
-        "results/scaling",
-        "results/dashboards",
-        "results/attacks",
-        "results/mutation",
+        "results",
     ),
 }
 
