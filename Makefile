@@ -82,6 +82,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers, spelling, Markdown
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.project.source
 	@$(BIN)/lint-imports --no-logo --cache-dir $(CACHE)/import-linter
 	@$(BIN)/codespell
 	@$(BIN)/mdformat --check $(MARKDOWN)

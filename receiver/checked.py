@@ -1,4 +1,4 @@
-"""Loads a configuration and checks everything in it that can be checked without an effect."""
+"""Loads a configuration and checks all that can be checked without an effect."""
 
 from __future__ import annotations
 
@@ -189,7 +189,10 @@ def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
 
 
 def _ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[SettingsError]:
-    """Yield plugins that listen where something else does; the settings compare their own."""
+    """Yield plugins that listen where something else does.
+
+    The settings compare their own.
+    """
     taken = [
         (f"listeners[{index}]", bind) for index, one in enumerate(settings.listeners) for bind in one.binds
     ]

@@ -10,7 +10,7 @@ _DIGITS = frozenset("0123456789")
 
 
 def whole_number(text: str, at_most: int) -> int | None:
-    """Return the number that a text of ASCII digits is, or None if it is not one up to a bound.
+    """Return the number that a text of ASCII digits is, up to a bound; else None.
 
     Args:
         text: The text. It may have leading zeros, but not more digits than the bound.

@@ -1,4 +1,4 @@
-"""Compiles regular expressions from the configuration and the REST API, on RE2 only.
+"""Compiles the regular expressions of configuration and REST, on RE2 only.
 
 RE2 takes linear time and bounded memory, whatever the pattern and the text.
 """

@@ -76,7 +76,10 @@ class _Loader(yaml.SafeLoader):
     pairs = 0
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge mappings, and bound their pairs: each merge may repeat those of all before it."""
+        """Merge mappings, and bound their pairs.
+
+        Each merge may repeat those of all before it.
+        """
         super().flatten_mapping(node)
         self.pairs += len(node.value)
         if self.pairs > _MAX_VALUES:
@@ -117,7 +120,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def positions(content: str | bytes) -> dict[Loc, tuple[int, int]]:
-    """Return line and column, from 1, of each value of a document that :func:`parse` accepts.
+    """Return line and column, from 1, of each value of a parsed document.
 
     A key's value is at its key. An alias is at its anchor's first use.
     """

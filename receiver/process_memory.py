@@ -1,4 +1,4 @@
-"""The memory of this process: how much is resident, and how Python collects garbage."""
+"""The memory of this process, and its garbage collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def resident_bytes() -> int:
 
 
 def tune_garbage_collection() -> None:
-    """Exclude the objects that exist now from garbage collection, and collect less often."""
+    """Exclude all present objects from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,4 +1,4 @@
-"""The log of client requests, and the log fields of a client (KIP-511, "Request Log")."""
+"""The log of client requests, and a client's fields (KIP-511, "Request Log")."""
 
 from __future__ import annotations
 

@@ -44,7 +44,10 @@ class Watch:
 
 
 def stamp(path: Path) -> Stamp:
-    """Return what changes when a file is changed or replaced; symbolic links are followed."""
+    """Return what changes when a file is changed or replaced.
+
+    Symbolic links are followed.
+    """
     try:
         status = path.stat()
     except OSError:

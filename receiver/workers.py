@@ -75,7 +75,7 @@ def start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
 
 
 def start_task(name: str, coroutine: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-    """Start a background task on the running event loop, and report its end by an exception.
+    """Start a background task, and report its end by an exception.
 
     Args:
         name: The name of the kind of task, for the log and the metrics.
@@ -128,7 +128,7 @@ def problems() -> list[str]:
 
 
 def on_failure(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None]) -> None:
-    """Call a function on a loop with the name of each worker that ends by an exception."""
+    """Call a function with the name of each worker that ends by an exception."""
 
     def tell(name: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -1,4 +1,4 @@
-"""Processes a batch: executors decode pushes and write loads, the driver lets them count.
+"""Processes a batch: executors write loads, the driver lets them count.
 
 Spark decodes where it reads, and brings the entries of a client together. A task writes the load of
 its clients (:mod:`spark_streaming.tasks`). The driver sees one row of each task. Its transaction
@@ -63,7 +63,10 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The function of a task. A class, because Spark sends it to executors with its settings."""
+    """The function of a task.
+
+    A class, because Spark sends it to executors with its settings.
+    """
 
     settings: TaskSettings
 

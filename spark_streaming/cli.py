@@ -323,7 +323,7 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
 
 
 def _check_source(settings: RollupSettings) -> None:
-    """Check what a command that reads the source once needs, before PostgreSQL and Spark start."""
+    """Check what a command needs, before PostgreSQL and Spark start."""
     _module("session").require_java()
     _module("sources").check_exists(settings)
 
@@ -366,7 +366,10 @@ def _session(settings: RollupSettings) -> Iterator[SparkSession]:
 
 
 class _Stopping:
-    """What SIGTERM and SIGINT do: end the start at once, and later stop the job after its batch."""
+    """What SIGTERM and SIGINT do.
+
+    They end the start at once, and later stop the job after its batch.
+    """
 
     def __init__(self) -> None:
         self._stop: threading.Event | None = None
@@ -377,7 +380,10 @@ class _Stopping:
         return self._stop
 
     def signalled(self, number: int, frame: object) -> None:
-        """Handle a signal. Nothing has begun at the start, but what is open has to be closed."""
+        """Handle a signal.
+
+        Nothing has begun at the start, but what is open has to be closed.
+        """
         if self._stop is None:
             raise SystemExit(128 + number)
         self._stop.set()

@@ -23,7 +23,9 @@ _OWN: Final = ("push_id", "received_at_ns", "terminating", "push_interval_ms", "
 
 
 class Entries:
-    """The columns of entries. They are built once, because that costs many calls of Spark's JVM.
+    """The columns of entries.
+
+    They are built once, because that costs many calls of Spark's JVM.
 
     Args:
         plan: The decoder's plan.

@@ -362,7 +362,10 @@ def _totals(found: FindingCounts) -> dict[str, int]:
 
 
 def _has_ended_within(query: StreamingQuery, seconds: int) -> bool:
-    """Wait for the end of a query. Return whether it has ended, with an error or without."""
+    """Wait for the end of a query.
+
+    Return whether it has ended, with an error or without.
+    """
     try:
         return bool(query.awaitTermination(seconds))
     except PySparkException:

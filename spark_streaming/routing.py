@@ -97,7 +97,7 @@ class Routes:
         return f.split(dealt, ",")[slot].cast("int")
 
     def deal(self, tasks: int) -> list[int]:
-        """Return the task of each slot: the largest slot first, each to the task with the least.
+        """Return the task of each slot: the largest first, to the emptiest task.
 
         Args:
             tasks: Number of tasks.

@@ -81,7 +81,7 @@ RESULT_ROWS: Final = pa.schema(
 
 
 class UndescribedError(Exception):
-    """A series is new to the database, and its dimensions were sent to an attempt that failed."""
+    """A series is new, and its dimensions went to an attempt that failed."""
 
 
 #: Errors that the driver handles as if they were its own. Others fail the Spark job.
@@ -175,7 +175,7 @@ _stores: dict[str, TaskStore] = {}
 
 
 def _store(settings: TaskSettings) -> TaskStore:
-    """Return the store of this process, which outlives a task because Spark reuses processes."""
+    """Return this process' store, which outlives a task: Spark reuses processes."""
     if settings.url not in _stores:
         dumps.forbid()
         for store in _stores.values():
@@ -273,7 +273,7 @@ class _Task:
         )
 
     def _without_repeats(self, decoded: pa.Table, horizons: Horizons) -> tuple[pa.Table, bool]:
-        """Return the rows of pushes that were not counted before, and whether there are any.
+        """Return the rows of pushes not counted before, and whether there are any.
 
         Of several records of a push, the first one by time of receipt and position counts.
         """
@@ -366,7 +366,7 @@ def _of_hashes(described: pa.Table, high: Integers, low: Integers) -> pa.Table:
 
 
 def _histogram_rows(histograms: pa.Table | None) -> tuple[pa.Table, pa.Table]:
-    """Return histograms and their buckets, ``ROLLUP_ROWS`` and ``BUCKET_ROWS`` with hashes."""
+    """Return histograms and buckets with hashes (``ROLLUP_ROWS``, ``BUCKET_ROWS``)."""
     names = ("series_high", "series_low")
     hashes = [pa.field(name, pa.int64()) for name in names]
     rows = pa.schema([*ROLLUP_ROWS, *hashes]).empty_table().drop(["series_id", "fleet_id"])

@@ -1,4 +1,4 @@
-"""What becomes of an export that a destination did not accept: one table for all senders.
+"""What becomes of an export that a destination did not accept.
 
 The rule: an operator can correct whatever is wrong with a destination, its address or its login, so
 such an export is retried. Only an answer about the *content* of the export ends the retries,

@@ -116,7 +116,7 @@ class BalancedTransport:
 
 
 def _with_failures(result: ExportResult | None, failures: Sequence[str]) -> ExportResult | None:
-    """Report the endpoints that failed, because the push itself arrived at another one."""
+    """Report the endpoints that failed when the push arrived at another one."""
     if not failures:
         return result
     messages = [f"another endpoint accepted what failed at {failure}" for failure in failures]

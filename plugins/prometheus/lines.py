@@ -86,7 +86,10 @@ def layout_of(kind: Kind, point: Any) -> Layout:
 
 
 def _parts(*, has_sum: bool) -> Layout:
-    """Return the layout of the sum, which must be neither negative nor NaN, and of the count."""
+    """Return the layout of the sum and of the count.
+
+    The sum may be neither negative nor NaN.
+    """
     return ((("_sum", "", ""),) if has_sum else ()) + (("_count", "", ""),)
 
 

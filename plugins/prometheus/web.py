@@ -1,4 +1,4 @@
-"""Who may scrape, and over what: TLS and logins that follow the web configuration file.
+"""Who may scrape, and over what, by the web configuration file.
 
 The file and the certificates are read again when they change, so a rotated certificate needs no
 restart. Until a changed file is valid, the last valid ones stay in force.

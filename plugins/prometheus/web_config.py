@@ -1,4 +1,4 @@
-"""TLS and logins of the scrape endpoint, from a web configuration file of Prometheus.
+"""TLS and logins of the scrape endpoint, from Prometheus' web configuration file.
 
 The file is the one that Prometheus and its exporters take as ``--web.config.file``. Keys that this
 endpoint has no use for are errors, so that no protection is thought to be on.

@@ -23,7 +23,10 @@ _CHALLENGE: Final = 'Bearer realm="kafka-telemetry"'
 
 @dataclass(slots=True)
 class Change:
-    """Who changes, and the documents before and after, for the audit log; None: no document."""
+    """Who changes, and the documents before and after, for the audit log.
+
+    None: no document.
+    """
 
     who: str
     before: Any = None

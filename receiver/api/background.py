@@ -1,4 +1,7 @@
-"""Runs long reads in a thread, so that the event loop goes on answering telemetry calls."""
+"""Runs long reads in a thread.
+
+So the event loop goes on answering telemetry calls.
+"""
 
 from __future__ import annotations
 

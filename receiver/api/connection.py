@@ -104,7 +104,10 @@ class HttpConnection(H11Protocol):
             self._start_deadline(_ANSWER_S, self.transport.abort)
 
     def on_response_complete(self) -> None:
-        """Start the deadline for reading the response, or that of a request received already."""
+        """Start the deadline for reading a response.
+
+        Or that of a request received already.
+        """
         self.idle_since = time.monotonic()
         received, _ = self.conn.trailing_data
         if received:

@@ -150,7 +150,10 @@ def connection_state(instance: ClientInstance | None, now: float) -> ConnectionS
 
 
 class _Subscribed:
-    """Whether a subscription is among those of an assignment, which many instances share."""
+    """Whether a subscription is among those of an assignment.
+
+    Many instances share it.
+    """
 
     def __init__(self, name: str | None) -> None:
         self._name = name

@@ -50,7 +50,7 @@ class Page(BaseModel, Generic[_Item]):
 
 
 def list_responses(item: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a list whose pages are made outside of the event loop's thread."""
+    """Describe the answers of a list whose pages another thread makes."""
     return {200: {"model": Page[item], "description": "A page."}, 422: {"model": Problem}}  # type: ignore[valid-type]
 
 

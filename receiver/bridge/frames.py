@@ -1,4 +1,4 @@
-"""The frames of the bridge's protocol: values to bytes and back (docs/bridge-protocol.md).
+"""The frames of the bridge's protocol (docs/bridge-protocol.md).
 
 Pure. Every length is checked before anything is sliced, and no text or error holds bytes of a
 secret or of a push.
@@ -93,7 +93,10 @@ _CODEC_UNKNOWN: Final = 2
 
 
 class FrameError(ValueError):
-    """The other end sent bytes that are not a frame of the protocol; names fields and lengths."""
+    """The other end sent bytes that are not a frame of the protocol.
+
+    Names fields and lengths.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +324,10 @@ def encode_statistics(values: Iterable[int]) -> bytes:
 
 
 def decode_statistics(data: bytes | memoryview) -> dict[str, int]:
-    """Decode a Statistics: the values that this version knows, by name; or raise FrameError."""
+    """Decode a Statistics: the values that this version knows, by name.
+
+    Or raise FrameError.
+    """
     if len(data) < 2 or data[1] > _MAX_STATISTICS or len(data) != 2 + 8 * data[1]:
         raise FrameError(f"Statistics: {len(data)} bytes do not hold what the count says")
     numbers = Struct(f">{data[1]}q").unpack_from(data, 2)

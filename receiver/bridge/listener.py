@@ -127,7 +127,10 @@ class BridgeListener:
         self._listening.close()
 
     def pause(self) -> None:
-        """Accept no more bridges and take no more pushes; what was taken is still acknowledged."""
+        """Accept no more bridges and take no more pushes.
+
+        What was taken is still acknowledged.
+        """
         if self._accepting is not None:
             self._accepting.cancel()
             self._accepting = None
@@ -184,7 +187,10 @@ class BridgeListener:
             await asyncio.sleep(0)
 
     def _make_room(self) -> None:
-        """Close a connection without proof if there are many: the oldest of who has the most."""
+        """Close a connection without proof if there are many.
+
+        It is the oldest one of the source that has most.
+        """
         unproven = [one for one in self.connections if one.hello is None]
         if len(unproven) < min(_MAX_UNPROVEN, self.settings.max_connections):
             return
@@ -239,7 +245,10 @@ class BridgeListener:
             await connection.closed.wait()
 
     def _check_times(self) -> None:
-        """Close connections that are silent or stuck; the one timer while there are connections."""
+        """Close connections that are silent or stuck.
+
+        The one timer while there are connections.
+        """
         self._check = None
         now = self.clock()
         for connection in list(self.connections):
@@ -348,7 +357,10 @@ class _BridgeConnection(asyncio.Protocol):
     # -- work --------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Handle what has arrived, for a bounded time; the rest in the next turn of the loop."""
+        """Handle what has arrived, for a bounded time.
+
+        The rest in the next turn of the loop.
+        """
         self._again = None
         if self._paused:
             return

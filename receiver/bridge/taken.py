@@ -1,4 +1,4 @@
-"""Remembers which pushes of a bridge have been taken, so that one that is sent again counts once.
+"""Remembers which pushes of a bridge were taken, so that each counts once.
 
 Pure. A bridge sends again what was not acknowledged when its connection broke: at most one window,
 so twice as many are remembered for each bridge.

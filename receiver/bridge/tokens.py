@@ -1,4 +1,4 @@
-"""The proofs that bridge and receiver have the same token (docs/bridge-protocol.md).
+"""Proofs that bridge and receiver have the same token (docs/bridge-protocol.md).
 
 Pure. A token never travels: each end sends an HMAC over both ends' random numbers.
 """
@@ -45,7 +45,7 @@ def parse_tokens(content: bytes) -> tuple[bytes, ...]:
 
 
 def proof(token: bytes, end: bytes, hello: bytes, challenge: bytes) -> bytes:
-    """Return the proof of one end: an HMAC-SHA256 over its name, the Hello and the Challenge."""
+    """Return one end's proof: an HMAC-SHA256 over its name, Hello and Challenge."""
     return hmac.digest(token, end + hello + challenge, hashlib.sha256)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the brokers behind the listeners, from what passes and from questions.
+"""What is known of the brokers behind the listeners.
 
 It holds facts and draws conclusions. It sends nothing, and decides about no request.
 """

@@ -12,7 +12,9 @@ from receiver.settings.listeners import ListenerSettings
 
 
 def bypass_problem(listener: ListenerSettings, known: KnownBroker) -> str | None:
-    """Return why clients don't come to a listener; None if they do, or if it can't be told.
+    """Return why clients don't come to a listener.
+
+    None if they do, or if it can't be told.
 
     A port that is neither the listener's nor the upstream's may be mapped to the listener by a load
     balancer. ``listeners[].advertised`` says what is right then.

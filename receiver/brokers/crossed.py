@@ -14,7 +14,7 @@ from receiver.brokers.listener_state import ListenerState
 
 
 def crossed_upstreams(listeners: Sequence[ListenerState]) -> dict[str, str]:
-    """Return what is wrong with the upstream of a listener and how to correct it, by its name.
+    """Return what is wrong with each listener's upstream, and how to correct it.
 
     Only a broker that advertises the port of another listener of the same receiver shows it. The
     port of a load balancer says nothing; ``listeners[].advertised`` says what is right then.

@@ -1,4 +1,4 @@
-"""The nodes behind a rewriting listener, and the address at which clients reach each.
+"""The nodes behind a rewriting listener, and the address of each for clients.
 
 Owns which nodes are known. Responses name them, those that pass and those to the sidecar's own
 questions. The table does no I/O.
@@ -53,7 +53,7 @@ class NodeTable:
         return self._nodes
 
     def name(self, broker: BrokerAddress) -> tuple[str, int]:
-        """Record a broker that a response names, and return the address to write in its place.
+        """Record a broker that a response names, and return the address to write.
 
         A node without a port gets the address at which clients bootstrap. Clients do not reach the
         node there, but its own address is not shown either.

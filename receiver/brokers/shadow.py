@@ -1,4 +1,4 @@
-"""Tells what of a broker's own client telemetry has no effect behind a sidecar (KIP-714).
+"""Tells what of a broker's own telemetry has no effect behind a sidecar (KIP-714).
 
 A broker may take telemetry itself, with a plugin and client metrics resources of its own. The
 sidecar answers telemetry requests in its place, so its plugin gets nothing, and its resources

@@ -120,7 +120,10 @@ class Upstream:
 
     @property
     def keeps_resources(self) -> bool | None:
-        """Whether the broker keeps client metrics resources (Kafka 3.7); None: not known yet."""
+        """Whether the broker keeps client metrics resources (Kafka 3.7).
+
+        None: not known yet.
+        """
         if api_keys.API_VERSIONS not in self.ranges:
             return None
         return api_keys.LIST_CONFIG_RESOURCES in self.ranges
@@ -132,7 +135,7 @@ class Upstream:
 
     @property
     def hides_resources(self) -> bool:
-        """Whether the broker keeps client metrics resources that the receiver does not read."""
+        """Whether the broker has client metrics resources that the receiver doesn't read."""
         return not self.reads_resources and self.keeps_resources is True
 
     @property
@@ -144,7 +147,9 @@ class Upstream:
         return _CONFIG_KEYS - {api_keys.DESCRIBE_CONFIGS} if self.hides_resources else frozenset()
 
     def common_version(self, api_key: int, versions: range) -> int | None:
-        """Return the highest of these versions that the broker has; None if it has none of them.
+        """Return the highest of these versions that the broker has.
+
+        None if it has none of them.
 
         The API key must be one of :attr:`learned_keys`.
         """
@@ -164,7 +169,7 @@ class Upstream:
         return max(0, min(requested, highest, k18_api_versions.SUPPORTED_VERSIONS[-1]))
 
     def metadata_version(self) -> int:
-        """Return the version of the Metadata request used as a marker, one that can be written."""
+        """Return the version of the Metadata request that is used as a marker."""
         wanted = k03_metadata.FIRST_WITH_THROTTLE_TIME
         lowest, highest = self.ranges.get(api_keys.METADATA, (0, wanted))
         supported = k03_metadata.SUPPORTED_VERSIONS

@@ -1,4 +1,6 @@
-"""The catalogue of standard metrics that Kafka clients push: units, descriptions, aggregation.
+"""The catalogue of standard metrics that Kafka clients push.
+
+It has units, descriptions and how to add them up.
 
 The receiver, the roll-up and the dashboards read it. The data is ``standard_metrics.json``;
 ``standard_metric`` has its types, and ``reference`` generates the reference page.

@@ -110,7 +110,9 @@ class Catalogue:
             self._metrics[metric.name] = metric
 
     def metric(self, name: str) -> StandardMetric | None:
-        """Return the metric of that name, which may be a draft's name; None for other metrics.
+        """Return the metric of that name, which may be a draft's name.
+
+        None for other metrics.
 
         Instead of a histogram, a client of the draft may send a gauge with its average over a
         period, which the gauge's name ends with (KIP-714's draft, "Metric types"). The

@@ -1,4 +1,4 @@
-"""Completion of names in a shell: subscriptions, clients, and what else the sidecar knows.
+"""Completion of names in a shell.
 
 It asks the sidecar as the command itself would, and offers nothing if that fails. A shell evaluates
 what is offered, and Kafka clients choose their ids. So only values of harmless characters are

@@ -87,7 +87,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Prove a setup: configuration, ports, TLS, brokers, plugins, subscriptions and clients.
+    """Prove a setup: configuration, ports, TLS, brokers, plugins, clients.
 
     Each finding says what was seen and what to do. The exit status is 0 only if everything is
     proven: nothing failed, and nothing is unknown. Warnings leave it 0. It changes nothing, and

@@ -57,7 +57,10 @@ _Key = Annotated[
 
 
 def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
-    """Add the shared options to a REST command, and pass it the session as first argument."""
+    """Add the shared options to a REST command.
+
+    Its first argument is the session.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(rest_session, eval_str=True).parameters
 
@@ -76,7 +79,10 @@ def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Ca
 
 
 def document_of(response: httpx.Response) -> Any:
-    """Return the JSON document of a response, or None if it has no body. An error exits."""
+    """Return the JSON document of a response, or None if it has no body.
+
+    An error exits.
+    """
     if response.is_success:
         if not response.content:
             return None
@@ -149,7 +155,10 @@ def rest_session(
 
 
 def read_token(file: Path | None) -> str | None:
-    """Return the token of a file, or without one of the environment; None if there is none."""
+    """Return the token of a file, or without one of the environment.
+
+    None if there is none.
+    """
     source = TOKEN_VARIABLE if file is None else str(file)
     try:
         text = os.environ.get(TOKEN_VARIABLE) if file is None else file.read_text("ascii")

@@ -1,4 +1,4 @@
-"""``subscriptions copy``: copies subscriptions to the store of another configuration."""
+"""``subscriptions copy``: copies subscriptions to another configuration's store."""
 
 from __future__ import annotations
 

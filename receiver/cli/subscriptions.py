@@ -288,7 +288,9 @@ def apply_subscriptions(session: httpx.Client, file: _File, prune: _Prune = Fals
 @subscriptions_app.command("diff")
 @rest_command
 def diff_subscriptions(session: httpx.Client, file: _File, prune: _Prune = False) -> None:  # noqa: FBT002 -- an option
-    """Show what apply would change. The exit status is 3 if there is something, 0 if not.
+    """Show what apply would change.
+
+    The exit status is 3 if there is something, 0 if not.
 
     \u0008
     Example:
@@ -372,7 +374,9 @@ def match_clients(
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most clients to list.")] = 1000,
     output: _Output = OutputFormat.TABLE,
 ) -> None:
-    """List the clients that a subscription matches. The exit status is 3 if there are none.
+    """List the clients that a subscription matches.
+
+    The exit status is 3 if there are none.
 
     \u0008
     Example:
@@ -424,7 +428,7 @@ def _draft(
 
 
 def _without_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Run a command of the REST API where the group is called without one of its commands."""
+    """Run a command of a group of the REST API that is called without a command."""
     run = rest_command(command)
 
     @functools.wraps(command)

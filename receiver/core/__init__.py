@@ -1,1 +1,1 @@
-"""Serves the telemetry core to sessions: limits, decisions, delivery to plugins, answers."""
+"""Serves the telemetry core to sessions."""

@@ -75,7 +75,10 @@ class BridgePushes:
         self._identities: OrderedDict[tuple[object, ...], ClientIdentity] = OrderedDict()
 
     def take(self, hello: Hello, push: BridgedPush, done: Done) -> None:
-        """Put a push through the intake; ``done`` gets the result when plugins have stored it."""
+        """Put a push through the intake.
+
+        ``done`` gets the result when plugins have stored it.
+        """
 
         def stored(is_safe: bool) -> None:  # noqa: FBT001 - the host's callback
             self._metrics.bridges.push(hello.node_id, _ACCEPTED if is_safe else _NOT_STORED)
@@ -193,7 +196,10 @@ def _cut(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _address(text: str) -> str:
-    """Return a source address as the gateway writes it; Java writes IPv6 in another way."""
+    """Return a source address as the gateway writes it.
+
+    Java writes IPv6 in another way.
+    """
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

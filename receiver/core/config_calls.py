@@ -1,4 +1,4 @@
-"""Answers requests of Kafka's tools and clients about client metrics resources (KIP-714).
+"""Answers requests about client metrics resources (KIP-714).
 
 The resources are the receiver's subscriptions. A change is durable and in force before it is
 answered, like one over REST, and is written to the audit log with the caller's principal.
@@ -79,7 +79,9 @@ class _Asked:
 
 
 class ConfigCalls:
-    """Answers calls about client metrics resources. Not thread-safe; runs on the event loop.
+    """Answers calls about client metrics resources.
+
+    Not thread-safe; runs on the event loop.
 
     Args:
         subscriptions: The subscriptions.

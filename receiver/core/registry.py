@@ -12,7 +12,7 @@ from receiver.telemetry.identity import ClientIdentity
 
 
 class ConnectionRegistry:
-    """The identities of the open connections of all listeners, oldest connection first."""
+    """The identities of the open connections, the oldest connection first."""
 
     def __init__(self) -> None:
         self._identities: dict[str, ClientIdentity] = {}
@@ -29,7 +29,10 @@ class ConnectionRegistry:
         return self._identities.get(connection_id)
 
     def changed(self, identity: ClientIdentity) -> None:
-        """Replace what the session knows of an open connection; keep a known client instance id."""
+        """Replace what the session knows of an open connection.
+
+        Keep a known client instance id.
+        """
         known = self._identities.get(identity.id)
         if known is not None:
             instance = known.client_instance_id

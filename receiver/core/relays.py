@@ -161,7 +161,7 @@ class Relays:
         return list(lines)
 
     def accept_somewhere(self, listeners: int) -> bool:
-        """Whether one relay at least has no problem with one of its ``listeners`` listeners."""
+        """Whether at least one relay has no problem with one of its listeners."""
         # A relay reports one line for each listener that has a problem.
         return any(link.greeted and len(link.problems) < listeners for link in self._links.values())
 
@@ -209,7 +209,10 @@ class Relays:
         self.brokers = {name: known for name, known in self.brokers.items() if name in kept}
 
     def learned_broker(self, link: _RelayLink, message: BrokerKnown) -> None:
-        """Label a listener's clients with its broker, and tell the other relays if it is proven."""
+        """Label a listener's clients with its broker.
+
+        Tell the other relays if it is proven.
+        """
         if self.brokers.get(message.listener) == message.known:
             return
         before = self.known_broker(message.listener).broker

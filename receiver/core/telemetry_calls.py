@@ -83,7 +83,9 @@ class TelemetryCalls:
         self._overdue = 0  # pushes that were refused because they were not stored, and still are not
 
     def call(self, identity: ClientIdentity, call: Call, reply: Reply) -> None:
-        """Decide a call of an authenticated connection, and charge the CPU time to its peers.
+        """Decide a call of an authenticated connection.
+
+        Its peers are charged the CPU time.
 
         Raises:
             WireError: The request is malformed.
@@ -240,7 +242,9 @@ class _Stored(Enum):
 
 
 class _StoredReply:
-    """Replies once a push is safe, or refuses it when it is dropped or after :data:`_STORED_S`.
+    """Replies once a push is safe.
+
+    Refuses it when it is dropped, or after :data:`_STORED_S`.
 
     Args:
         calls: Counts refused pushes.

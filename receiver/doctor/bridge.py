@@ -1,4 +1,4 @@
-"""Examines what brokers tell of their telemetry plugins, for a receiver that lets bridges in."""
+"""Examines what brokers tell of their telemetry plugins, for bridges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _MAX_SHOWN: Final = 5
 
 
 async def bridge_findings(settings: ReceiverSettings) -> list[Finding]:
-    """Return what ``metric.reporters`` of each broker shows; nothing without ``bridge``."""
+    """Return what ``metric.reporters`` of each broker shows.
+
+    Nothing without ``bridge``.
+    """
     if settings.bridge is None:
         return []
     kafka = settings.subscriptions.kafka

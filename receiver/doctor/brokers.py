@@ -1,4 +1,4 @@
-"""Findings about the broker behind a listener, and about the listener as clients see it.
+"""Findings about a listener as clients see it, and about the broker behind it.
 
 Both are asked by the sidecar's own probe (:mod:`receiver.gateway.upstream.probe`). It logs in only
 where the configuration says so, and asks nothing that changes the broker or the receiver.
@@ -158,7 +158,7 @@ def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer
 
 
 def brokers_elsewhere(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> int:
-    """Return how many brokers of the clusters no listener is in front of, as far as it is known."""
+    """Return how many known brokers of the clusters no listener is in front of."""
     if any(listener.rewrite is not None for listener in listeners):
         return 0
     clusters = [answer.broker.cluster for answer in answers]
@@ -167,7 +167,7 @@ def brokers_elsewhere(listeners: Sequence[ListenerSettings], answers: Sequence[A
 
 
 async def shown_certificate(listener: ListenerSettings) -> bytes | None:
-    """Return the certificate that the broker shows (DER), if it can be trusted; None: none."""
+    """Return the broker's certificate (DER) if it can be trusted, else None."""
     if listener.upstream_tls is None:
         return None
     try:
@@ -271,7 +271,9 @@ def _listed(node_ids: Sequence[int]) -> str:
 def advertised_finding(
     listener: ListenerSettings, known: KnownBroker, *, direct: Answer, there: Answer | None
 ) -> Finding | None:
-    """Return whether the address that clients are told leads to the sidecar; None: it is not known.
+    """Return whether the address that clients are told leads to the sidecar.
+
+    None: it is not known.
 
     Args:
         listener: The listener.
@@ -358,7 +360,7 @@ def listener_findings(
 
 
 def received_finding(listener: ListenerSettings, view: Mapping[str, Any]) -> Finding | None:
-    """Return what the running receiver knows of a listener's broker (``/v1/listeners``)."""
+    """Return what the receiver knows of a listener's broker (``/v1/listeners``)."""
     if listener.rewrite is not None:
         return _received_nodes(listener, view["nodes"])
     broker = view["broker"]
@@ -395,7 +397,7 @@ def _received_nodes(listener: ListenerSettings, nodes: Sequence[Mapping[str, Any
 
 
 def known_by_receiver(view: Mapping[str, Any]) -> KnownBroker:
-    """Return the broker that the running receiver knows, perhaps from clients' traffic."""
+    """Return the broker that the receiver knows, perhaps from clients' traffic."""
     broker = view["broker"]
     return KnownBroker(
         broker=Broker(id=broker["id"], cluster_id=broker["cluster_id"]),

@@ -1,4 +1,4 @@
-"""Findings about subscriptions and clients: what matches, when a client pushes, and why it has not.
+"""Findings about subscriptions and clients: what matches, and who pushes when.
 
 Pure. It works on the documents of the REST API.
 """
@@ -318,7 +318,7 @@ def _silent(connection: _Document, fleet: Fleet) -> Finding:
 
 
 def _bounded(findings: Iterable[Finding], area: Area, subject: str) -> list[Finding]:
-    """Keep the first findings, those that are not well before the others, and count the rest."""
+    """Keep the first findings, those that are not well first, and count the rest."""
     ordered = sorted(findings, key=lambda one: one.state is State.OK)
     kept, rest = ordered[:_MAX_NAMED], ordered[_MAX_NAMED:]
     if not rest:

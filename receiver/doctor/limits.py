@@ -16,7 +16,10 @@ _Result = TypeVar("_Result")
 
 
 async def all_of(probes: Sequence[Awaitable[_Result]]) -> list[_Result]:
-    """Run probes side by side, a bounded number at once; return their results in order."""
+    """Run probes side by side, a bounded number at once.
+
+    Return their results in order.
+    """
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def run(probe: Awaitable[_Result]) -> _Result:

@@ -30,7 +30,10 @@ def addresses(settings: ReceiverSettings, plugins: Iterable[HostedPlugin]) -> It
 
 
 def check_free(setting: str, address: HostPort) -> Finding:
-    """Tell whether the receiver could bind an address now; it is bound for a moment only."""
+    """Tell whether the receiver could bind an address now.
+
+    It is bound for a moment only.
+    """
     subject = f"{setting} {address}"
     if address.port == 0:
         return ok(Area.PORTS, "port", subject, "the system will choose a free port")

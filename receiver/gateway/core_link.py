@@ -239,7 +239,7 @@ class CoreLink:
             self._send(Closed(number))
 
     def problems_changed(self) -> None:
-        """Report why the relay accepts no clients and which brokers it knows, if that changed."""
+        """Report why the relay accepts no clients, and its brokers, if that changed."""
         lines = tuple(self._problems())
         if lines != self._sent_problems:
             self._sent_problems = lines
@@ -250,7 +250,10 @@ class CoreLink:
                 self._send(BrokerKnown(listener, broker.known))
 
     def report_soon(self) -> None:
-        """Report what was used and counted within a tenth of a second, or now if it is urgent."""
+        """Report what was used and counted, within a tenth of a second.
+
+        At once if it is urgent.
+        """
         if self._stream is None:
             return
         if self._report_timer is None:
@@ -292,7 +295,10 @@ class CoreLink:
     # -- calls -------------------------------------------------------------------------------------
 
     def call(self, number: int, call: OpenCall, reply: Reply) -> None:
-        """Have the core answer a call; ``reply`` gets the answer, or the one that stands for it."""
+        """Have the core answer a call.
+
+        ``reply`` gets the answer, or the one that stands for it.
+        """
         stream, patient = self._stream, call.waits_for_others
         # A core that is late gets no further call until it has answered those that it has.
         late = self._late and not patient

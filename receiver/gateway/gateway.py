@@ -10,7 +10,7 @@ from receiver.gateway.listeners.listener import Listener
 
 
 class Gateway:
-    """The listeners that accept clients, and those that only have open connections left."""
+    """The listeners that accept clients, and those that only have connections left."""
 
     def __init__(self) -> None:
         self.listeners: Collection[Listener] = ()
@@ -32,7 +32,7 @@ class Gateway:
                 listener.open()
 
     def problems(self) -> list[str]:
-        """Return one line for each listener whose broker does not answer, or is another one."""
+        """Return a line for each listener whose broker is silent or another one."""
         return [
             f"listener {listener.settings.name}: broker {listener.settings.upstream}: {problem}"
             for listener in self.listeners
@@ -48,7 +48,7 @@ class Gateway:
         }
 
     def traffic(self) -> dict[str, tuple[int, int]]:
-        """Return the bytes read since the start, from clients and from the broker, by listener."""
+        """Return the bytes read from clients and from the broker, by listener."""
         for listener in [one for one in self._retired if one.empty]:
             self._retired.remove(listener)
             _add(self._traffic_of_gone, listener)

@@ -51,7 +51,10 @@ class PluginFiles:
         self._is_due = self._watch is not None
 
     def follow(self) -> None:
-        """Give the plugin its files again if they have changed; called on the plugin's thread."""
+        """Give the plugin its files again if they have changed.
+
+        Called on the plugin's thread.
+        """
         if self._watch is None or not (self._watch.changed() or self._is_due):
             return
         self._is_due = False

@@ -1,4 +1,4 @@
-"""Removes a plugin's secrets from texts before they reach a log or another process."""
+"""Removes a plugin's secrets from texts for a log or another process."""
 
 from __future__ import annotations
 

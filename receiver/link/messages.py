@@ -83,7 +83,10 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Why the relay does not accept clients, a line for each listener; empty if it does."""
+    """Why the relay does not accept clients, a line for each listener.
+
+    Empty if it does.
+    """
 
     lines: tuple[str, ...]
 
@@ -108,7 +111,9 @@ class TokenOwner(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """What a relay has counted since its last report; answered by :class:`ReportTaken`.
+    """What a relay has counted since its last report.
+
+    Answered by :class:`ReportTaken`.
 
     Attributes:
         usage: Units used of limits over time: scope, peer, limit, units, and the monotonic time of

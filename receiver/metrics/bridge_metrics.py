@@ -57,7 +57,10 @@ class BridgeMetrics(Collector):
         self._open.pop(connection, None)
 
     def refused(self, reason: str) -> None:
-        """Count a connection that was refused or ended; ``reason`` must be one of a bounded set."""
+        """Count a connection that was refused or ended.
+
+        ``reason`` must be one of a bounded set.
+        """
         self._refusals[reason] += 1
 
     def push(self, node_id: int, result: str) -> None:

@@ -17,7 +17,7 @@ _BUCKETS: Final = (*(str(bound) for bound in _BOUNDS_S), "+Inf")
 
 
 def connect_bucket(seconds: float) -> str:
-    """Return the upper bound of the bucket that a time belongs to, as the label ``le`` has it."""
+    """Return the upper bound of a time's bucket, as in the label ``le``."""
     return _BUCKETS[bisect_left(_BOUNDS_S, seconds)]
 
 

@@ -1,4 +1,4 @@
-"""Fair shares of a bounded store: counts what each peer holds and finds the largest holder.
+"""Fair shares of a bounded store: counts what each peer holds.
 
 At its bound, a store evicts from the peer that holds most. So a peer that holds at most the
 bound divided by the number of peers loses nothing, whatever the others do.

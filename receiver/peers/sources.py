@@ -1,4 +1,6 @@
-"""Groups source addresses into peers: the IPv4 address, or the IPv6 network of 64 or 48 bits.
+"""Groups source addresses into peers.
+
+A peer is an IPv4 address, or an IPv6 network of 64 or 48 bits.
 
 Limits, queues and plugins use this rule, so that a peer is the same everywhere.
 """
@@ -14,12 +16,12 @@ SITE_BITS = 48
 
 
 def source_of(source_address: str) -> str:
-    """Return the IPv4 address itself, or the network of 64 bits around an IPv6 address."""
+    """Return an IPv4 address itself, or the 64 bits of an IPv6 address' network."""
     return _network(source_address, SOURCE_BITS) if ":" in source_address else source_address
 
 
 def site_of(source_address: str) -> str:
-    """Return the IPv4 address itself, or the network of 48 bits around an IPv6 address.
+    """Return an IPv4 address itself, or the 48 bits of an IPv6 address' network.
 
     Shared resources are divided by site, because one site has 65,536 networks of 64 bits.
     """

@@ -1,4 +1,6 @@
-"""The plugin contract. Third parties import it as ``from kafka_client_telemetry import plugin``.
+"""The plugin contract.
+
+Third parties import it as ``from kafka_client_telemetry import plugin``.
 
 A plugin takes clients' telemetry to one destination. It is a class that derives from
 :class:`ClientTelemetryReceiver` and is found by an entry point in the group
@@ -83,7 +85,7 @@ PushIdentity = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTelemetryContext:
-    """The client, connection and subscription of a push (KIP-714, "Receiver plugin interface").
+    """The client and connection of a push (KIP-714, "Receiver plugin interface").
 
     Attributes:
         connection_id: The receiver's own id of the connection; unique while the receiver runs.
@@ -148,7 +150,10 @@ class ClientTelemetryPayload:
 
     @functools.cached_property
     def metrics(self) -> MetricsData:
-        """The decoded :attr:`data`, decoded on first use. Plugins share it: do not change it."""
+        """The decoded :attr:`data`, decoded on first use.
+
+        Plugins share it: do not change it.
+        """
         return MetricsData.FromString(self.data)
 
     def release(self) -> None:
@@ -206,7 +211,9 @@ class ExportError(Exception):
 
 @dataclass(eq=False)
 class RetryableError(ExportError):
-    """The destination is slow or away: the host retries the same pushes after a back-off.
+    """The destination is slow or away.
+
+    The host retries the same pushes after a back-off.
 
     Attributes:
         retry_after_s: The delay that the destination asks for, in seconds; None for no wish.
@@ -235,7 +242,10 @@ class BatchRefusedError(PermanentError):
 
 
 class ClientTelemetryReceiver(ABC):
-    """Base of plugins (KIP-714's ClientTelemetryReceiver); the module documents the lifecycle."""
+    """Base of plugins (KIP-714's ClientTelemetryReceiver).
+
+    The module documents the lifecycle.
+    """
 
     #: The type of the plugin's settings; the host validates the operator's settings against it.
     Config: ClassVar[type[PluginConfig]] = PluginConfig
@@ -251,7 +261,9 @@ class ClientTelemetryReceiver(ABC):
 
     @abstractmethod
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Send one push; return an :class:`ExportResult` if the destination accepted only a part.
+        """Send one push.
+
+        Return an :class:`ExportResult` if the destination accepted only a part.
 
         Raises:
             RetryableError: Try again later.
@@ -272,7 +284,7 @@ class ClientTelemetryReceiver(ABC):
         """Close what ``start`` opened."""
 
     def use_config(self, config: PluginConfig) -> None:
-        """Go on with settings whose files were read again, for example after a token's rotation.
+        """Go on with settings whose files were read again, as after a rotation.
 
         The host calls it on the plugin's thread, between two exports, when a file has changed that
         the settings name. Only secrets and the content of files differ from before. By default the

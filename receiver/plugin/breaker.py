@@ -17,7 +17,9 @@ _ABSURD_S: Final = 86_400.0
 
 
 def requested_delay_s(value: float | None) -> float | None:
-    """Return the delay that a destination asks for, within bounds; None if it asks for none.
+    """Return the delay that a destination asks for, within bounds.
+
+    None if it asks for none.
 
     More than a day, a negative number and what is not a number are mistakes, which must not stall a
     sender: they count as no delay. ``value`` is in seconds.

@@ -7,7 +7,9 @@ from receiver.numbers import whole_number
 
 
 def check_host_port(text: str, *, needs_port: bool = True) -> None:
-    """Check ``host:port``, with an IPv6 address in brackets; raise ValueError with the fix.
+    """Check ``host:port``, with an IPv6 address in brackets.
+
+    Raise ValueError with the fix.
 
     The port is 1 to 65535. It may be left out if ``needs_port`` is False.
     """

@@ -1,4 +1,4 @@
-"""Secrets in a plugin's settings: literal text, or the path of a file that contains it.
+"""Secrets in a plugin's settings: literal text, or the path of a file.
 
 Errors name the file and the reason. They never contain the secret.
 """

@@ -1,4 +1,4 @@
-"""TLS settings of a plugin: certificate authorities and the client certificate, as file names."""
+"""TLS settings of a plugin: the file names of authorities and certificate."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class OpenCall(ABC):
 
     @abstractmethod
     def unanswered(self) -> bytes:
-        """Write the answer that stands for the core's, as a frame, if there is none in time."""
+        """Write the frame that stands for the core's answer if none comes in time."""
 
     @abstractmethod
     def answered(self, answer: bytes) -> bytes:

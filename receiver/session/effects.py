@@ -1,4 +1,4 @@
-"""Effects of a session: what the caller has to do, count or log besides moving bytes.
+"""Effects of a session: what the caller has to do besides moving bytes.
 
 The session returns them as values, in order, and never waits for their execution.
 """
@@ -55,14 +55,20 @@ class UnauthenticatedTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequestAllowed:
-    """The broker gave the right to a request about client metrics resources; a call follows."""
+    """The broker gave the right to a request about client metrics resources.
+
+    A call follows.
+    """
 
     header: RequestHeader
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequestRefused:
-    """The broker refused a request about client metrics resources, and the client was told."""
+    """The broker refused a request about client metrics resources.
+
+    The client was told.
+    """
 
     header: RequestHeader
     error_code: int
@@ -70,7 +76,7 @@ class ConfigRequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequestHidden:
-    """The broker got a request about client metrics resources that the receiver does not read."""
+    """The broker got a request about client metrics resources that nobody reads."""
 
     header: RequestHeader
 
@@ -84,7 +90,10 @@ class ClientInstanceRefused:
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """The client sent too many requests before their answers; its stream is malformed from here."""
+    """The client sent too many requests before their answers.
+
+    Its stream is malformed from here.
+    """
 
 
 Effect: TypeAlias = (

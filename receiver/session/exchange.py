@@ -68,7 +68,7 @@ class Request:
 
 
 class Connection(Protocol):
-    """The connection of an exchange: what is known of it, and what the exchange may do to it.
+    """The connection of an exchange: what is known of it, and what it may do.
 
     Attributes:
         identity: Who the client is.
@@ -125,7 +125,7 @@ class Connection(Protocol):
         """Note that the broker has answered a marker on this connection."""
 
     def end_after_answer(self) -> None:
-        """Send nothing that follows to the broker, which reads nothing after such a request."""
+        """Send nothing more to the broker, which reads nothing after such a request."""
 
     def end(self, end: SessionEnd) -> None:
         """Close the connection after what has been returned so far."""

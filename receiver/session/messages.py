@@ -103,7 +103,7 @@ def _around_correlation_id(client_id: str | None, version: int) -> tuple[bytes, 
 
 
 def with_throttle_time(answer: bytes, throttle_time_ms: int) -> bytes:
-    """Return the frame of a telemetry answer with another throttle time, its first field.
+    """Return the frame of a telemetry answer with another throttle time.
 
     Args:
         answer: The frame; its response header has no tagged fields.

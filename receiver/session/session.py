@@ -1,4 +1,4 @@
-"""One proxied connection: keeps the order of requests and answers, and gives out turns.
+"""One proxied connection: keeps the order of requests, and gives out turns.
 
 All bytes pass unchanged, except those of the requests that the session reads. What becomes of such
 a request is its *exchange*: one module for each kind in :mod:`receiver.session.exchanges`. The
@@ -240,11 +240,16 @@ class Session:
 
     @property
     def calling(self) -> bool:
-        """Whether a call is open: nothing may be read from the broker until it is answered."""
+        """Whether a call is open.
+
+        Then nothing may be read from the broker.
+        """
         return self._call is not None
 
     def answered(self, answer: bytes | None) -> bytes:
-        """Take the answer to the open call, once; return the bytes to send to the client now.
+        """Take the answer to the open call, once.
+
+        Return the bytes to send to the client now.
 
         Args:
             answer: The answer as a frame; None if the request is malformed. The connection has to
@@ -347,12 +352,15 @@ class Session:
 
     @property
     def only_polls(self) -> bool:
-        """Whether the broker owes one response, to a Fetch, which may be waiting for records."""
+        """Whether the broker owes only the response to a Fetch.
+
+        It may be waiting for records.
+        """
         return self._unanswered == 1 and self.requests.last_key == api_keys.FETCH and not self.calling
 
     @property
     def awaiting(self) -> bool:
-        """Whether an answer is pending: the broker's that the session reads, or the core's."""
+        """Whether an answer is pending, of the core or one of the broker that is read."""
         return bool(self._pending) or self.calling
 
     # -- what exchanges do to the connection (see the protocol) --------------------------------

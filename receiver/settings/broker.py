@@ -14,7 +14,7 @@ _MAX_BROKER_ID = 2_147_483_647
 
 
 class BrokerLoginSettings(Settings):
-    """The sidecar's own login behind listeners with SASL, to ask the broker for its node id.
+    """The sidecar's own login at a broker with SASL, to ask for its node id.
 
     Clients log in with their own names. The principal needs the right `DescribeConfigs` on the
     cluster; Kafka 4.4 also answers without it.

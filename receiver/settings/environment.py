@@ -64,7 +64,9 @@ def merge(document: dict[str, Any], environ: Mapping[str, str], model: type[Base
 
 
 def origin(loc: Loc, environ: Mapping[str, str]) -> tuple[str, Loc] | None:
-    """Find the variable that set a key, and the rest of the path; None: the key is the file's.
+    """Find the variable that set a key, and the rest of the path.
+
+    None: the key is the file's.
 
     The rest is not empty if the variable holds a whole list or mapping.
     """

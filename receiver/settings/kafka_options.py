@@ -1,4 +1,6 @@
-"""Client options of the Kafka store, under the names that librdkafka and Kafka's Java client use.
+"""Client options of the Kafka store.
+
+They have the names of librdkafka and of Kafka's Java client.
 
 A value is text or a number; that of a login may be ``{file: PATH}``. Such a file is read when the
 store connects, so that a new password needs no reload. No error shows a value.
@@ -82,7 +84,10 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_login(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options, or raise ValueError for a login that is incomplete or not used."""
+    """Return the options.
+
+    Raises ValueError for a login that is incomplete or not used.
+    """
     sasl = options.get("security.protocol", "PLAINTEXT") in _SASL
     given = [name for name in options if name.startswith("sasl.")]
     if given and not sasl:

@@ -161,7 +161,7 @@ _MAX_NODE_ID: Final = 2**31 - 1
 
 
 class RewriteSettings(Settings):
-    """The addresses that clients get in place of the brokers' (``addresses: rewrite``)."""
+    """The addresses that clients get in place of brokers' (``addresses: rewrite``)."""
 
     host: str = Field(
         pattern=r"^[A-Za-z0-9.:_{}-]{1,253}$",
@@ -196,7 +196,10 @@ class RewriteSettings(Settings):
         return _NODE_ID in self.host
 
     def node_of(self, name: str) -> int | None:
-        """Return the node id in a name for which a client asks; None: it is no node's name."""
+        """Return the node id in a name for which a client asks.
+
+        None: it is no node's name.
+        """
         before, _, after = self.host.lower().partition(_NODE_ID)
         number = name.removeprefix(before).removesuffix(after)
         return whole_number(number, _MAX_NODE_ID) if name == f"{before}{number}{after}" else None
@@ -335,7 +338,7 @@ class ListenerSettings(Settings):
 
     @property
     def public_bootstrap(self) -> HostPort:
-        """The address that clients of a rewriting listener get for a node that they can't reach."""
+        """The address that clients get for a node that they can't reach."""
         assert self.rewrite is not None  # noqa: S101 - for callers that know it
         host = self.rewrite.host.replace(_NODE_ID, "")
         return HostPort(host=host, port=self.rewrite.port or self.bind.port)

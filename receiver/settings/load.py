@@ -24,7 +24,9 @@ MAX_FILE_BYTES = 1_048_576
 
 
 def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
-    """Load and validate the YAML file, with ``KAFKA_TELEMETRY_*`` variables over its keys.
+    """Load and validate the YAML file.
+
+    Variables ``KAFKA_TELEMETRY_*`` override its keys.
 
     Raises:
         SettingsError: The file cannot be read, or a key, type or value is wrong. Its ``further``

@@ -59,7 +59,7 @@ starts at 0: `KAFKA_TELEMETRY_LISTENERS__0__BIND=127.0.0.1:19093`.
 
 
 def reference(plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
-    """Generate the configuration reference as Markdown, with installed plugins by type."""
+    """Generate the configuration reference as Markdown, with all plugins."""
     parts = [_HEAD]
     for name, annotation, field in fields_of(ReceiverSettings):
         parts.append(f"\n## {name}\n\n")
@@ -95,7 +95,9 @@ def _plugins(field: FieldInfo, plugins: Mapping[str, type[BaseModel]], every_plu
 
 
 def table(loc: Loc, model: type[BaseModel], first: str = "", *, variables: bool = True) -> str:
-    """Generate a Markdown table of all keys of the model at a path, below a ``first`` row.
+    """Generate a Markdown table of all keys of the model at a path.
+
+    It begins with a ``first`` row.
 
     ``variables`` shows the environment variable of each key.
     """

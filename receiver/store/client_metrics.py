@@ -55,7 +55,10 @@ class ResourceError(Exception):
 
 
 def described(subscription: Subscription | None) -> tuple[DescribedConfig, ...]:
-    """Return the configs of a resource; those of one that does not exist have their defaults."""
+    """Return the configs of a resource.
+
+    Those of one that does not exist have their defaults.
+    """
     configs = {} if subscription is None else _configs(subscription)
     return tuple(
         DescribedConfig(
@@ -109,7 +112,10 @@ def replaced(
 
 
 def _configs(subscription: Subscription) -> dict[str, str]:
-    """Return the configs that a resource shows as set: one at least, and no defaults besides."""
+    """Return the configs that a resource shows as set.
+
+    There is one at least, and no defaults besides.
+    """
     everything = split(subscription).configs or {}
     configs = {key: value for key, value in everything.items() if value != _DEFAULTS[key]}
     return configs or {_METRICS: ""}

@@ -1,4 +1,4 @@
-"""Subscriptions of files and records: every mistake of a document, with the path of its value."""
+"""Subscriptions of files and records, with the path of each mistake."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_INDEX: Final = 999_999
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake of a document: the path of the value, and what is wrong and how to correct it."""
+    """A mistake of a document: its path, what is wrong and how to correct it."""
 
     loc: Loc
     text: str

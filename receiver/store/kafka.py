@@ -1,4 +1,4 @@
-"""Subscriptions that belong to the cluster: its CLIENT_METRICS resources are the truth.
+"""Subscriptions of the cluster: its CLIENT_METRICS resources are the truth.
 
 A thread reads the resources every second or so, because Kafka reports no changes of them. So each
 sidecar follows what the others, Kafka's tools and operators of the cluster write. While the brokers
@@ -138,7 +138,7 @@ class KafkaSubscriptionStore:
         self._thread = start_thread("subscriptions-kafka", partial(self._follow, changed))
 
     def status(self) -> StoreStatus:
-        """Return whether the last read was successful, and all subscriptions could be used."""
+        """Return whether the last read found subscriptions that could all be used."""
         return self._status
 
     def close(self) -> None:
@@ -226,7 +226,10 @@ class KafkaSubscriptionStore:
     def _fitting(
         self, found: Mapping[str, Subscription], refused: dict[str, str]
     ) -> tuple[Subscription, ...]:
-        """Return those that fit into one set; the others stay as they were, and are refused."""
+        """Return those that fit into one set.
+
+        The others stay as they were, and are refused.
+        """
         try:
             return SubscriptionSet(found.values()).subscriptions
         except SubscriptionError:
@@ -239,7 +242,10 @@ class KafkaSubscriptionStore:
             return SubscriptionSet(within_bounds((*kept, *before))[0]).subscriptions
 
     def _settle_records(self, cluster: Cluster, entries: Mapping[str, Entry]) -> None:
-        """Delete the records of subscriptions that Kafka's tools deleted; move complete ones."""
+        """Delete the records of subscriptions that Kafka's tools deleted.
+
+        Move complete ones.
+        """
         if not cluster.has_resources:
             return
         now = time.monotonic()
@@ -344,7 +350,10 @@ class KafkaSubscriptionStore:
 
 
 def _joined(name: str, entry: Entry) -> Subscription | list[Mistake]:
-    """Read a subscription, or return why it can't be used; a defect must not hide the others."""
+    """Read a subscription, or return why it can't be used.
+
+    A defect must not hide the others.
+    """
     try:
         return join(name, entry)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Reads and writes CLIENT_METRICS resources and the compacted topic beside them, by kafka-python.
+"""Reads and writes CLIENT_METRICS resources and the compacted topic.
 
 It is the only module that knows kafka-python. It imports the library when it connects, because the
 other stores need none. Every error of the library becomes a :class:`StoreError`.
@@ -117,7 +117,10 @@ class Cluster:
         }
 
     def prepare(self) -> None:
-        """Read what a write depends on: what the brokers have, and the records. Errors as above."""
+        """Read what a write depends on: what the brokers have, and the records.
+
+        Errors as above.
+        """
         if not self._was_read:
             self.read()
             return
@@ -134,7 +137,9 @@ class Cluster:
         self._alter(name, configs, validate_only=True)
 
     def write(self, name: str, entry: Entry) -> None:
-        """Write a subscription: first its record, so that it never matches more than it should.
+        """Write a subscription.
+
+        Its record is first, so that it never matches more than it should.
 
         Raises:
             StoreError: The brokers don't answer, or don't allow it.
@@ -154,7 +159,10 @@ class Cluster:
             self._send(name, None)
 
     def read_reporters(self) -> dict[int, dict[str, str]]:
-        """Read which metrics reporters each broker has, by node id. Errors as of :meth:`read`."""
+        """Read which metrics reporters each broker has, by node id.
+
+        Errors as of :meth:`read`.
+        """
         from kafka.admin import ConfigResource, ConfigResourceType
 
         with self._translated("brokers' configurations cannot be read"):
@@ -172,7 +180,10 @@ class Cluster:
         }
 
     def forget_record(self, name: str) -> None:
-        """Delete the record of a subscription that has no resource any more. Errors as above."""
+        """Delete the record of a subscription that has no resource any more.
+
+        Errors as above.
+        """
         self._send(name, None)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions as Kafka keeps them: a CLIENT_METRICS resource, and a record for the rest.
+"""Subscriptions as Kafka keeps them: a CLIENT_METRICS resource and a record.
 
 Pure. A resource has the keys ``metrics``, ``interval.ms`` and ``match`` (KIP-714, "Client metrics
 configuration"; Kafka's ``ClientMetricsConfigs``). Its lists are split at commas, and a pattern of
@@ -100,7 +100,7 @@ def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
 
 
 def split_complete(subscription: Subscription) -> Entry:
-    """Return how a cluster without CLIENT_METRICS keeps a subscription: as a record alone."""
+    """Return the record of a subscription where there is no CLIENT_METRICS."""
     return Entry(beside={**to_document(subscription), COMPLETE: True})
 
 

@@ -100,7 +100,10 @@ def _create(path: Path) -> None:
 
 
 def _subscription(row: tuple[Any, ...], refused: dict[str, str]) -> Subscription | None:
-    """Return the subscription of a row; None if it can't be used, and why in ``refused``."""
+    """Return the subscription of a row.
+
+    None if it can't be used, and why in ``refused``.
+    """
     values = dict(zip(_COLUMNS, row, strict=True))
     try:
         return Subscription(

@@ -55,7 +55,7 @@ class StoreStatus:
 
 
 def unusable(place: str, refused: Mapping[str, str]) -> str:
-    """Return the problem of a store in which some subscriptions can't be used, with their names.
+    """Return the problem of a store some of whose subscriptions can't be used.
 
     Args:
         place: The file or the brokers.
@@ -71,7 +71,9 @@ class SubscriptionStore(Protocol):
     """Keeps subscriptions. The methods block and may be called from any thread."""
 
     def load_all(self) -> tuple[Subscription, ...]:
-        """Return all subscriptions by name; the last known ones while the store can't be used.
+        """Return all subscriptions by name.
+
+        The last known ones while the store can't be used.
 
         Raises:
             StoreError: The store can't be read, and no subscriptions are known.
@@ -88,7 +90,10 @@ class SubscriptionStore(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Delete the subscription of this name if it exists. Durability and errors as above."""
+        """Delete the subscription of this name if it exists.
+
+        Durability and errors as above.
+        """
         ...
 
     def refresh(self) -> None:

@@ -69,11 +69,14 @@ class Subscriptions:
 
     @property
     def known(self) -> bool:
-        """Whether they are the store's, and not those of a store that could not be read yet."""
+        """Whether they are the store's.
+
+        A store that could not be read yet has none.
+        """
         return self._current.known
 
     async def load(self) -> None:
-        """Read all subscriptions from the store, put them in force, and follow its changes.
+        """Read all subscriptions from the store, and follow its changes.
 
         Raises:
             StoreError: The store cannot be read.

@@ -19,7 +19,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 def available_cpus(root: Path = _ROOT) -> int:
-    """Return the cores of the scheduler's affinity or of the least cgroup quota, if that is less.
+    """Return the cores that affinity and the least cgroup quota allow.
 
     A quota of part of a core counts as a whole one.
 
@@ -49,7 +49,10 @@ def quota_v2(cpu_max: str) -> float | None:
 
 
 def quota_v1(quota_us: str, period_us: str) -> float | None:
-    """Return the cores in ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``; None without a quota."""
+    """Return the cores in ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``.
+
+    None without a quota.
+    """
     return _cores(quota_us, period_us)
 
 
@@ -62,7 +65,7 @@ def _cores(quota: str, period: str) -> float | None:
 
 
 def _files(root: Path, controller: str, *names: str) -> Iterator[tuple[str, ...]]:
-    """Yield the contents of files in each group that this process is in, up to the root.
+    """Yield files of each group that this process is in, up to the root.
 
     Args:
         root: The folder that holds ``proc`` and ``sys``.

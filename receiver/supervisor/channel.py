@@ -32,7 +32,7 @@ class ChannelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message: its type, its other fields, and the descriptors that the receiver now owns."""
+    """A message: type, fields, and descriptors that the receiver now owns."""
 
     type: str
     fields: dict[str, Any] = field(default_factory=dict)

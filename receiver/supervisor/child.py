@@ -74,7 +74,10 @@ class Child:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def reap(self) -> str:
-        """Return how the process ended, and close its descriptors; call it when it has ended."""
+        """Return how the process ended, and close its descriptors.
+
+        Call it when it has ended.
+        """
         _, status = os.waitpid(self.pid, 0)
         os.close(self.pidfd)
         self.pidfd = -1  # the number may soon belong to another process

@@ -1,4 +1,4 @@
-"""Watches the child processes: their messages, whether they are alive, and their end."""
+"""Watches the child processes: their messages, life and end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class Children:
         self._poll.call_later(delay_s, again)
 
     def ping(self) -> None:
-        """Ask each process whether it is alive, and kill those that have not answered; repeat."""
+        """Ask each process whether it is alive, and kill those that have not answered.
+
+        Repeat.
+        """
         if os.getpid() == _PROCESS_1:
             reap_orphans({child.pid for child in self._running})
         for child in self._running:

@@ -15,7 +15,7 @@ _RELAY_BYTES: Final = 8 << 20
 
 
 def wanted_relays(settings: ReceiverSettings) -> int:
-    """Return the number of relays: none without listeners, when only bridges are let in."""
+    """Return the number of relays, which is 0 when only bridges are let in."""
     if not settings.listeners:
         return 0
     relays = settings.gateway.relays
@@ -23,7 +23,7 @@ def wanted_relays(settings: ReceiverSettings) -> int:
 
 
 def auto_relays(cpus: int, memory_bytes: int | None) -> int:
-    """Return a relay for each core, as far as the memory suffices, and not more than 16.
+    """Return a relay for each core, as far as memory suffices, and at most 16.
 
     Args:
         cpus: The cores that the container may use: all of the node without a limit.

@@ -138,7 +138,10 @@ class Relays:
             self._core.take_link(relay_id, core_end)
 
     def share_node(self, source: Child, message: Message) -> None:
-        """Tell the other relays the address of a node; later ones get it when they are ready."""
+        """Tell the other relays the address of a node.
+
+        Later ones get it when they are ready.
+        """
         self._current.learn([message.fields])
         for relay in self._by_slot.values():
             if relay is not source:
@@ -150,7 +153,7 @@ class Relays:
             relay.channel.send("node", **node)
 
     def resize(self) -> None:
-        """Start the relays that a new configuration wants, and drain those that it does not."""
+        """Start the relays that a configuration wants, and drain the others."""
         drain_s = self._current.drain_s
         surplus = [relay for slot, relay in self._by_slot.items() if slot > self._current.relays]
         for relay in surplus:

@@ -1,4 +1,4 @@
-"""Applies a new configuration: all processes prepare it, then all apply it, or none does."""
+"""Applies a new configuration: in all processes, or in none."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ class _Candidate:
         self._waiting.discard(child)
 
     def left(self, child: Child) -> None:
-        """Go on without a process that has ended; it starts with the configuration in force."""
+        """Go on without a process that has ended.
+
+        It starts with the configuration in force.
+        """
         self._waiting.discard(child)
         if child in self._asked:
             self._asked.remove(child)

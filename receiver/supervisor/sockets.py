@@ -31,7 +31,7 @@ class SocketError(Exception):
 
 
 class ListeningSockets:
-    """The listening sockets of a configuration by name: listeners, :data:`REST`, :data:`BRIDGE`.
+    """The listening sockets by name: listeners, :data:`REST`, :data:`BRIDGE`.
 
     Those of the core accept connections at once.
 
@@ -85,7 +85,7 @@ class ListeningSockets:
         return listening
 
     def _bind(self, owner: str, bind: HostPort) -> socket.socket:
-        """Bind an address, beside a socket that has its port on another host until it is closed.
+        """Bind an address whose port another socket still has on another host.
 
         Linux lets both have it if both ask for SO_REUSEPORT. They do only until the new one
         listens, so that no other program gets a share of the port.

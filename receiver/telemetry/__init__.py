@@ -1,4 +1,4 @@
-"""The telemetry core (KIP-714): answers both telemetry RPCs, and validates and labels pushes.
+"""The telemetry core (KIP-714): answers its RPCs and labels pushes.
 
 Pure: no socket, no clock, no logger. ``now`` and randomness are arguments; results are values.
 """

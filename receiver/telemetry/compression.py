@@ -1,4 +1,4 @@
-"""Inflates pushes under bounds on output, memory and time (KIP-714, "Compression").
+"""Inflates pushes under bounds on size and time (KIP-714, "Compression").
 
 At most one chunk more than the limit comes out, whatever goes in, and no decompressor gets a window
 larger than the bound.
@@ -60,7 +60,7 @@ _ZSTD_IDLE: deque[zstandard.ZstdDecompressor] = deque(maxlen=2)
 
 
 def sniff(data: bytes | memoryview) -> int:
-    """Return the codec of metrics whose compression type got lost, by their first bytes.
+    """Return the codec of metrics by their first bytes, if its name got lost.
 
     Raw snappy has none of its own, so it is what is left. Kafka 3.7 loses the type.
     """
@@ -166,7 +166,7 @@ def _snappy(data: bytes | memoryview, limit: int, chunks: list[bytes]) -> None:
 
 
 def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Walk snappy-java's SnappyOutputStream: a 16-byte header, then blocks with a length each."""
+    """Walk snappy-java's stream: a 16-byte header, then blocks with a length each."""
     position = _XERIAL_HEADER_BYTES
     if len(data) < position:
         raise NotInflatableError("the snappy data is truncated")
@@ -237,7 +237,7 @@ def _zstd_frames(
 
 
 def _zstd_cuts(data: bytes | memoryview, start: int, max_blocks: int) -> Iterator[int]:
-    """Yield the ends of pieces of one frame, so that each inflates to a few blocks at most.
+    """Yield the ends of a frame's pieces, each of which inflates to few blocks.
 
     zstandard has no bound on its output, clients send no content size, and four bytes may inflate
     to 128 KiB. The walk also finds the end of the frame, so a truncated frame is detected.
@@ -264,7 +264,7 @@ def _zstd_cuts(data: bytes | memoryview, start: int, max_blocks: int) -> Iterato
 
 
 def _zstd_header(data: bytes | memoryview, start: int) -> tuple[int, int]:
-    """Return the start of the first block and the size of the checksum (RFC 8878, 3.1.1.1)."""
+    """Return the first block's start and the checksum's size (RFC 8878, 3.1.1.1)."""
     if len(data) - start < 5:
         raise NotInflatableError("the zstd data is truncated")
     if data[start : start + 4] != _ZSTD_MAGIC:

@@ -25,7 +25,9 @@ _SHOWN_CHARACTERS = 60
 
 
 class InvalidValueError(ValueError):
-    """A configured value is invalid; the text is one line with the field, the value and the fix.
+    """A configured value is invalid.
+
+    The text is one line with the field, the value and the fix.
 
     ``field`` is a JSON path, such as ``metrics[0]``. ``value`` is the value's ``repr``, shortened.
     """
@@ -67,7 +69,9 @@ class SubscriptionError(InvalidValueError):
 
 
 class PushError(ValueError):
-    """A push is refused; the text is a short reason for the operator, without bytes of the push.
+    """A push is refused.
+
+    The text is a short reason for the operator, without bytes of the push.
 
     ``inflated_bytes`` were inflated before the refusal.
     """

@@ -1,4 +1,4 @@
-"""Explains subscriptions: what one would cost, and why a client is asked for what it is.
+"""Explains subscriptions: what one would cost, and why a client has it.
 
 All functions are pure and only read. They may run in a thread beside the core, so they read each
 value of an instance once.
@@ -67,7 +67,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientExplanation:
-    """What a client is asked for with its next request, and where each part comes from."""
+    """What a client is asked for next, and where each part comes from."""
 
     request: Request
     in_effect: bool  # whether its latest request was answered the same
@@ -82,7 +82,10 @@ class ClientExplanation:
 
 
 def asked_within_ms(instance: ClientInstance, now: float) -> int:
-    """Return the longest time until an instance's next request; ``now`` is monotonic seconds."""
+    """Return the longest time until an instance's next request.
+
+    ``now`` is monotonic seconds.
+    """
     longest_s = SPREAD * instance.request.interval_ms / 1000
     return max(0, round(1000 * (longest_s - (now - instance.last_request_at))))
 
@@ -265,7 +268,7 @@ def explain_client(
 
 
 def _asking(prefix: str, matched: Sequence[Subscription]) -> tuple[str, ...]:
-    """Return the subscriptions that ask for all metrics of a requested prefix, or for some.
+    """Return the subscriptions that ask for metrics of a requested prefix.
 
     Quirks and narrowing may have made the prefix shorter or longer than an operator wrote it.
     """

@@ -1,4 +1,4 @@
-"""Folds client ids with generated parts into one, such as the ids of all pods of a Deployment.
+"""Folds client ids with generated parts into one, as of a Deployment's pods.
 
 Applies the rules of ``telemetry.series.client_id_folding``.
 """

@@ -48,7 +48,7 @@ class Broker:
 
 
 def port_name(listener: str, node_id: int | None) -> str:
-    """Return the name of a listener's port, or of the port of one of its nodes: ``ALL/2``."""
+    """Return the name of a port of a listener or of its node: ``ALL/2``."""
     return listener if node_id is None else f"{listener}/{node_id}"  # a listener's name has no slash
 
 

@@ -1,4 +1,4 @@
-"""Client instances (KIP-714, "Client instance metadata"): the state of each, and a bounded store.
+"""Client instances, a bounded store (KIP-714, "Client instance metadata").
 
 Owns every change of an instance's state, in these rules:
 
@@ -86,7 +86,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a client is asked for, in the end (KIP-714, "GetTelemetrySubscriptionsResponse")."""
+    """What a client is asked for (KIP-714, "GetTelemetrySubscriptionsResponse")."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -121,7 +121,9 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class ClientInstance:
-    """One client instance. Only its methods change the attributes, by the module's rules.
+    """One client instance.
+
+    Only its methods change the attributes, by the module's rules.
 
     Times are monotonic seconds unless the name says otherwise.
     """
@@ -192,7 +194,7 @@ class ClientInstance:
         treatment: Treatment,
         defaults: Defaults,
     ) -> None:
-        """Match it: it is new, or the subscriptions or something that they match have changed."""
+        """Match the instance: it is new, or what it is matched against has changed."""
         if subscriptions is not getattr(self, "subscriptions", None):
             self._reset_interval()
         self.matched = identity, self.revealed
@@ -205,7 +207,10 @@ class ClientInstance:
         self._derive()
 
     def adjust(self, demand: Demand, interval_factor: int) -> None:
-        """Request a part of its assignment, or at a longer interval; it was assigned before."""
+        """Request a part of its assignment, or at a longer interval.
+
+        It was assigned before.
+        """
         if demand is self.demand and interval_factor == self.interval_factor:
             return
         self._reset_interval()
@@ -223,7 +228,10 @@ class ClientInstance:
         return ErrorCode.NONE
 
     def check_push(self, subscription: int, now: float, *, terminating: bool) -> ErrorCode:
-        """Check a push by the instance's state; NONE when only its content is left to check."""
+        """Check a push by the instance's state.
+
+        NONE when only its content is left to check.
+        """
         if self.terminating:
             return self.refuse(ErrorCode.INVALID_REQUEST)
         if self._first_push_due or self._interval_is_over(self._push_counted_at, now):
@@ -249,7 +257,7 @@ class ClientInstance:
         self.last_push_received_at_ns = received_at_ns
 
     def read_resource(self, resource: bytes) -> None:
-        """Read what the Resource of an accepted push reveals, unless it was the last push's."""
+        """Read what an accepted push's Resource reveals, unless the last one did."""
         known = hash(resource)
         if known != self._resource:
             self._resource = known
@@ -298,7 +306,10 @@ class InstanceStatistics:
 
 
 class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key]):
-    """Instances by key, each group in order of use; a group that becomes empty is removed."""
+    """Instances by key, each group in order of use.
+
+    A group that becomes empty is removed.
+    """
 
     def use(self, key: _Key, instance: ClientInstance) -> OrderedDict[Uuid, ClientInstance]:
         """Put an instance at the end of a group, and return the group."""
@@ -318,7 +329,9 @@ class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key
 
 
 class ClientInstances:
-    """A bounded store of client instances; at the bound, the site with the most loses one.
+    """A bounded store of client instances.
+
+    At the bound, the site with the most loses one.
 
     Ordered dicts by last request give the least recently used instance of all, of a site and of a
     connection, and the next to expire of each lifetime. So no request iterates over all instances.
@@ -389,7 +402,7 @@ class ClientInstances:
             self._evict(self._by_site[largest])
 
     def identity_changed(self, identity: ClientIdentity) -> None:
-        """Replace the identity of the instances whose last request came over its connection."""
+        """Replace the identity of the instances whose last request used a connection."""
         for instance in self._by_connection.get(identity.id, {}).values():
             instance.identity = replace(identity, client_instance_id=instance.id)
 

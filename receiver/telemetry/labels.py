@@ -1,4 +1,4 @@
-"""The receiver's labels: Resource attributes that say which client pushed, and from where.
+"""The receiver's labels: Resource attributes that say who pushed from where.
 
 Owns their names and their encoding. The receiver removes a client's own values for these keys
 first, because a client could forge them.
@@ -12,7 +12,9 @@ from receiver.telemetry.identity import ClientIdentity
 
 
 class Labels(NamedTuple):
-    """The values of the labels, in the order in which they are added; None leaves a label out.
+    """The values of the labels, in the order in which they are added.
+
+    None leaves a label out.
 
     ``broker_id`` and ``cluster_id`` are None while they are unknown, ``client_source_port`` if it
     stays unknown, ``sasl_mechanism`` without a
@@ -56,7 +58,7 @@ def identity_labels(identity: ClientIdentity) -> Labels:
 
 
 def label_bytes(labels: Labels) -> bytes:
-    """Encode the labels as string attributes that can be appended to any Resource's bytes.
+    """Encode the labels as attributes that any Resource's bytes can end with.
 
     Protobuf appends later occurrences of a repeated field, so the client's bytes need no
     re-encoding (opentelemetry-proto, ``resource.proto`` and ``common.proto``).

@@ -51,7 +51,10 @@ _NO_FIELDS: Final = b"\x0a\x02\x12\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMetrics:
-    """A MetricsData with the receiver's labels, empty when no metric remains, and its counts."""
+    """A MetricsData with the receiver's labels, and its counts.
+
+    It is empty when no metric remains.
+    """
 
     data: bytes = b""
     #: The first Resource as the client sent it; None without metrics.
@@ -73,7 +76,7 @@ def label_metrics(
     wanted: Wanted | None = None,
     bound: SeriesBound = NO_BOUND,
 ) -> LabelledMetrics:
-    """Validate the metrics of a push, apply the steps, merge equal Resources and add the labels.
+    """Validate a push's metrics, apply the steps, merge Resources and label them.
 
     A push whose Resources or scopes have no metrics is empty: it is valid OTLP, and franz-go sends
     it when no metric matches. Java and librdkafka then send nothing.
@@ -169,7 +172,7 @@ def _entries(data: bytes) -> int:
 
 
 def _is_one_list(resource_metrics: Any, count: int) -> bool:
-    """Return whether all metrics have the same Resource and no scope, as from Java clients."""
+    """Return whether all metrics have one Resource and no scope, as from Java."""
     scope_metrics = resource_metrics.scope_metrics
     return (
         _is_one_resource(resource_metrics, count) and not scope_metrics.scope and not scope_metrics.schema_url
@@ -247,7 +250,7 @@ def _resource_metrics(resource: bytes, others: bytes) -> bytes:
 
 
 def _has_unknown_outer_fields(data: bytes) -> bool:
-    """Return whether a push with metrics has unknown fields outside its Resources and metrics.
+    """Return whether a push has unknown fields outside Resources and metrics.
 
     It removes the known fields and looks at the rest, because listing the unknown fields makes a
     Python object of each, and a push may have millions.

@@ -68,7 +68,10 @@ def _messages(package: str, root: str, messages: dict[str, _Fields]) -> type[Any
 
 
 def _view(package: str, *, resource_metrics: Any, resource: Any, scope_metrics: Any, scope: Any) -> type[Any]:
-    """Build a schema with these labels; a ``scope`` of None leaves ScopeMetrics as bytes."""
+    """Build a schema with these labels.
+
+    A ``scope`` of None leaves ScopeMetrics as bytes.
+    """
     messages: dict[str, _Fields] = {
         "MetricsData": {"resource_metrics": (1, resource_metrics, "ResourceMetrics")},
         "ResourceMetrics": {
@@ -191,7 +194,7 @@ def points_of(metrics: Sequence[bytes]) -> int:
 
 
 def attribute_keys(view: Any) -> tuple[set[bytes], bool]:
-    """Return the keys in an ``AttributeKeys``, and whether values may contain nested attributes."""
+    """Return the keys, and whether values may contain nested attributes."""
     merged = [view.metrics.metadata]
     for kind in DATA_KINDS:
         points = getattr(view.metrics, kind).data_points

@@ -1,4 +1,4 @@
-"""The results of a telemetry request: the answer, the push for plugins, and counts for metrics."""
+"""The results of a telemetry request: answer, push for plugins, and counts."""
 
 from __future__ import annotations
 

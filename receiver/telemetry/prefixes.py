@@ -1,4 +1,6 @@
-"""Finds prefixes of a subscription that match no known metric, which are mostly misspelt.
+"""Finds a subscription's prefixes that match no known metric.
+
+Most are misspelt.
 
 Known are the metrics of the catalogue and those that clients were seen to push. A client compares
 prefixes with its own names, letter by letter (KIP-714, "Client metrics configuration"), so a

@@ -1,4 +1,4 @@
-"""What clients of each software push: data points and bytes by metric, from samples.
+"""What clients of each software push, by metric, from samples.
 
 Owns the samples from which a subscription's cost is estimated before it applies. One push in a
 second is read at most. Names, software and sets of prefixes are bounded; what is over a bound is
@@ -32,7 +32,7 @@ _MAX_SAMPLES: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The data points and bytes (OTLP, not compressed) of a push of one client, on average."""
+    """The average data points and bytes (OTLP, inflated) of a client's push."""
 
     series: float = 0.0
     bytes: float = 0.0
@@ -73,7 +73,10 @@ class _Profile:
 
 
 class MetricProfiles:
-    """Profiles of pushes by software name. Written by the core, read by other threads too."""
+    """Profiles of pushes by software name.
+
+    Written by the core, read by other threads too.
+    """
 
     def __init__(self) -> None:
         self._profiles: dict[str, _Profile] = {}
@@ -110,7 +113,9 @@ class MetricProfiles:
         profile.around += len(data) - _add_metrics(profile.metrics, data)
 
     def estimate(self, software: str, prefixes: tuple[str, ...]) -> Estimate | None:
-        """Estimate a push of a client of a software; None while no push of it has been read.
+        """Estimate a push of a client of a software.
+
+        None while no push of it has been read.
 
         A metric counts as often as it was pushed by those who were asked for it.
         """

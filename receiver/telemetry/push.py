@@ -1,4 +1,4 @@
-"""Builds the :class:`~receiver.plugin.Push` that plugins get from accepted metrics, and its id."""
+"""Builds the push that plugins get from accepted metrics, and its id."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def build_push(
 
 
 def content_id(client_instance_id: Uuid, metrics: bytes, *, terminating: bool) -> str:
-    """Return the push id of inflated metrics: the same for a repeat, even at another broker.
+    """Return the push id of inflated metrics.
+
+    It is the same for a repeat, even at another broker.
 
     The codec does not matter, because a client may compress the same metrics anew. A terminating
     push is no repeat of the push before it, because it says more.

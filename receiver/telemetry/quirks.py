@@ -1,4 +1,4 @@
-"""Quirks: rules for clients that need other answers than the protocol's, by software and version.
+"""Quirks: rules for clients that need other answers, by software and version.
 
 Owns the built-in rules and how rules change a client's subscription. Every rule has a reason. The
 operator's rules come before the built-in ones. For each property, the first matching rule that sets
@@ -129,7 +129,10 @@ BUILT_IN_QUIRKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """The combined rules for one software name and version; attributes as of :class:`Quirk`."""
+    """The combined rules for one software name and version.
+
+    Attributes as of :class:`Quirk`.
+    """
 
     compression: tuple[int, ...]  # the codecs to offer, by number, in order of preference
     metrics: tuple[str, ...] | None = None
@@ -232,7 +235,7 @@ class _Rule:
 
 
 def software_identities(name: str, version: str) -> tuple[tuple[str, str], ...]:
-    """Return the client's name and version, and those of the librdkafka that it embeds, if any."""
+    """Return a client's name and version, and those of its librdkafka, if any."""
     embedded = _EMBEDDED_LIBRDKAFKA.search(version)
     if embedded is not None:
         return (name, version), (_LIBRDKAFKA, embedded[1])

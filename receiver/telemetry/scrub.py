@@ -1,4 +1,4 @@
-"""Drops data points that are NaN or infinite, and attributes with keys that the receiver owns.
+"""Drops NaN and infinite points, and attributes that the receiver owns.
 
 A byte search proves that a push has neither; otherwise parsed messages decide. The search may find
 too much, never too little: a double's tag and bytes are adjacent, and so are a key's bytes, however
@@ -95,14 +95,14 @@ def may_need_scrubbing(data: bytes) -> bool:
 
 
 def refuse_too_many(messages: int, max_messages: int | None = None) -> None:
-    """Raise TooLargeError if more messages than allowed would have to be parsed one by one."""
+    """Raise TooLargeError if too many messages would have to be parsed singly."""
     max_messages = MAX_SCRUBBED if max_messages is None else max_messages
     if messages > max_messages:
         raise TooLargeError(f"has more than {max_messages} messages to parse one by one")
 
 
 def refuse_too_many_hits(data: bytes, metrics: int) -> None:
-    """Raise TooLargeError before many metrics become a list, if too many places are suspicious."""
+    """Raise TooLargeError before many suspicious metrics become a list."""
     if metrics > MAX_SCRUBBED:
         _hits(_VALUES, data)
         _hits(_KEYS, data)
@@ -118,7 +118,7 @@ def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
 
 
 def _has_no_other_value(metric: bytes, place: int) -> bool:
-    """Return whether a metric's only data point has the double at ``place`` as its value.
+    """Return whether a metric's only point has the double at ``place`` as value.
 
     True only for the usual encoding: a name, and a gauge or sum with one point, which has times, a
     value and at most one attribute.
@@ -150,7 +150,7 @@ def _has_no_other_value(metric: bytes, place: int) -> bool:
 
 
 class Scrubber:
-    """Drops NaN and infinite values of gauges and sums, and owned attributes, from one push.
+    """Drops NaN and infinite values, and owned attributes, from one push.
 
     A metric, ScopeMetrics or ResourceMetrics that becomes empty is dropped too. All methods raise
     TooLargeError when more than :data:`MAX_SCRUBBED` messages or :data:`MAX_ATTRIBUTES` attributes

@@ -20,7 +20,9 @@ NEGATION: Final = "!"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revealed:
-    """What the Resource of a client's pushes says of it; None while no push has said it.
+    """What the Resource of a client's pushes says of it.
+
+    None while no push has said it.
 
     Source: KIP-714, "Client resource attributes".
     """
@@ -70,7 +72,7 @@ def selector_value(selector: str, client: ClientIdentity, revealed: Revealed) ->
 
 
 def reveal(resource: bytes) -> Revealed:
-    """Read the attributes of a Resource that selectors match, each cut at 512 characters.
+    """Read the attributes that selectors match, each cut at 512 characters.
 
     The bytes are those of a validated push. Of an attribute that is given twice, the last counts.
     """

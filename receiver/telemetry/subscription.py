@@ -68,7 +68,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription, valid by construction (KIP-714, "Client metrics configuration").
+    """One valid subscription (KIP-714, "Client metrics configuration").
 
     Attributes:
         name: Any text without control characters, as Kafka allows for a resource.
@@ -158,7 +158,7 @@ class SubscriptionSet:
 
     @classmethod
     def prepared(cls, subscriptions: Iterable[Subscription]) -> SubscriptionSet:
-        """Return a set that is ready to match and has its version, for use in another thread."""
+        """Return a set that is ready to match, for use in another thread."""
         made = cls(subscriptions)
         # Both take some milliseconds for a thousand subscriptions, and would delay a request.
         _ = made._matcher, made.version
@@ -183,7 +183,7 @@ class SubscriptionSet:
         return self if len(applying) == len(self.subscriptions) else SubscriptionSet(applying)
 
     def next_end(self, now: datetime) -> datetime | None:
-        """Return when the next subscription that applies at a time ends by itself; None: none."""
+        """Return when the next active subscription ends by itself, or None."""
         ends = (one.expires_at for one in self.subscriptions if one.enabled)
         return min((end for end in ends if end is not None and end > now), default=None)
 
@@ -219,7 +219,7 @@ class SubscriptionSet:
 def within_bounds(
     subscriptions: Iterable[Subscription],
 ) -> tuple[list[Subscription], list[tuple[Subscription, SubscriptionError]]]:
-    """Return the subscriptions that fit into one set, and why each of the others does not.
+    """Return the subscriptions that fit into one set, and why others don't.
 
     An earlier one goes before a later one. So a reader of a store puts those in force first, and
     what is too much for the set changes none of them.
@@ -258,7 +258,7 @@ def _union(matching: list[Subscription]) -> Assignment:
 def subscription_id(
     client_instance_id: Uuid, prefixes: tuple[str, ...], interval_ms: int, *, delta: bool = True
 ) -> int:
-    """Compute the subscription id, a signed 32-bit integer that is equal on every sidecar.
+    """Compute the subscription id (int32), which is equal on every sidecar.
 
     It is CRC32C over the prefixes and the interval, XOR a hash of the instance id (KIP-714,
     "Subscription ID"). The text is the same as in Kafka's broker, so for none, one or all metrics a

@@ -1,4 +1,4 @@
-"""The document of a subscription: what REST, files and the command line read and write.
+"""The document of a subscription for REST, files and the command line.
 
 The reader reports all mistakes at once, in the operator's words. Values are those of JSON.
 """

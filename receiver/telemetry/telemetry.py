@@ -102,7 +102,10 @@ class ClientTelemetry:
 
     @staticmethod
     def check_settings(settings: TelemetrySettings, hash_key: bytes | None) -> None:
-        """Check settings for :meth:`replace_settings`, which raises the same InvalidValueError."""
+        """Check settings for :meth:`replace_settings`.
+
+        It raises the same InvalidValueError.
+        """
         Quirks(settings.quirks, compression=settings.compression)
         Steps(settings.normalization, settings.privacy, hash_key)
 
@@ -165,7 +168,9 @@ class ClientTelemetry:
     def ask_again(
         self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, exceeded: Exceeded
     ) -> SubscriptionsOutcome:
-        """Tell a client whose peer is over a limit to ask again soon, and keep no instance.
+        """Tell a client whose peer is over a limit to ask again soon.
+
+        No instance is kept.
 
         The answer requests no metrics, so the client repeats its request after the push interval.
         After THROTTLING_QUOTA_EXCEEDED, a Java client without a subscription waits for five
@@ -271,7 +276,7 @@ class ClientTelemetry:
         return _refused(identity, request, NoPluginError.error_code, _NO_PLUGIN)
 
     def _match_revealed(self, instance: ClientInstance) -> None:
-        """Match an instance anew if its push revealed something that a subscription matches.
+        """Match an instance anew if its push revealed what a subscription matches.
 
         The next push is then answered UNKNOWN_SUBSCRIPTION_ID, and the client asks at once.
         """

@@ -24,7 +24,7 @@ _BOUND = re.compile(r"\s*(>=|<=|==|=|>|<)\s*(v?\d{1,9}(?:\.\d{1,9}){0,7})\s*")
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the leading numbers of a version such as ``4.4.0``, ``v1.22.2`` or ``2.16.1-rc1``.
+    """Return the leading numbers of a version such as ``4.4.0`` or ``v1.22.2``.
 
     None when the text does not start with a number.
     """

@@ -149,7 +149,10 @@ class AddressedRequests(RequestRewriter):
         self.reads_all_headers = self.reads_all_headers
 
     def passing(self, chunk: memoryview) -> int:
-        """See the base class; a request whose response names brokers gets its correlation id."""
+        """See the base class.
+
+        A request whose response names brokers gets its correlation id.
+        """
         position = self._skip
         if position < 0:
             return 0
@@ -188,7 +191,10 @@ class AddressedRequests(RequestRewriter):
         return position
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """See the base class; does what :meth:`passing` does for a head that arrives in pieces."""
+        """See the base class.
+
+        Does what :meth:`passing` does for a head that arrives in pieces.
+        """
         _, word = _HEAD.unpack_from(held)
         if word in self._passes_unread:
             return super()._pass(chunk, position, held, out)

@@ -1,4 +1,4 @@
-"""The bodies that AlterConfigs and IncrementalAlterConfigs share but for one field.
+"""The bodies that AlterConfigs and IncrementalAlterConfigs share.
 
 Source: the schemas of both messages.
 """
@@ -15,7 +15,7 @@ from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a config (Kafka's ``AlterConfigOp.OpType``)."""
+    """What IncrementalAlterConfigs does (Kafka's ``AlterConfigOp.OpType``)."""
 
     SET = 0
     DELETE = 1
@@ -103,7 +103,10 @@ def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> by
 
 
 def encode_response(results: Sequence[Result], api_key: int, version: int) -> bytes:
-    """Write a response body; :func:`receiver.wire.config_resources.read_results` reads it."""
+    """Write a response body.
+
+    :func:`receiver.wire.config_resources.read_results` reads it.
+    """
     writer = EitherWriter(flexible=is_flexible(api_key, version))
     writer.int32(0)
     writer.count(len(results))

@@ -1,4 +1,4 @@
-"""Table of the bounds of every array and every list of tagged fields that is decoded.
+"""The bounds of every array and list of tagged fields that is decoded.
 
 A message may be as long as a frame, and one byte of it may become an object. So each list has a
 bound, and so has a whole message: decoding one takes at most some ten milliseconds, whoever sent

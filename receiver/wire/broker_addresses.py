@@ -1,4 +1,4 @@
-"""Replaces the addresses in a list of brokers, and copies the fields around them as bytes.
+"""Replaces the addresses in a list of brokers, and copies other fields.
 
 Responses name brokers in lists of one form: a node id, a host, a port and further fields. The
 modules of the messages (``k03_metadata`` and so on) know where the lists are.

@@ -203,7 +203,7 @@ def read_results(body: bytes, api_key: int, version: int) -> list[Result]:
 
 
 def throttle_time_ms(body: bytes) -> int:
-    """Return the throttle time of a response in milliseconds, its first field (KIP-124).
+    """Return a response's throttle time in ms, its first field (KIP-124).
 
     Raises:
         WireError: The body is malformed.
@@ -212,7 +212,7 @@ def throttle_time_ms(body: bytes) -> int:
 
 
 def with_throttle_time(body: bytes, throttle_time_ms: int) -> bytes:
-    """Return the body of a response with another throttle time, its first field (KIP-124)."""
+    """Return a response's body with another throttle time (KIP-124)."""
     return _INT32.pack(throttle_time_ms) + body[_INT32.size :]
 
 

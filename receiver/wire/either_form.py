@@ -1,4 +1,4 @@
-"""Reads and writes fields in the plain or the compact form, for messages that have both.
+"""Reads and writes fields in the plain or the compact form.
 
 Source: KIP-482. From a message's first flexible version on, lengths are varints and structures end
 with tagged fields.

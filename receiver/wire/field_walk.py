@@ -1,4 +1,4 @@
-"""Walks over the fields of a flexible message that arrives in pieces, and keeps none of them.
+"""Walks over a flexible message that arrives in pieces, and keeps nothing.
 
 A message is described by a tuple of fields (:data:`Fields`). The cost is per field, not per byte:
 records and strings are skipped by their length.

@@ -118,7 +118,7 @@ class FrameRewriter(ABC):
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes to come that cost hardly any work: the rest of a frame that passes or is kept."""
+        """Bytes to come that cost little: the rest of a frame that passes or is kept."""
         return self.due
 
     @property

@@ -101,7 +101,9 @@ def has_no_endpoints(body: bytes | memoryview, at: int, end: int, version: int) 
 
 
 def decode_acks(reader: Reader) -> int:
-    """Read the acknowledgements that a request of a supported version asks for; 0 for no response.
+    """Read the acknowledgements that a request of a supported version asks for.
+
+    0 for no response.
 
     Args:
         reader: At the body, of which only the beginning needs to be there.

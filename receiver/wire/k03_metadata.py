@@ -1,4 +1,4 @@
-"""Metadata (API key 3) for no topics: the marker that replaces telemetry requests, and a probe.
+"""Metadata (API key 3) for no topics: marker of telemetry requests, and probe.
 
 Versions, as far as a request for no topics is concerned:
 
@@ -78,7 +78,10 @@ def encode_no_topics_request(version: int) -> bytes:
 
 
 def decode_cluster(reader: Reader, version: int) -> Cluster:
-    """Read the brokers and the cluster id of a response body; the bytes after them stay unread."""
+    """Read the brokers and the cluster id of a response body.
+
+    The bytes after them stay unread.
+    """
     check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     brokers = []
     for _ in range(_brokers(reader, version)):
@@ -99,7 +102,10 @@ def decode_cluster(reader: Reader, version: int) -> Cluster:
 
 
 def decode_throttle_time_ms(reader: Reader, version: int) -> int:
-    """Read only the throttle time of a response body; 0 before version 3, which has none."""
+    """Read only the throttle time of a response body.
+
+    0 before version 3, which has none.
+    """
     check_version(api_keys.METADATA, version, SUPPORTED_VERSIONS)
     return reader.int32("ThrottleTimeMs") if version >= FIRST_WITH_THROTTLE_TIME else 0
 

@@ -1,4 +1,4 @@
-"""FindCoordinator (API key 10): the broker that coordinates a group or transactional id.
+"""FindCoordinator (API key 10): the broker of a group or transactional id.
 
 Versions of the response:
 
@@ -75,7 +75,9 @@ def decode_count(reader: Reader) -> int:
 
 
 def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> bytes:
-    """Replace the coordinators' addresses in a response body; see :mod:`.broker_addresses`.
+    """Replace the coordinators' addresses in a response body.
+
+    See :mod:`.broker_addresses`.
 
     Raises:
         WireError: The body is malformed, up to the last address.
@@ -91,7 +93,7 @@ def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> byt
 
 
 class CoordinatorsEdit:
-    """Replaces the addresses in a list of coordinators, whose response may arrive in pieces.
+    """Replaces the addresses in a list of coordinators of a response, perhaps in pieces.
 
     A client chooses how many coordinators there are. So they are read in place and as they arrive,
     and an address is replaced once.
@@ -190,7 +192,7 @@ class CoordinatorsEdit:
 
 
 def _bounds(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return where a coordinator's address begins and ends, and where the coordinator ends.
+    """Return begin and end of a coordinator's address, and the coordinator's end.
 
     Raises:
         IndexError: The coordinator is longer than the data.
@@ -221,7 +223,7 @@ def _after_tagged_fields(data: bytes, at: int) -> int:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Read the length of a compact string or array, 0 for null; return it and where it ends."""
+    """Return the length of a compact string or array, 0 for null, and where it ends."""
     length = data[at]
     if length <= 0x7F:
         return max(length - 1, 0), at + 1

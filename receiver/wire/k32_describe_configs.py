@@ -128,7 +128,10 @@ def encode_request(value: DescribeConfigsRequest, version: int) -> bytes:
 def encode_response(
     results: Sequence[DescribedResource], version: int, request: DescribeConfigsRequest
 ) -> bytes:
-    """Write a response body, with synonyms and documentation if the request asks for them."""
+    """Write a response body.
+
+    It has synonyms and documentation if the request asks for them.
+    """
     check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
     writer = EitherWriter(flexible=is_flexible(DESCRIBE_CONFIGS, version))
     writer.int32(0)

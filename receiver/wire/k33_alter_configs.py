@@ -1,4 +1,6 @@
-"""AlterConfigs (API key 33): replaces all configs of resources. Version 2 is flexible.
+"""AlterConfigs (API key 33): replaces all configs of resources.
+
+Version 2 is flexible.
 
 Source: the schemas of the request and the response; KIP-133.
 """

@@ -1,4 +1,6 @@
-"""IncrementalAlterConfigs (API key 44): changes single configs of resources. Version 1 is flexible.
+"""IncrementalAlterConfigs (API key 44): changes single configs of resources.
+
+Version 1 is flexible.
 
 Source: the schemas of the request and the response; KIP-339.
 """

@@ -1,4 +1,4 @@
-"""DescribeQuorum (API key 55): the state of the metadata quorum (KIP-595, KIP-836).
+"""DescribeQuorum (API key 55): the metadata quorum (KIP-595, KIP-836).
 
 Flexible from the start. Version 2 of the response lists the controllers with their listeners
 (KIP-853). These listeners are not the broker's, and no port of the gateway leads to them. So they

@@ -1,4 +1,4 @@
-"""ShareFetch (API key 78): records for a share group (KIP-932), as far as rewriting needs it.
+"""ShareFetch (API key 78): records for a share group (KIP-932).
 
 Flexible from the start. Versions 1 and 2 of the response are the same, and name the leaders that
 have moved. Version 0 was an early access version.

@@ -1,4 +1,4 @@
-"""Table of the responses that name brokers, and what a rewriting gateway does with each.
+"""The responses that name brokers, and what a rewriting gateway does.
 
 A response that is not in Kafka 4.4 may name a broker where nobody expects it. So a version that is
 not in this table's range is neither offered nor forwarded.

@@ -1,4 +1,4 @@
-"""Replaces the addresses of the leaders that have moved, at the end of long responses (KIP-951).
+"""Replaces leaders' addresses at the end of long responses (KIP-951).
 
 Produce and Fetch have them as a tagged field of the body, ShareFetch and ShareAcknowledge as the
 last field before the tagged fields. The fields before them may be long, and are walked over without

@@ -219,7 +219,7 @@ def _follow(
     closed: int,
     carried: CarryResult,
 ) -> None:
-    """Carry the counts of sources forward that follow each other, and follow the state.
+    """Carry forward the counts of sources that follow each other.
 
     This is the usual case, in which no minute between them has a contribution. The result equals
     that of the general one.

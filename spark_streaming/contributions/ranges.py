@@ -175,7 +175,7 @@ def _carried(state: ClientState, minute: int) -> Contribution:
 
 
 def _joined(ranges: list[Contribution]) -> Iterator[Contribution]:
-    """Join the ranges of a client that follow each other and are equal, and split long ones."""
+    """Join a client's equal ranges that follow each other, and split long ones."""
     ranges.sort(key=lambda one: one.minute)
     joined: list[Contribution] = []
     for one in ranges:

@@ -19,7 +19,9 @@ from spark_streaming.postgres.values import BatchStatistics
 
 
 class Batch:
-    """Commits one batch. :meth:`Store.batch` creates it, and commits it or rolls it back.
+    """Commits one batch.
+
+    :meth:`Store.batch` creates it, and commits it or rolls it back.
 
     Args:
         connection: In a transaction that holds the store's lock.
@@ -32,7 +34,10 @@ class Batch:
         self._id = (query_id, batch_id)
 
     def split_clients(self, load_ids: Sequence[int]) -> list[str]:
-        """Return the client instances that several loads have. Such loads must not be entered."""
+        """Return the client instances that several loads have.
+
+        Such loads must not be entered.
+        """
         return clients.split(self._cursor, load_ids)
 
     def enter(self, load_ids: Sequence[int], minutes: Iterable[int]) -> None:

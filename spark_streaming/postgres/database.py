@@ -1,4 +1,4 @@
-"""One connection to the database: transactions, locks, and errors that name the fix."""
+"""One connection to the database: transactions, locks and errors."""
 
 from __future__ import annotations
 

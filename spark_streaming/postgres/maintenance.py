@@ -39,7 +39,7 @@ _DROP_PAUSE_S: Final = 0.15
 
 
 class Maintenance:
-    """Carries counts forward, computes hours and days, and drops what is expired or never counted.
+    """Carries counts forward, computes hours and days, and drops old rows.
 
     :meth:`Store.maintenance` creates, commits or rolls it back.
 
@@ -165,7 +165,7 @@ class Maintenance:
         return done
 
     def backlog(self) -> dict[str, int]:
-        """Return the number of ``hours`` and ``days`` that changed and are not computed yet."""
+        """Return how many ``hours`` and ``days`` changed and are not computed yet."""
         found = dict(
             self._cursor.execute("SELECT grain, count(*) FROM coarse WHERE dirty GROUP BY grain").fetchall()
         )

@@ -76,7 +76,9 @@ class Merging:
         return minute
 
     def merge(self, minute: datetime, packed_until: datetime) -> None:
-        """Merge a closed minute, and put ten minutes of series in order if it is their last one.
+        """Merge a closed minute.
+
+        After the last of ten minutes their series are put in order.
 
         Args:
             minute: No window of it is packed.
@@ -97,7 +99,7 @@ class Merging:
                 yield totals
 
     def _is_worth(self, totals: Totals, minute: datetime) -> bool:
-        """Return whether a minute, or one of the last minutes, has enough rows for each key."""
+        """Return whether a minute or a recent one has enough rows for each key."""
         if totals.name not in self._worth:
             rows, keys = self._count(totals, minute, one_of=_ONE_OF)
             if keys < _ENOUGH_KEYS:

@@ -46,7 +46,10 @@ _ALL: Final = sql.SQL("true")
 
 
 class WindowChangedError(Exception):
-    """A batch has added rows while the window was packed. The transaction must be rolled back."""
+    """A batch has added rows while the window was packed.
+
+    The transaction must be rolled back.
+    """
 
 
 class _PartitionInUseError(Exception):
@@ -226,7 +229,7 @@ class WindowPacking:
         return bool(found)
 
     def _has_other_snapshots(self) -> bool:
-        """Whether a connection that is not the roll-up's own may read with an older snapshot."""
+        """Whether another's connection may read with an older snapshot."""
         self._cursor.execute("SELECT pg_stat_clear_snapshot()")
         ((found,),) = self._cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() "
@@ -256,7 +259,10 @@ class WindowPacking:
         return True
 
     def _lock_against_batches(self, partition: str) -> None:
-        """Let batches wait before they lock rows, because row by row there would be deadlocks."""
+        """Let batches wait before they lock rows.
+
+        Row by row there would be deadlocks.
+        """
         self._cursor.execute(
             sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(partition))
         )
@@ -277,7 +283,10 @@ class WindowPacking:
 
 
 def has_rows(cursor: psycopg.Cursor[Any], window: Window, condition: sql.Composable) -> bool:
-    """Return whether a window has open rows with a condition. Its partition must exist."""
+    """Return whether a window has open rows with a condition.
+
+    Its partition must exist.
+    """
     query = sql.SQL("SELECT EXISTS (SELECT FROM {table} WHERE {window} AND {condition})").format(
         table=sql.Identifier(window.totals.table(window.grain)),
         window=_within(window.grain, window.start),

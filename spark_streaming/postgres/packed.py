@@ -1,4 +1,4 @@
-"""SQL of packed rows: the buckets of a closed hour, day or month in one row of arrays.
+"""SQL of packed rows: a closed hour, day or month in one row of arrays.
 
 A packed row has a key and the beginning of its window. It has the values of the buckets that exist,
 in their order; ``present`` says which ones do. A value has several columns, all of which are null
@@ -28,7 +28,7 @@ from spark_streaming.postgres.tables import MINUTES, Grain, Totals, ValueType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """An array of a value: the column's suffix, the elements' type, and the bound of integers."""
+    """An array of a value: the column's suffix, type, and bound of integers."""
 
     suffix: str
     element: str
@@ -48,7 +48,7 @@ _AT: Final = sql.SQL(
 
 
 def packed_columns(totals: Totals) -> list[tuple[str, str]]:
-    """Return the names and types of the columns of values, those of fixed length first."""
+    """Return names and types of the columns of values, fixed lengths first."""
     return [
         *((f"{name}_all", totals.type_of(name)) for name in totals.values),
         *(
@@ -60,7 +60,7 @@ def packed_columns(totals: Totals) -> list[tuple[str, str]]:
 
 
 def as_rows(totals: Totals, grain: Grain, *, start: datetime | None = None) -> sql.Composed:
-    """Return the query of packed rows, unpacked to ``bucket``, ``since``, key and values.
+    """Return the query that unpacks rows to ``bucket``, ``since``, key and values.
 
     Args:
         totals: The kind.
@@ -110,7 +110,7 @@ def open_rows(totals: Totals, grain: Grain) -> sql.Composed:
 
 
 def stored_rows(totals: Totals, grain: Grain, since: datetime, until: datetime) -> sql.Composed:
-    """Return the query of the rows that count, of buckets of one window, with a column ``load_id``.
+    """Return the query of a window's rows that count, with their ``load_id``.
 
     A key and bucket may have several open rows and a packed one, which add up. The one with the
     greatest load id is the newest.
@@ -136,7 +136,7 @@ def stored_rows(totals: Totals, grain: Grain, since: datetime, until: datetime) 
 
 
 def to_pack(totals: Totals, grain: Grain, start: datetime, rows: sql.Composable) -> sql.Composed:
-    """Return the statement that packs rows of a window, and replaces packed rows of their keys.
+    """Return the statement that packs rows of a window over packed ones.
 
     Args:
         totals: The kind.
@@ -201,7 +201,10 @@ def _usual(totals: Totals, name: str, value: Callable[[Totals, str], sql.Composa
 
 
 def _measured(totals: Totals, name: str) -> sql.Composed:
-    """Aggregates of a value, from which :func:`_form` chooses. Each costs time for every row."""
+    """Aggregates of a value, from which :func:`_form` chooses.
+
+    Each costs time for every row.
+    """
     sql_type = totals.type_of(name)
     least, most = ("bool_and", "bool_or") if sql_type == "boolean" else ("min", "max")
     measured = ["array_agg({value}) AS {array}", "count({value}) AS {count}"]

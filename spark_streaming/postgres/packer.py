@@ -1,4 +1,7 @@
-"""Merges minutes, and packs windows over several connections, each in a transaction of its own."""
+"""Merges minutes, and packs windows over several connections.
+
+Each window has a transaction of its own.
+"""
 
 from __future__ import annotations
 

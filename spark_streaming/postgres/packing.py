@@ -160,7 +160,7 @@ class Packing:
         return self._until[grain.name]
 
     def open_window(self, grain: Grain, bucket: datetime) -> None:
-        """Unpack the window of a bucket, so that its rows can be replaced, and pack it later."""
+        """Unpack the window of a bucket to replace its rows, and pack it later."""
         start = beginning(grain.window, bucket)
         if start < self._until[grain.name]:
             self._unpack(grain, start)

@@ -73,7 +73,10 @@ class Partitions:
         return not self.lack(table, [time])
 
     def exactly(self, table: str, start: datetime) -> str | None:
-        """Return the partition that begins at a time and has the table's span; None without one."""
+        """Return the partition that begins at a time and has the table's span.
+
+        None without one.
+        """
         name = _name(table, PARTITIONED[table], start)
         return name if name in self._names else None
 

@@ -1,4 +1,6 @@
-"""Statistics of whole packed tables. Autovacuum gathers only those of their partitions.
+"""Statistics of whole packed tables.
+
+Autovacuum gathers only those of their partitions.
 
 Without them PostgreSQL guesses that a packed table has 200 windows. It then expects hardly any rows
 where the views join packed rows with the buckets of their window, and may read a whole partition
@@ -19,7 +21,7 @@ _ANALYZES_ONLY: Final = 180_000
 
 
 def lacking(cursor: psycopg.Cursor[Any]) -> list[str]:
-    """Return the packed tables with partitions that have no statistics, or none of the last day.
+    """Return the packed tables with partitions that lack recent statistics.
 
     Raises:
         psycopg.Error: The query failed.

@@ -1,4 +1,6 @@
-"""Finds and adds series. Each change is a short transaction, before the load that needs it.
+"""Finds and adds series.
+
+Each change is a short transaction, before the load that needs it.
 
 A series without points does no harm: it expires. So it may be added for a batch that is never
 committed.
@@ -27,7 +29,7 @@ _FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_softwar
 
 
 def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -> FoundSeries:
-    """Find the ids of distinct series hashes, and mark those that the cache lacks as used today.
+    """Find the ids of series hashes, and mark uncached ones as used today.
 
     Args:
         cursor: In a transaction that holds the lock of series, if the cache lacks one.
@@ -124,7 +126,7 @@ def add(cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table) -> in
 
 
 def require(cursor: psycopg.Cursor[Any], cache: SeriesCache, ids: Ids) -> None:
-    """Check that the database has these series, and mark those that the cache lacks as used today.
+    """Check that the database has these series, and mark uncached ones as used.
 
     Args:
         cursor: In a transaction that holds the lock of series.

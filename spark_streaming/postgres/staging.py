@@ -102,7 +102,10 @@ def _binary(table: pa.Table) -> bytes:
 
 
 def _rows(table: pa.Table) -> Iterator[bytes]:
-    """Encode rows, those with nulls in the same columns together, because their length is fixed."""
+    """Encode rows.
+
+    Those with nulls in the same columns go together, because their length is fixed.
+    """
     columns = [_encodable(table[field.name], field.type) for field in table.schema]
     kinds = np.zeros(table.num_rows, np.int64)
     for index, (_, is_null) in enumerate(columns):
@@ -130,7 +133,7 @@ def _rows(table: pa.Table) -> Iterator[bytes]:
 def _encodable(
     column: pa.ChunkedArray, kind: pa.DataType
 ) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_] | None]:
-    """Return the values, any in the place of nulls, and a mask of the nulls if there are some."""
+    """Return the values, any in the place of nulls, and a mask of the nulls."""
     is_null = column.is_null().to_numpy() if column.null_count else None
     if pa.types.is_timestamp(kind):
         column = pc.subtract(column.cast(pa.int64()), EPOCH_US)

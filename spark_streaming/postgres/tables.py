@@ -49,7 +49,7 @@ _WITH_OLD: Final[dict[Combination, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """Length of a table's buckets, spans of its partitions, and the window of a packed row.
+    """A table's length of buckets, spans of partitions, and packed window.
 
     Attributes:
         partition: Span of the partitions of open rows.

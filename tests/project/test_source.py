@@ -1,36 +1,31 @@
-"""Rules for the text of the source files that no linter has."""
+"""The source files keep the rules that no linter has."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+import pytest
 
-TREE = Path(__file__).parents[2]
-#: What others import: the plugin contract.
-_PUBLIC = TREE / "receiver" / "public-api"
-_FOLDERS = ("receiver", "plugins", "spark_streaming", "deploy", "tests", "benchmarks", "examples")
+from tests.project.source import TREE, broken_rules, problems
 
 
-def _modules() -> dict[Path, ast.Module]:
-    return {
-        file: ast.parse(file.read_text("utf-8"))
-        for folder in _FOLDERS
-        for file in sorted((TREE / folder).rglob("*.py"))
-        if "node_modules" not in file.parts
-    }
+def test_no_file_breaks_a_rule() -> None:
+    assert broken_rules() == []
 
 
-MODULES = _modules()
-
-
-def test_only_packages_and_the_public_name_list_what_they_export() -> None:
-    """In other modules a name with an underscore is private, and every other one is not."""
-    found = [
-        f"{file.relative_to(TREE)}:{node.lineno}"
-        for file, module in MODULES.items()
-        if file.name != "__init__.py" and not file.is_relative_to(_PUBLIC)
-        for node in module.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
-    ]
-    assert not found, f"remove __all__ of modules: {found}"
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("receiver/clock.py", "__all__ = ['a']\n", [1]),
+        ("receiver/host/__init__.py", "__all__ = ['a']\n", []),
+        ("receiver/public-api/kafka_client_telemetry/plugin.py", "__all__ = ['a']\n", []),
+        ("plugins/console/config.py", f'"""{"a" * 80}"""\n', []),
+        ("plugins/console/config.py", f'"""{"a" * 81}"""\n', [1]),
+        (
+            "receiver/clock.py",
+            f'class A:\n    """A."""\n    def f():\n        """{"b" * 81}\n\n        C."""\n',
+            [4],
+        ),
+        ("tests/audit.py", f'"""{"a" * 81}"""\n', []),
+    ],
+)
+def test_a_break_is_found(name: str, text: str, found: list[int]) -> None:
+    assert [line for line, _ in problems(TREE / name, text)] == found

@@ -262,7 +262,7 @@ class Accumulator:
         return False
 
     def _is_repeated(self, series: Series, time_ns: int, delta: float) -> bool:
-        """Return whether to drop a delta because the push has the same one of its series already.
+        """Return whether the push has the same delta of its series already.
 
         Other deltas of the same time are added, because the receiver may have dropped the attribute
         that told their series apart.
@@ -328,7 +328,7 @@ def _add_number(
 
 
 def _identity(kind: Kind, point: Any) -> float:
-    """Return what tells a delta from others of its series and time: its number, or a hash."""
+    """Return a number or hash that tells a delta from others of its series and time."""
     if kind in _NUMBERS:
         value: float = point.as_int if point.HasField("as_int") else point.as_double
         return value

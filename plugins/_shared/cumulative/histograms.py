@@ -153,7 +153,9 @@ class ExponentialTotal:
 
 
 def remove_invalid_quantiles(point: Any) -> int:
-    """Remove a summary's quantiles outside 0 to 1 and negative values; return their number.
+    """Remove a summary's quantiles outside 0 to 1 and negative values.
+
+    Return their number.
 
     Source: opentelemetry-proto, ``metrics.proto``, ``ValueAtQuantile``.
     """

@@ -57,7 +57,10 @@ class ConnectionView(ConnectionFields):
 async def list_connections(
     dependencies: Dependencies, query: Annotated[ConnectionQuery, Query()]
 ) -> Response:
-    """List the open connections, oldest first. With filters, only those that pass all of them."""
+    """List the open connections, oldest first.
+
+    With filters, only those that pass all of them.
+    """
     start = None if query.after is None else _position(query.after)
     identities = dependencies.connections()
     instances = list(dependencies.telemetry.instances)

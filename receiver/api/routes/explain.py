@@ -1,4 +1,6 @@
-"""``/v1/explain`` and ``/v1/clients/{id}/explain``: what a subscription does, and why.
+"""The explain pages: what a subscription does, and why.
+
+They are ``/v1/explain`` and ``/v1/clients/{id}/explain``.
 
 Both only read, and run in the thread for long reads.
 """

@@ -41,7 +41,10 @@ class CloseReason(StrEnum):
 
 
 def has_unsent(side: socket.socket) -> bool:
-    """Return whether the kernel holds bytes that it has not sent; a reset would discard them."""
+    """Return whether the kernel holds bytes that it has not sent.
+
+    A reset would discard them.
+    """
     size = bytearray(4)
     try:
         fcntl.ioctl(side.fileno(), _SIOCOUTQNSD, size)

@@ -204,7 +204,9 @@ class Connection:
         del self._session, self._up, self._down
 
     def retire(self) -> None:
-        """Close between two requests, or while only a Fetch waits. Until then, take requests.
+        """Close between two requests, or while only a Fetch waits.
+
+        Until then, take requests.
 
         A request that the client sends before it sees the end has no answer, and a push is not
         repeated. So the connection closes when the client has been silent for a while. A consumer
@@ -310,7 +312,10 @@ class Connection:
                 services.limits.flooded(self.identity, services.clock.monotonic())
 
     def _learn_instance(self, instance: Uuid) -> None:
-        """Keep the client instance id of the latest telemetry request, which the core knows."""
+        """Keep the client instance id of the latest telemetry request.
+
+        The core knows it.
+        """
         self.identity = replace(self.identity, client_instance_id=instance)
 
     def _report_identity(self) -> None:
@@ -427,7 +432,7 @@ class Connection:
             self.close(self._ended_first, self._refused, reset=self._failed is not None)
 
     def _delivered(self, failed: Direction) -> bool:
-        """Return whether the peer of a failed sink has sent its last byte, and the other has it."""
+        """Return whether a failed sink's peer has ended, and the other has all it sent."""
         return self.opposite(failed).finished
 
     def source_failed(self, direction: Direction, error: OSError) -> None:
@@ -448,7 +453,10 @@ class Connection:
         direction.end_source()
 
     def sink_failed(self, direction: Direction, error: OSError) -> None:
-        """Handle a failed sink: what its peer had sent before still goes on to the other peer."""
+        """Handle a failed sink.
+
+        What its peer had sent before still goes on to the other peer.
+        """
         if self._closed:
             return
         if self._refused is not None or isinstance(error, ssl.SSLError):
@@ -495,7 +503,10 @@ class Connection:
             self._close_within(_REFUSED_S)
 
     def _refuse_request(self, expected: str, offset: int, found: str) -> None:
-        """Handle a request that the core can't read; everything before it has been answered."""
+        """Handle a request that the core can't read.
+
+        Everything before it has been answered.
+        """
         self._session.answered(None)
         error = WireError(expected=expected, offset=offset, found=found)
         self.refuse(self._up, BrokenStreamError(error, before=b""))
@@ -505,7 +516,10 @@ class Connection:
         self.close(CloseReason.INTERNAL_ERROR, error)
 
     def ended_by_core(self, reason: str) -> None:
-        """Close because the core demands it; both peers see a reset, like a refused client."""
+        """Close because the core demands it.
+
+        Both peers see a reset, like a refused client.
+        """
         self.close(CloseReason(reason), reset=True)
 
     def close_for_held_bytes(self) -> None:

@@ -10,7 +10,7 @@ A direction uses non-blocking sockets and direct callbacks of the event loop, no
 transports. It does one recv into a buffer that all connections share, one walk over it, and one
 send from the same buffer. Nothing is copied unless the sink can't take everything, and an idle
 connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
-(docs/results/benchmarks.md).
+(docs/results.md).
 """
 
 from __future__ import annotations
@@ -332,7 +332,10 @@ class Direction:
 
 
 def _buffer_size(side: socket.socket, option: int) -> int:
-    """Return the bytes that a buffer of the kernel may take. Linux doubles what it is asked for."""
+    """Return the bytes that a buffer of the kernel may take.
+
+    Linux doubles what it is asked for.
+    """
     try:
         return side.getsockopt(socket.SOL_SOCKET, option)
     except OSError:  # the socket is gone already; the next read or write notices that

@@ -117,7 +117,7 @@ class Admission:
         self._timeout_s = None if self.needs_no_bytes else settings.handshake_timeout_ms / 1000
 
     def knows_source(self, peer_address: str) -> bool:
-        """Return whether the address of a socket's peer is the client's, and no load balancer's."""
+        """Return whether a socket's peer is the client, and no load balancer."""
         if not self._load_balancers:
             return True
         peer = ip_address(peer_address)

@@ -140,7 +140,7 @@ class Listener:
 
     @property
     def name(self) -> str:
-        """The listener's name, with the node behind it if its port is that of a node: ``ALL/2``."""
+        """The listener's name, and the node's if the port is that of one: ``ALL/2``."""
         return port_name(self.settings.name, self.node_id)
 
     @property
@@ -370,7 +370,7 @@ class Listener:
         await target.connect_and_join(client, number, replace(identity, node_id=target.node_id))
 
     def _target(self, client: socket.socket) -> Listener:
-        """Return the listener whose broker a client wants, by the name for which it asked (SNI)."""
+        """Return the listener of the broker whose name a client asked for (SNI)."""
         if self.nodes is None or not isinstance(client, TlsSocket):
             return self
         return self.nodes.named(client.asked_name) or self

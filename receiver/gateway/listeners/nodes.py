@@ -128,7 +128,9 @@ class Nodes(Generic[_Listener]):
         return total
 
     def named(self, name: str) -> _Listener | None:
-        """Return the listener of the node for whose name a client asks; None: it bootstraps.
+        """Return the listener of the node for whose name a client asks.
+
+        None: it bootstraps.
 
         Args:
             name: The name, in lower case.
@@ -147,7 +149,7 @@ class Nodes(Generic[_Listener]):
         return listener
 
     def replace(self, broker: BrokerAddress) -> tuple[str, int]:
-        """Return the address to write for a broker that a response names, and learn the broker."""
+        """Return the address to write for a broker of a response, and learn the broker."""
         return self._table.name(broker)
 
     def learn(self, node_id: int, address: HostPort) -> None:

@@ -171,7 +171,10 @@ class Endpoint:
         self._lookup_expires_at = 0.0
 
     def connect_at_once(self) -> socket.socket | None:
-        """Connect if the address is this machine's; None if :meth:`connect` is needed, or fails."""
+        """Connect if the address is this machine's.
+
+        None if :meth:`connect` is needed, or fails.
+        """
         if not self._is_local:
             return None
         try:

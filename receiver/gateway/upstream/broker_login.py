@@ -1,4 +1,4 @@
-"""Logs the sidecar in at the broker, to ask what a broker tells only after a login.
+"""Logs the sidecar in at the broker, to ask what it tells only after a login.
 
 Clients' logins pass through and are theirs. This one is the operator's (``broker.login``), and its
 connection carries the probe's questions only.
@@ -30,7 +30,9 @@ class BrokerLoginError(Exception):
 
 
 async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> None:
-    """Log in on a connection (KIP-43, KIP-152; RFC 4616 and RFC 5802 for the mechanisms).
+    """Log in on a connection (KIP-43, KIP-152.
+
+    RFC 4616 and RFC 5802 for the mechanisms).
 
     Args:
         ask: Sends a request on the connection, and returns its response.

@@ -34,7 +34,9 @@ _GREATEST_NODE_ID: Final = 2_147_483_647
 
 
 async def ask_describe_configs(ask: Ask, upstream: Upstream, candidates: Sequence[int]) -> int | None:
-    """Return the candidate that the broker's own configuration names; None if it does not say.
+    """Return the candidate that the broker's own configuration names.
+
+    None if it does not say.
 
     A broker logs a stack trace for each id that is not its own (Kafka's ConfigHelper). So it is
     asked for one at a time, the likely ones first.
@@ -54,7 +56,9 @@ async def ask_describe_configs(ask: Ask, upstream: Upstream, candidates: Sequenc
 async def ask_api_versions(
     ask: Ask, upstream: Upstream, cluster_id: str | None, candidates: Sequence[int]
 ) -> int | None:
-    """Return the candidate that the broker answers to; None if it does not say (KIP-1242).
+    """Return the candidate that the broker answers to.
+
+    None if it does not say (KIP-1242).
 
     Args:
         ask: Sends the questions.

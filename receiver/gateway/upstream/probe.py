@@ -120,7 +120,10 @@ async def check_alive(address: UpstreamAddress, upstream: Upstream, *, timeout_s
 async def _asked(
     address: UpstreamAddress, ask: Callable[[socket.socket], Awaitable[_Answer]], timeout_s: float
 ) -> _Answer:
-    """Connect, and return what ``ask`` learns of the broker; raise ProbeError if it can't."""
+    """Connect, and return what ``ask`` learns of the broker.
+
+    Raise ProbeError if it can't.
+    """
     connected = False
     try:
         async with asyncio.timeout(timeout_s):

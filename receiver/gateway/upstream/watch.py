@@ -1,4 +1,4 @@
-"""Watches one broker: whether it answers, its API versions, its node id and cluster id.
+"""Watches one broker: its answers, API versions, node id and cluster id.
 
 Owns the loop that probes until the broker answers. It runs at the start, after each failure to
 connect, and after the broker has ended a connection, which may be the first sign that the broker is

@@ -61,7 +61,10 @@ class FillRate:
             self._samples.popleft()
 
     def full_in_s(self) -> float | None:
-        """Return the seconds from the last sample until it is full; None if it does not grow."""
+        """Return the seconds from the last sample until it is full.
+
+        None if it does not grow.
+        """
         if not self._samples:
             return None
         (began, before), (now, used) = self._samples[0], self._samples[-1]

@@ -254,7 +254,10 @@ class Sender:
         self._log_circuit()
 
     def _log_circuit(self) -> None:
-        """Log that the circuit opened or closed; not each trial, which the watch's lines cover."""
+        """Log that the circuit opened or closed.
+
+        Not each trial, which the watch's lines cover.
+        """
         now = self._clock()
         is_open = self._breaker.state(now) is not CircuitState.CLOSED
         if is_open is self._is_open_logged:

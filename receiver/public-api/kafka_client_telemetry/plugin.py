@@ -1,4 +1,4 @@
-"""The plugin contract under its public name: ``from kafka_client_telemetry import plugin``.
+"""The plugin contract under its public name, ``kafka_client_telemetry.plugin``.
 
 The public names are exactly those of :mod:`receiver.plugin`, which documents them and the
 lifecycle.

@@ -44,6 +44,6 @@ LONGEST: Final[Mapping[int, int]] = MappingProxyType(
 
 
 def watched_keys(upstream: Upstream) -> frozenset[int]:
-    """Return the API keys of the requests that a new session reads in front of a broker."""
+    """Return the API keys of the requests that a new session reads."""
     keys = (kind.keys if kind.watched is None else kind.watched(upstream) for kind in KINDS)
     return frozenset[int]().union(*keys)

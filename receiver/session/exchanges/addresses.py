@@ -94,7 +94,7 @@ class NamingRequest(NamedTuple):
         return self.addresses.answer(self.api_key, self.version, self.client_correlation_id, response)
 
     def edit(self, response: memoryview) -> CoordinatorsEdit | None:
-        """Return what edits the response while it arrives; None if it is edited as a whole.
+        """Return what edits the response as it arrives; None if it is edited whole.
 
         Args:
             response: Its beginning.
@@ -102,7 +102,7 @@ class NamingRequest(NamedTuple):
         return self.addresses.edit(self.api_key, self.version, response)
 
     def edited(self, edit: CoordinatorsEdit, response: bytes) -> bytes:
-        """Return the client's answer as a frame, from a response that was edited on arrival."""
+        """Return the client's answer of a response that was edited on arrival, as a frame."""
         header = _CORRELATION_ID.pack(self.client_correlation_id) + b"\0"
         return frame(header, edit.finish(response))
 
@@ -153,10 +153,10 @@ class KeptAddresses:
         """Pass requests whose responses name brokers like any other."""
 
     def check(self, header: RequestHeader) -> None:
-        """Refuse a request whose response, or what follows it, may hold an unknown address."""
+        """Refuse a request whose response may hold an unknown address."""
 
     def work(self, api_key: int, version: int, body: Reader) -> int:
-        """Return the work for the response to a request; 0 if it names no brokers to replace.
+        """Return the work for a request's response; 0 if it names no brokers.
 
         Args:
             api_key: The request's API key.
@@ -293,7 +293,10 @@ class ReplacedAddresses(KeptAddresses):
         return CoordinatorsEdit(_HEADER_BYTES, self._replace) if has_header else None
 
     def long_response(self, api_key: int, version: int, correlation_id: int) -> LongResponse:
-        """Return how to rewrite a response that is too long to be kept; see :meth:`answer`."""
+        """Return how to rewrite a response that is too long to be kept.
+
+        See :meth:`answer`.
+        """
         replace_end = partial(
             node_endpoints.replace_addresses, api_key=api_key, replace=self._replace, same_size=True
         )

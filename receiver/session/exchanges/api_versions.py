@@ -142,7 +142,10 @@ def _refuse(error_code: ErrorCode, version: int, *, close: bool = False) -> _Ref
 
 
 class _Refused(Exchange):
-    """A request that the receiver answers; the broker gets one in a version that it lacks."""
+    """A request that the receiver answers.
+
+    The broker gets one in a version that it lacks.
+    """
 
     __slots__ = ("_header", "_refusal")
 

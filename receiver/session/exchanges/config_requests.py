@@ -1,4 +1,4 @@
-"""Requests about client metrics resources, in front of a broker that does not keep them.
+"""Requests about client metrics resources, for a broker that keeps none.
 
 Kafka's tools and clients read and write subscriptions by DescribeConfigs, AlterConfigs,
 IncrementalAlterConfigs and ListConfigResources (KIP-714, "Client metrics configuration"). The
@@ -76,7 +76,7 @@ _NO_LOGIN: Final = "Log in first: this listener needs SASL."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """A request with client metrics resources: what the broker gets, and how it is answered.
+    """A request with client metrics resources: what the broker gets of it.
 
     Attributes:
         header: The request's header.
@@ -160,7 +160,10 @@ class _State(Enum):
 
 
 class ConfigExchange(Exchange, OpenCall):
-    """A request with client metrics resources: the broker judges, and the core answers."""
+    """A request with client metrics resources.
+
+    The broker judges, and the core answers.
+    """
 
     __slots__ = (
         "_others",
@@ -335,7 +338,7 @@ def _altering(api_key: int) -> ModuleType:
 
 
 def _not_logged_in() -> Result:
-    """Return the error of a caller who has not logged in although the listener needs it."""
+    """Return the error of a caller who has not logged in where that is needed."""
     return Result(_ALL_BROKERS, ErrorCode.ILLEGAL_SASL_STATE, _NO_LOGIN)
 
 

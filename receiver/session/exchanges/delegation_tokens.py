@@ -1,4 +1,4 @@
-"""Requests for delegation tokens: pass, and their responses name the tokens' owners (KIP-48)."""
+"""Requests for delegation tokens, whose responses name the owners (KIP-48)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ _MAX_READ_BYTES: Final = 262_144
 
 
 class ObservedExchange(Exchange):
-    """A request that passes under another correlation id, so that its response is known.
+    """A request that passes under another correlation id.
+
+    So its response is known.
 
     Args:
         header: The request's header.

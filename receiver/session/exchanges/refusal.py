@@ -109,7 +109,9 @@ class _Refused(Exchange):
 
 
 def refuse(header: RequestHeader, connection: Connection) -> bytes:
-    """Answer a request with INVALID_REQUEST, in its order; return the frame for the broker.
+    """Answer a request with INVALID_REQUEST, in its order.
+
+    Return the frame for the broker.
 
     Args:
         header: The refused request's header, without tagged fields.

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: pass, and are read to learn the principal (KIP-43, KIP-152).
+"""SaslHandshake and SaslAuthenticate: they name the principal (KIP-43, KIP-152).
 
 SaslHandshake v0 ends all inspection of the connection. Bare tokens without a request header follow
 it, and a token may look like any request (the PLAIN token of a user "Gina" looks like key 71).

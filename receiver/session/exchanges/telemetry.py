@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions and PushTelemetry: answered by the telemetry core (KIP-714).
+"""GetTelemetrySubscriptions and PushTelemetry: the core answers (KIP-714).
 
 The broker gets a *marker* in the request's place: Metadata for no topics. A broker answers it only
 on authenticated connections, so the broker decides who may push. The request is decided when the
@@ -23,7 +23,7 @@ from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS
 
 
 class TelemetryExchange(Exchange, OpenCall):
-    """A telemetry request: first its marker is with the broker, then the call with the core."""
+    """A telemetry request: its marker is with the broker, then its call with the core."""
 
     __slots__ = ("_marker_version", "_throttle_time_ms", "cut_beyond", "header", "request")
 

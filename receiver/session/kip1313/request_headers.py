@@ -52,7 +52,10 @@ class RequestHeaders:
 
     @property
     def bound_to(self) -> Uuid | None:
-        """The client instance id that the connection is bound to; None if it is bound to none."""
+        """The client instance id that the connection is bound to.
+
+        None if it is bound to none.
+        """
         return self._binding.bound_to
 
     def version(self, api_key: int, api_version: int) -> int:

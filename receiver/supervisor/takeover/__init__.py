@@ -1,4 +1,4 @@
-"""Hands the listening sockets of a running receiver over to a new version on the same host.
+"""Hands the listening sockets of a receiver over to a new version.
 
 The new supervisor connects to the control socket of the running one. Source of the idea: the hot
 restarts of HAProxy and Envoy.
@@ -44,7 +44,10 @@ PROTOCOL_VERSION: Final = 1
 
 
 class TakeOverError(Exception):
-    """The running receiver can't be taken over; the message names the socket and the reason."""
+    """The running receiver can't be taken over.
+
+    The message names the socket and the reason.
+    """
 
 
 def at_control(path: Path, problem: str) -> TakeOverError:

@@ -1,4 +1,4 @@
-"""Takes over from a running receiver: its sockets, its clients, and the links of its relays."""
+"""Takes over a running receiver's sockets, clients and links of relays."""
 
 from __future__ import annotations
 

@@ -146,7 +146,10 @@ class HandOver:
             self._successor.close()
 
     def links_relay(self, relay_id: str) -> bool:
-        """Have the new version link a relay to its core; return False if this one still has one."""
+        """Have the new version link a relay to its core.
+
+        Return False if this one still has one.
+        """
         successor = self._successor
         if successor is None or not successor.has_core:
             return False
@@ -244,7 +247,7 @@ class HandOver:
         self._left()
 
     def _advance(self, successor: Successor, stage: Stage) -> None:
-        """Note how far the take-over has come, and wait for the next step up to its deadline."""
+        """Note how far the take-over has come, and wait for the next step."""
         successor.stage = stage
         within_s = {
             Stage.CONNECTED: times.TAKE_OVER_WITHIN_S,

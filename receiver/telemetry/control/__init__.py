@@ -1,4 +1,4 @@
-"""Control of clients: how much each peer may use, and which clients are asked to push less.
+"""Control of clients: how much each peer may use, and who pushes less.
 
 * ``limits``: connections, requests, CPU time and bytes of each peer.
 * ``plugin_time``: charges the CPU time of plugins to the peers whose pushes used it.

@@ -1,4 +1,4 @@
-"""Back-pressure: lengthens push intervals while a destination is behind, and shortens them again.
+"""Back-pressure: lengthens push intervals while a destination is behind.
 
 Owns the factor on push intervals. The caller reports how far behind each destination is.
 

@@ -1,4 +1,4 @@
-"""Limits of each peer: connections, requests, CPU time and bytes by source address and principal.
+"""Limits of each peer: connections, requests, CPU time and bytes.
 
 Owns the counters and the decision; the caller answers, closes or waits.
 
@@ -118,7 +118,9 @@ class Exceeded:
 
 
 class Limits:
-    """Counts what each peer uses, and decides whether it is over a limit. Not thread-safe.
+    """Counts what each peer uses, and decides whether it is over a limit.
+
+    Not thread-safe.
 
     Every call takes a few microseconds, however many peers there are. The principals
     ``User:ANONYMOUS`` and ``User:unknown`` have no limits, because many clients share them.
@@ -165,7 +167,7 @@ class Limits:
         self._principals.replace(settings.principal, settings.max_peers)
 
     def connection_opened(self, source_address: str, now: float) -> Exceeded | None:
-        """Count a new connection for its source address, unless the source is over a limit.
+        """Count a new connection for its source, unless that is over a limit.
 
         When it is counted, :meth:`connection_closed` must be called once.
         """
@@ -180,7 +182,7 @@ class Limits:
         return None
 
     def authenticated(self, identity: ClientIdentity, now: float) -> Exceeded | None:
-        """Count a connection for its latest principal, unless the principal is over a limit."""
+        """Count a connection for its latest principal, unless that is over a limit."""
         principal = self._new_principal(identity)
         if principal is None:
             return None
@@ -217,7 +219,7 @@ class Limits:
         return exceeded or self.overspent(identity, now)
 
     def flooded(self, identity: ClientIdentity, now: float) -> None:
-        """Count a connection that is closed for a flood as many, because its client reconnects."""
+        """Count a connection closed for a flood as many, because its client reconnects."""
         for scope, peer in identity.peers.addresses:
             self._by_scope[scope].fill(LimitName.NEW_CONNECTIONS, peer, _FLOOD_UNITS, now)
 
@@ -233,7 +235,7 @@ class Limits:
         return self.over(LimitName.CORE_TIME, identity, now)
 
     def take(self, limit: LimitName, identity: ClientIdentity, now: float) -> Exceeded | None:
-        """Count one unit for all peers of a connection, or for none if one of them is over."""
+        """Count one unit for all peers, or for none if one of them is over."""
         exceeded = self.over(limit, identity, now)
         if exceeded is None:
             self.use(limit, identity, 1, now)
@@ -319,7 +321,7 @@ class Limits:
         return levels
 
     def take_levels(self, now: float) -> list[Level]:
-        """Return the buckets that relays need, were filled since the last call, and are not low."""
+        """Return the buckets that relays need, that changed and are not low."""
         if not self._changed:
             return []
         levels: list[Level] = []
@@ -350,7 +352,7 @@ class Limits:
         return next(filter(None, over), None)
 
     def identified(self, identity: ClientIdentity) -> Exceeded | None:
-        """Count a connection for its latest principal, as :meth:`admitted` does for its source."""
+        """Count a connection for its principal, as :meth:`admitted` for its source."""
         principal = self._new_principal(identity)
         if principal is None:
             return None
@@ -526,7 +528,7 @@ class _Peers:
         return self._exceeded(rate, peer, room_at - now)
 
     def room(self, limit: LimitName, peer: str, wanted: int, now: float) -> tuple[int, Exceeded | None]:
-        """Return how many of the wanted units fit into a bucket, and the limit if not all do."""
+        """Return how many units fit into a bucket, and the limit if not all do."""
         rate = self._rates.get(limit)
         if rate is None:
             return wanted, None
@@ -565,7 +567,7 @@ class _Peers:
             buckets[limit] = max(buckets.get(limit, _NEVER), empty_at)
 
     def level(self, limit: LimitName, peer: str, now: float, *, share: float) -> float | None:
-        """Return the time at which a bucket will be empty, if more than a share of it is full."""
+        """Return when a bucket will be empty, if more than a share of it is full."""
         rate = self._rates.get(limit)
         empty_at = self._empty_at.get(peer, {}).get(limit, _NEVER)
         return empty_at if rate is not None and empty_at - now > rate.bucket.burst_s * share else None

@@ -170,7 +170,10 @@ class SeriesBudgets:
         return self._held.held_by(site) - (own.held if own is not None and own.site.name == site else 0)
 
     def _replace(self, own: _Instance, series: int) -> None:
-        """Replace the series of an instance; series that its site ceded are paid back first."""
+        """Replace the series of an instance.
+
+        Series that its site ceded are paid back first.
+        """
         site = own.site
         held = own.held
         site.ceded -= own.count.series - held
@@ -237,7 +240,7 @@ class _Count(Generic[_Name]):
 
 @dataclass(slots=True)
 class _Site:
-    """The number of a site's instances, and the series that it ceded and has not paid back."""
+    """A site's instances, and the series that it ceded and has not paid back."""
 
     name: str
     instances: int = 0

@@ -66,7 +66,10 @@ class SeriesHistory:
         self._forget_oldest()
 
     def admission(self, identity: ClientIdentity, client_instance_id: Uuid, now: float) -> Admission:
-        """Return the decision on the series of a push, to be made once. ``now`` is monotonic."""
+        """Return the decision on the series of a push, to be made once.
+
+        ``now`` is monotonic.
+        """
         return Admission(self, identity, client_instance_id, now)
 
     def refused(

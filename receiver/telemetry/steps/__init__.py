@@ -1,4 +1,4 @@
-"""Steps on a push: one meaning for metrics of all clients, series budgets, and privacy.
+"""Steps on a push: one meaning for all clients, series budgets, privacy.
 
 ``telemetry.normalization`` and ``telemetry.privacy`` switch them. In the order in which they run:
 

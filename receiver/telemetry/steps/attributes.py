@@ -46,7 +46,10 @@ _MAX_ID = 2_147_483_647
 
 
 def node(value: AnyValue) -> tuple[str, str] | None:
-    """Return the node id and role of an attribute's value; None when it is not a node id."""
+    """Return the node id and role of an attribute's value.
+
+    None when it is not a node id.
+    """
     kind = value.WhichOneof("value")
     if kind == "int_value":
         text = str(value.int_value)
@@ -106,7 +109,10 @@ def rewrite(attributes: Any, *, normalize: bool, privacy: Privacy | None, counts
 
 
 def _rewrite_nested(value: Any, privacy: Privacy, counts: StepCounts) -> bool:
-    """Apply privacy rules to the attributes nested in a value; return whether anything changed."""
+    """Apply privacy rules to the attributes nested in a value.
+
+    Return whether anything changed.
+    """
     kind = value.WhichOneof("value")
     if kind == "kvlist_value":
         return rewrite(value.kvlist_value.values, normalize=False, privacy=privacy, counts=counts)

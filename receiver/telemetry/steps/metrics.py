@@ -1,4 +1,4 @@
-"""Applies the steps to a list of encoded metrics, in their order and within a bound of work."""
+"""Applies the steps to encoded metrics, in order, within a bound of work."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class MetricSteps:
 
 
 class _Work:
-    """A list of metrics during the steps, with the name and the original index of each."""
+    """Metrics during the steps, with the name and first index of each."""
 
     def __init__(self, metrics: list[bytes], names: Sequence[bytes], places: Sequence[int]) -> None:
         self.metrics = metrics
@@ -247,7 +247,10 @@ class _Work:
         return points
 
     def leave_out(self, required: Sequence[bool], series: int, max_series: int) -> tuple[bytes, int]:
-        """Drop the data points over the budget; return the first metric of them, and its place."""
+        """Drop the data points over the budget.
+
+        Return the first metric of them, and its place.
+        """
         overflow = leave_out(self.metrics, required, series, max_series)
         first = self.metrics[overflow.first], self.places[overflow.first]
         if overflow.cut is not None:

@@ -1,4 +1,4 @@
-"""Reads the names of encoded metrics without parsing them, and adds units and descriptions.
+"""Reads the names of encoded metrics without parsing, and adds units.
 
 A name is kept as the bytes of its field (``Metric.name``), because a metric in the usual encoding
 starts with them.
@@ -63,7 +63,7 @@ class Names:
 
 
 def has_prefix(name: bytes, prefixes: tuple[bytes, ...]) -> bool:
-    """Return whether an encoded name begins with one of the prefixes, which are in UTF-8."""
+    """Return whether an encoded name begins with one of the prefixes (UTF-8)."""
     if 1 < len(name) < _SHORT:
         return name.startswith(prefixes, 2)
     text: bytes = MetricHead.FromString(name).name
@@ -71,7 +71,7 @@ def has_prefix(name: bytes, prefixes: tuple[bytes, ...]) -> bool:
 
 
 class ByName(dict[bytes, _Answer], Generic[_Answer]):
-    """Caches a function of a metric's name, by encoded name, for names of usual length."""
+    """Caches a function of a metric's name, for names of usual length."""
 
     __slots__ = ("_answer",)
 
@@ -89,7 +89,7 @@ class ByName(dict[bytes, _Answer], Generic[_Answer]):
 
 
 class Units:
-    """Appends the units and descriptions of standard metrics to metrics that have none."""
+    """Appends units and descriptions to standard metrics that have none."""
 
     def __init__(self, catalogue: Catalogue, *, units: bool, descriptions: bool) -> None:
         self._catalogue = catalogue

@@ -98,7 +98,9 @@ def _selected(metric: bytes, kept: Sequence[bool]) -> bytes | None:
 
 
 def _fitting(metrics: Sequence[bytes], max_series: int) -> tuple[int, int]:
-    """Return how many metrics fit, the last at least in part, and the points before the last.
+    """Return how many metrics fit, and the points before the last.
+
+    The last may fit in part.
 
     A binary search, so that protobuf counts the points and Python does not parse each metric.
     """
@@ -122,7 +124,10 @@ def _first_points(metric: bytes, count: int) -> bytes:
 
 
 def overflow_metric(dropped: bytes, points: int) -> bytes:
-    """Return the encoded metric that counts dropped points, ``dropped`` being a metric of them."""
+    """Return the encoded metric that counts dropped points.
+
+    ``dropped`` is a metric of them.
+    """
     # The time is that of a dropped point, if the metric shows one: Counted also counts the points
     # of data that other data replaced.
     parsed = Metric.FromString(dropped)

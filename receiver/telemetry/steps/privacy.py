@@ -1,4 +1,4 @@
-"""Privacy rules: drops attributes, labels and metrics, or replaces values by keyed hashes.
+"""Privacy rules: drop attributes, labels and metrics, or hash values.
 
 A hash is the first 16 hexadecimal digits of HMAC-SHA256 over the value's text with the operator's
 key. The owner of the key can compute the hash of a known value. Without the key, a hash reveals
@@ -105,7 +105,10 @@ class Privacy:
         return self.hash_of(client_id) + mark + rest if self._hides_client_ids and mark else name
 
     def attribute(self, old_key: str, key: str) -> Action | None:
-        """Return the action for an attribute that was renamed from ``old_key``; None to keep it."""
+        """Return the action for an attribute that was renamed from ``old_key``.
+
+        None to keep it.
+        """
         rank = self._rank(key)
         return self._actions[rank if old_key == key else min(rank, self._rank(old_key))]
 

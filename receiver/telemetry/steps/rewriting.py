@@ -1,4 +1,4 @@
-"""Rewrites attributes in encoded metrics and Resources, and parses as few of them as possible.
+"""Rewrites attributes in encoded metrics, and parses as few as possible.
 
 - A byte search finds metrics with a key that may need a rewrite. It may find too many, never too
   few.
@@ -67,7 +67,7 @@ _MEMBER_ID: Final = re.compile(rb"member_id(?<=[\x00\x09]member_id)")
 
 
 class AttributeRewriter:
-    """Rewrites attributes of encoded messages, and marks metrics that are known to be wrong."""
+    """Rewrites attributes of encoded messages, and marks wrong metrics."""
 
     def __init__(self, privacy: Privacy, *, normalize: bool) -> None:
         self._normalize = normalize
@@ -84,7 +84,7 @@ class AttributeRewriter:
     def rewrite(
         self, metrics: list[bytes], names: Sequence[bytes], marked: frozenset[int], counts: StepCounts
     ) -> None:
-        """Rewrite the attributes of data points and exemplars of encoded metrics, in place.
+        """Rewrite attributes of points and exemplars of encoded metrics in place.
 
         ``marked`` has the indexes of the metrics to mark as known to be wrong.
 
@@ -137,7 +137,9 @@ class AttributeRewriter:
                 entries[around] = (before, after, added.dropped_attributes, added.hashed_attributes)
 
     def resource(self, resource: bytes, counts: StepCounts, occurrences: int = 1) -> bytes:
-        """Rewrite the attributes of an encoded Resource that a push has ``occurrences`` times.
+        """Rewrite an encoded Resource's attributes.
+
+        A push has it ``occurrences`` times.
 
         Raises:
             TooLargeError: Privacy rules apply, and it has too many.
@@ -180,7 +182,7 @@ class AttributeRewriter:
         return bytes(parsed.SerializeToString()) if changed else scope
 
     def _suspicious(self, metrics: Sequence[bytes]) -> dict[int, int]:
-        """Return the indexes of metrics that may need a rewrite, each with the place of a key."""
+        """Return the indexes of metrics to rewrite, each with the place of a key."""
         texts = set(_NORMALIZED) if self._normalize else set()
         max_places = MAX_ATTRIBUTES
         if self._privacy is not None:

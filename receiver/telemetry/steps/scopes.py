@@ -18,7 +18,9 @@ def apply_to_scopes(
     bound: SeriesBound,
     counts: StepCounts,
 ) -> Applied:
-    """Apply the steps to an ``Outline`` in place; remove scopes and Resources that become empty.
+    """Apply the steps to an ``Outline`` in place.
+
+    Remove scopes and Resources that become empty.
 
     The other arguments and the errors are those of :meth:`MetricSteps.apply`.
     """

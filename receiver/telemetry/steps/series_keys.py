@@ -51,7 +51,7 @@ class PushedSeries:
 
     @cached_property
     def shape(self) -> int:
-        """The same for pushes with the same data points of the same series, in the same order."""
+        """The same for pushes with the same points of the same series in one order."""
         return hash((self._view.SerializeToString(), *self._owners))
 
     @cached_property
@@ -66,7 +66,7 @@ class PushedSeries:
         return [_keys(owner, metric) for owner, metric in zip(owners, self._view.metrics, strict=True)]
 
     def distinct(self) -> list[int]:
-        """Return the key of each series once, those of metrics that KIP-714 requires first."""
+        """Return each series' key once, those that KIP-714 requires first."""
         required: dict[int, None] = {}
         others: dict[int, None] = {}
         for metric, keys in zip(self._view.metrics, self.by_metric, strict=True):

@@ -11,7 +11,7 @@ from receiver.telemetry.steps.privacy import Privacy
 
 
 class Steps:
-    """The configured steps, and the privacy rules, which apply to the receiver's labels too."""
+    """The configured steps, and the privacy rules for the receiver's labels."""
 
     def __init__(
         self, normalization: NormalizationSettings, privacy: PrivacySettings, key: bytes | None

@@ -16,7 +16,7 @@ _NAMES: Final = Names()
 
 
 def drop_unwanted(outline: Any, wanted: Wanted) -> int:
-    """Drop metrics of an ``Outline`` in place, and scopes and Resources that become empty.
+    """Drop metrics of an ``Outline`` in place, and what becomes empty by that.
 
     Returns:
         The number of dropped data points.
@@ -43,7 +43,9 @@ def drop_unwanted(outline: Any, wanted: Wanted) -> int:
 
 
 def drop_unwanted_of_scope(scope_metrics: Any, wanted: Wanted) -> int:
-    """Drop metrics of a ScopeMetrics, whose metrics are bytes; return their data points.
+    """Drop metrics of a ScopeMetrics, whose metrics are bytes.
+
+    Return their data points.
 
     Raises:
         TooLargeError: The encoding is unusual and there are too many metrics to parse.

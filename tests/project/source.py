@@ -1,0 +1,70 @@
+"""Rules for the source files that no linter has: ``python -m tests.project.source``."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+TREE: Final = Path(__file__).parents[2]
+#: What others import: the plugin contract.
+_PUBLIC: Final = TREE / "receiver" / "public-api"
+_PRODUCT: Final = ("receiver", "plugins", "spark_streaming", "scraping")
+_FOLDERS: Final = (*_PRODUCT, "deploy", "tests", "benchmarks", "examples")
+_MAX_FIRST_LINE: Final = 80
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def broken_rules() -> list[str]:
+    """Return each break of a rule, with its place and the fix."""
+    return [
+        f"{file.relative_to(TREE)}:{line}: {problem}"
+        for folder in _FOLDERS
+        for file in sorted((TREE / folder).rglob("*.py"))
+        if "node_modules" not in file.parts
+        for line, problem in problems(file, file.read_text("utf-8"))
+    ]
+
+
+def problems(file: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each problem of a file.
+
+    Args:
+        file: Its absolute path, which decides which rules hold.
+        text: Its content.
+    """
+    module = ast.parse(text)
+    if file.name != "__init__.py" and not file.is_relative_to(_PUBLIC):
+        yield from _exports(module)
+    if file.relative_to(TREE).parts[0] in _PRODUCT:
+        yield from _long_first_lines(module)
+
+
+def _exports(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Only packages list what they export. Elsewhere a name with ``_`` is private."""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            yield node.lineno, "remove __all__: only packages have it"
+
+
+def _long_first_lines(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """The first line of a docstring is read in lists. Ruff checks that it is a whole sentence."""
+    for node in ast.walk(module):
+        if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
+            length = len(text.partition("\n")[0])
+            if length > _MAX_FIRST_LINE:
+                yield (
+                    node.body[0].lineno,
+                    f"shorten the docstring's first line: {length} characters (at most {_MAX_FIRST_LINE})",
+                )
+
+
+if __name__ == "__main__":
+    broken = broken_rules()
+    sys.stdout.writelines(f"{line}\n" for line in broken)
+    sys.exit(bool(broken))
