@@ -21,9 +21,16 @@ VARIABLE: Final = "TESTS_SEED"
 #: The seed to explore with. None: explore nothing.
 SEED: Final = os.environ.get(VARIABLE) or None
 
+#: The gate draws one of so many examples, and at least so many.
+_SHARE: Final = 3
+_LEAST: Final = 5
+#: Hypothesis' own default.
+_EXAMPLES: Final = 100
+
 # Settings take the profile's values when they are made, so it is loaded before tests are imported.
 settings.register_profile(
     "exploring" if SEED else "gate",
+    max_examples=_EXAMPLES if SEED else _EXAMPLES // _SHARE,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=SEED is None,
@@ -31,6 +38,14 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("exploring" if SEED else "gate")
+
+
+def examples(count: int) -> int:
+    """Return how many examples a property draws, of ``count`` in ``make test-full``.
+
+    The gate draws the same ones every time. So more of them make it slower and find nothing new.
+    """
+    return count if SEED else max(_LEAST, count // _SHARE)
 
 
 def as_number(seed: str) -> int:

@@ -16,7 +16,7 @@ from tests.fuzz.targets import TARGETS
 from tests.fuzz.workers import fuzz
 
 #: Inputs of a short run, for each target. A target whose inputs take long has fewer.
-SHORT: Final = 1_000
+SHORT: Final = 500
 REGRESSIONS = Path(__file__).parent / "regressions"
 
 

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 REPORT = (
     "import json, resource\n"
     "from receiver import dumps\n"
@@ -51,6 +53,7 @@ def test_serve_forbids_them_before_it_reads_its_configuration() -> None:
     ) == [[False, 0]]
 
 
+@pytest.mark.full
 def test_the_rollup_forbids_them_before_it_reads_its_settings() -> None:
     assert reports(
         "import sys\n"

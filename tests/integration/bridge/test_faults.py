@@ -50,6 +50,7 @@ def sequences(peer: Peer) -> set[int]:
     return {push.sequence for push in list(peer.pushes)}
 
 
+@pytest.mark.full
 def test_nothing_is_lost_while_the_receiver_is_away_and_the_broker_stops_while_it_hangs(
     jar: Path, token_file: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
         works(sidecar)
 
 
+@pytest.mark.full
 def test_two_thousand_connections_leave_nothing_behind(
     gateway: GatewaySidecar, upstream: ScriptedBroker
 ) -> None:

@@ -176,6 +176,7 @@ def test_limits_hold_for_all_relays_together(broker: ScriptedBroker) -> None:
         assert refused == 5
 
 
+@pytest.mark.full
 def test_every_process_shows_its_cost(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port, **relays(2))) as sidecar:
         for name in ("process_cpu_seconds_total", "process_resident_bytes", "event_loop_lag_seconds"):

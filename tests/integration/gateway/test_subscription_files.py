@@ -95,6 +95,7 @@ def test_clients_are_asked_for_what_the_files_say(broker: ScriptedBroker, folder
         assert sidecar.wait() == 0
 
 
+@pytest.mark.full
 def test_a_bad_folder_does_not_keep_traffic_waiting(broker: ScriptedBroker, folder: Path) -> None:
     with GatewaySidecar(from_files(broker, folder / "absent")) as sidecar:
         assert names(sidecar) == []

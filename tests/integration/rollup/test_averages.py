@@ -18,6 +18,7 @@ HOUR_NS = 60 * MINUTE_NS
 NOW = (time.time_ns() // HOUR_NS - 2) * HOUR_NS
 
 
+@pytest.mark.full
 def test_the_average_of_a_count_is_that_of_its_pushes(roll: Roll, query: Query, folder: Path) -> None:
     """Counts continue in minutes without a push, which must not raise the average."""
     steady = Values(gauges={ASSIGNED: 3.0, RATE: 7.0})

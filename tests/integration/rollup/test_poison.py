@@ -181,6 +181,7 @@ def test_a_push_that_the_database_refuses_is_isolated(roll: Roll, query: Query, 
     assert query("SELECT count(*) FROM metric_1m WHERE client_id = 'hostile'") == [(0,)]
 
 
+@pytest.mark.full
 def test_the_isolated_pushes_of_a_batch_are_bounded(
     roll: Roll, query: Query, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

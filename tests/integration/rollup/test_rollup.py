@@ -216,6 +216,7 @@ def test_a_rebuild_has_the_counts_that_continue_from_before(
     assert (query(by_minute), query(by_client)) == before
 
 
+@pytest.mark.full
 def test_a_rebuild_recognises_every_push_again(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], tmp_path: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_rebuild_deletes_nothing_that_the_source_lacks(
     assert query(TOTALS, CONNECTIONS) == [("orders", 6, 12.0, 2.0, 2.0)]
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_another_database_is_refused(
     roll: Roll,
     folder: Path,

@@ -189,9 +189,14 @@ def test_a_topic_is_complete_since_the_last_partition_that_lost_records(
     ("push_id", "interval_ms", "expected_ms"),
     [
         (b"\xff no UTF-8", b"3000000000000000000", 3_600_000),
-        (b"0" * 65_536, b"1000000000000000", 3_600_000),
-        (b"a line\n", b"-1", 100),
-        (b"", b"soon", 300_000),
+        *(
+            pytest.param(*values, marks=pytest.mark.full)
+            for values in (
+                (b"0" * 65_536, b"1000000000000000", 3_600_000),
+                (b"a line\n", b"-1", 100),
+                (b"", b"soon", 300_000),
+            )
+        ),
     ],
 )
 def test_invalid_headers_stop_nothing(
@@ -229,6 +234,7 @@ def test_files_of_other_producers_are_read_by_column_names(roll: Roll, query: Qu
     assert query("SELECT push_interval_ms FROM client") == [(3_600_000,)]
 
 
+@pytest.mark.full
 def test_an_empty_file_is_reported_once(roll: Roll, query: Query, folder: Path) -> None:
     """The receiver never writes one, and Spark skips it silently."""
     (folder / "date=2026-01-31").mkdir(parents=True)

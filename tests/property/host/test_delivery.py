@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from receiver.host.delivery.statistics import DropReason, PluginStatistics
 from receiver.host.host import PluginHost
 from receiver.plugin import BatchRefusedError, PermanentError, Push, RetryableError
+from tests.exploration import examples
 from tests.unit.host.support import Batching, hosted, numbers, push, total, wait_for
 
 OUTCOMES: dict[str, Callable[[], BaseException | None]] = {
@@ -31,7 +32,7 @@ def looked_at(host: PluginHost) -> PluginStatistics:
     return statistics
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     script=st.lists(st.sampled_from(sorted(OUTCOMES)), max_size=30),
     delivery=st.sampled_from(["memory", "spool_when_behind", "spool_always"]),

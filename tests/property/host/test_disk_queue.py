@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from receiver.host.delivery.disk_queue import DiskQueue
 from receiver.host.delivery.statistics import DropReason
+from tests.exploration import examples
 from tests.unit.host.disks import Clock, disk_queue, due, full_disk, killed, read
 from tests.unit.host.support import push
 
@@ -234,6 +235,6 @@ class SpoolAlways(RuleBasedStateMachine):
 
 
 TestAnyLog = AnyLog.TestCase
-TestAnyLog.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestAnyLog.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 TestSpoolAlways = SpoolAlways.TestCase
-TestSpoolAlways.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestSpoolAlways.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from receiver.host.spool import Position, Spool
+from tests.exploration import examples
 from tests.unit.host.spool.support import append_each, bytes_on_disk, numbers_of, read_all, segments, some
 
 _EVERYTHING = 1 << 30
@@ -144,11 +145,11 @@ class SpoolMachine(RuleBasedStateMachine):
         shutil.rmtree(self.top)
 
 
-SpoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+SpoolMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestSpool = SpoolMachine.TestCase
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4000), st.booleans()), max_size=40),
     st.integers(4096, 40_000),

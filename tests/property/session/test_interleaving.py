@@ -16,6 +16,7 @@ from receiver.wire.headers import request_header_version
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from tests.exploration import examples
 from tests.testbed.scripted_broker import (
     API_VERSIONS,
     METADATA,
@@ -117,7 +118,7 @@ def expected_answers(requests: Sequence[bytes], ranges: dict[int, tuple[int, int
     return answers
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     requests=conversations,
     request_cuts=cuts,
@@ -196,7 +197,7 @@ def _place(data: bytes) -> str:
     return kinds.get(parse(data).api_key, "passed")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(data=st.binary(max_size=400), sizes=cuts, requests=conversations)
 def test_no_bytes_break_a_session(data: bytes, sizes: list[int], requests: list[bytes]) -> None:
     """Garbage, alone or after requests, passes or raises the one typed error."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from spark_streaming.catalogue import plan
 from spark_streaming.series_hashes import distinct, register_key
+from tests.exploration import examples
 from tests.unit.spark_streaming.identities import (
     KEY,
     Field,
@@ -118,7 +119,7 @@ def _push(
 
 
 @settings(
-    max_examples=6,
+    max_examples=examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.exploration import examples
 from tests.property.spark_streaming.model import END, totals
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
@@ -60,7 +61,7 @@ def histories(draw: st.DrawFn) -> list[list[Entry]]:
     return pushes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     pushes=histories(),
     random=st.randoms(use_true_random=False),
@@ -98,7 +99,7 @@ def test_totals_follow_the_rules(
     assert store.observed() == spread
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     pushes=st.lists(
         st.tuples(

@@ -17,6 +17,7 @@ from spark_streaming.postgres import Store, StoreUnavailableError
 from spark_streaming.postgres.packed import as_rows
 from spark_streaming.postgres.tables import GRAINS, SERIES, Grain
 from spark_streaming.settings import RetentionSettings
+from tests.exploration import examples
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import NOW_NS, put_series, rows
 from tests.testbed.postgres import Postgres
@@ -87,7 +88,7 @@ def take_in(store: Store, url: str, query_id: str, number: int, table: pa.Table,
     assert done == (fate != "repeat")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(batches=_batches)
 def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list[Point], str, bool]]) -> None:
     example = next(_examples)
@@ -146,7 +147,7 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(growths=_growths)
 def test_a_growing_hour_has_each_minute_once(
     store: Store, url: str, growths: list[tuple[list[tuple[int, int, int]], int]]

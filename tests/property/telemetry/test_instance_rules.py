@@ -24,6 +24,7 @@ from receiver.wire.error_codes import ErrorCode as E
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
+from tests.exploration import examples
 from tests.unit.telemetry.parts import connection, payload, subscription
 
 _NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -228,4 +229,4 @@ class Rules(RuleBasedStateMachine):
 
 
 TestRules = Rules.TestCase
-TestRules.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestRules.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)

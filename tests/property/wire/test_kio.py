@@ -24,6 +24,7 @@ from kio.serial import entity_reader, entity_writer
 from receiver.wire import headers, k03_metadata, k18_api_versions
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.primitives import Reader
+from tests.exploration import examples
 from tests.property.wire.strategies import int16s, int32s, requests, responses, texts
 from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS
 
@@ -103,7 +104,7 @@ def _assert_same(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), MESSAGES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_request(key: int, version: int, data: st.DataObject) -> None:
     ours = data.draw(requests(key, version, unknown=False))
@@ -114,7 +115,7 @@ def test_request(key: int, version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), MESSAGES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_response(key: int, version: int, data: st.DataObject) -> None:
     ours = data.draw(responses(key, version, unknown=False, error_codes=error_codes, lifetimes=lifetimes))
@@ -213,7 +214,7 @@ def test_metadata_for_no_topics(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", k03_metadata.SUPPORTED_VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     hosts=st.lists(st.tuples(int32s, texts, int32s, st.none() | texts), max_size=4),
     cluster_id=st.none() | texts,

@@ -33,6 +33,7 @@ from receiver.wire import (
 from receiver.wire.broker_addresses import BrokerAddress
 from receiver.wire.primitives import Reader
 from receiver.wire.writer import Writer
+from tests.exploration import examples
 
 #: Steps that an item may cost, in lines of Python.
 _MAX_STEPS: Final = 150
@@ -253,7 +254,7 @@ _CASES: Final[dict[str, tuple[Callable[[Writer, int], None], Callable[[bytes], o
 
 @pytest.mark.parametrize("case", _CASES)
 @given(count=st.integers(1, 400))
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 def test_twice_the_items_cost_at_most_twice_the_steps(case: str, count: int) -> None:
     write, decode = _CASES[case]
     make = _written(write)

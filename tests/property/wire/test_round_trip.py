@@ -19,6 +19,7 @@ from receiver.wire.headers import (
 )
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import RESERVED_UUIDS, Uuid, random_uuid, uuid_from_text, uuid_to_text
+from tests.exploration import examples
 from tests.property.wire.strategies import (
     int16s,
     request_headers,
@@ -41,14 +42,14 @@ def _check(codec: Any, version: int, value: Any, after: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), MESSAGES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), after=st.binary(max_size=8))
 def test_request(key: int, version: int, data: st.DataObject, after: bytes) -> None:
     _check(REQUESTS[key], version, data.draw(requests(key, version)), after)
 
 
 @pytest.mark.parametrize(("key", "version"), MESSAGES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), after=st.binary(max_size=8))
 def test_response(key: int, version: int, data: st.DataObject, after: bytes) -> None:
     _check(RESPONSES[key], version, data.draw(responses(key, version)), after)

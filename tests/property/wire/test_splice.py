@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.wire import k18_api_versions as k18
 from receiver.wire.primitives import Reader
+from tests.exploration import examples
 from tests.property.wire.strategies import api_versions_responses, int16s
 
 ranges_to_list = st.dictionaries(st.integers(0, 90) | int16s, st.tuples(int16s, int16s), max_size=5)
@@ -39,7 +40,7 @@ def _edited(response: k18.ApiVersionsResponse, ranges: dict[int, tuple[int, int]
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("tagged", [True, False])
 @pytest.mark.parametrize("version", k18.SUPPORTED_VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), ranges=ranges_to_list)
 def test_splice_is_decode_edit_encode(
     version: int, tagged: bool, ascending: bool, data: st.DataObject, ranges: dict[int, tuple[int, int]]
@@ -61,7 +62,7 @@ def test_splice_is_decode_edit_encode(
 
 
 @pytest.mark.parametrize("version", k18.SUPPORTED_VERSIONS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), keys=st.lists(st.integers(0, 90), max_size=5))
 def test_read_ranges_equals_the_entries(version: int, data: st.DataObject, keys: list[int]) -> None:
     response = data.draw(api_versions_responses(version))

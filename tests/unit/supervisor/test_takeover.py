@@ -115,7 +115,7 @@ def test_listeners_may_differ(tmp_path: Path) -> None:
             assert refused(port_of(removed["bind"]))
 
 
-@pytest.mark.parametrize("name", ["core", "relay-2"])
+@pytest.mark.parametrize("name", ["core", pytest.param("relay-2", marks=pytest.mark.full)])
 def test_the_old_version_goes_on_if_the_new_one_fails(tmp_path: Path, name: str) -> None:
     config = settings(tmp_path)
     with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spark_streaming.findings import FindingCounts, FindingSettings, PacedFindings, find
+from tests.exploration import examples
 from tests.integration.rollup.findings.fleet import NOW, SETTINGS, Fleet, minutes, peers
 
 
@@ -169,7 +170,7 @@ _VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.01, 1.0, 100.0, 1e6]))
 
 
 @hypothesis_settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     clients=st.lists(

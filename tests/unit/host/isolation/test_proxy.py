@@ -393,7 +393,14 @@ def receiver_with(what: str, folder: Path) -> Iterator[tuple[subprocess.Popen[st
         receiver.communicate()
 
 
-@pytest.mark.parametrize("what", ["nothing", "hang", "hang with the interpreter's lock"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param("nothing", marks=pytest.mark.full),
+        pytest.param("hang", marks=pytest.mark.full),
+        "hang with the interpreter's lock",
+    ],
+)
 def test_it_ends_when_the_receiver_is_killed(installed: Path, what: str) -> None:
     with receiver_with(what, installed) as (receiver, process):
         time.sleep(0.3)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.spool_files.layout import Hour
+from tests.exploration import examples
 from tests.unit.plugins.spool_files.support import AT, HOUR, manifest, numbers, published, push_at, started
 
 ROLL_BYTES = 65_536
@@ -18,7 +19,7 @@ PUSHES = st.tuples(st.integers(0, 3), st.one_of(st.integers(1, 100), st.integers
 BATCHES = st.lists(st.lists(PUSHES, min_size=1, max_size=6), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs=st.lists(BATCHES, min_size=1, max_size=3))
 def test_every_push_is_in_one_file_of_its_hour(runs: list[list[list[tuple[int, int]]]]) -> None:
     number = 0

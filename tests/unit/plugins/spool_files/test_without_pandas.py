@@ -37,7 +37,9 @@ assert pyarrow.array(pandas.Series([1, None])).null_count == 1
 
 
 @pytest.mark.parametrize(
-    ("of_another_plugin", "check"), [("", ABSENT), ("import pandas", USED)], ids=["absent", "used"]
+    ("of_another_plugin", "check"),
+    [("", ABSENT), pytest.param("import pandas", USED, marks=pytest.mark.full)],
+    ids=["absent", "used"],
 )
 def test_a_push_does_not_import_pandas(of_another_plugin: str, check: str, tmp_path: Path) -> None:
     assert importlib.util.find_spec("pandas") is not None
