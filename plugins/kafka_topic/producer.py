@@ -33,6 +33,9 @@ _NOT_RETRYABLE = frozenset({KafkaError._AUTHENTICATION, KafkaError._FATAL})  # n
 _NO_REASON = frozenset({KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 #: Seconds between polls of an idle producer, because its errors would pile up.
 _IDLE_POLL_S = 1.0
+#: Seconds between attempts of an idle producer to find or create the topic, and for each.
+_PREPARE_EVERY_S = 10.0
+_PREPARE_S = 2.0
 _STEP_S = 0.2
 #: Discards librdkafka's log lines, because its errors arrive by callback. Without a logger, fatal
 #: ones go to stderr at any level.
@@ -54,6 +57,7 @@ class TopicProducer:
         self._config = config
         self._problem: KafkaError | None = None
         self._topic_seen = False
+        self._prepares = False
         # Held while librdkafka may call back.
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -79,6 +83,10 @@ class TopicProducer:
             raise OSError(_cause(error).str()) from None
         self._idle = threading.Thread(target=self._poll_idle, name="kafka-topic-idle", daemon=True)
         self._idle.start()
+
+    def prepare(self) -> None:
+        """Find or create the topic soon, in the background: its readers may come before a push."""
+        self._prepares = self._config.create_topic is not None
 
     def send(self, pushes: Sequence[Push]) -> list[KafkaError | None]:
         """Produce pushes; return for each None, or why it is not acknowledged in time.
@@ -241,13 +249,20 @@ class TopicProducer:
             self._failed(_cause(error))
 
     def _poll_idle(self) -> None:
+        prepare_at = 0.0
         while not self._closing.wait(_IDLE_POLL_S):
-            # If the lock is held, an export is running, and it polls.
-            if self._lock.acquire(blocking=False):
-                try:
-                    self._poll(0)
-                finally:
-                    self._lock.release()
+            # If the lock is held, an export is running, and it polls and finds the topic.
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                self._poll(0)
+                if self._prepares and not self._topic_seen and time.monotonic() >= prepare_at:
+                    # An export reports what is wrong.
+                    with contextlib.suppress(RetryableError):
+                        self._find_topic(time.monotonic() + _PREPARE_S)
+                    prepare_at = time.monotonic() + _PREPARE_EVERY_S
+            finally:
+                self._lock.release()
 
 
 def _cause(error: BaseException) -> KafkaError:

@@ -46,8 +46,9 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         self._confirmed: dict[PushIdentity, None] = {}
 
     def start(self) -> None:
-        """Create the producer without waiting for the cluster."""
+        """Create the producer and let it find or create the topic, without waiting."""
         self._producer = self._new_producer(self.config)
+        self._producer.prepare()
 
     def use_config(self, config: PluginConfig) -> None:
         """Go on with a new producer, which has the changed password and certificates."""

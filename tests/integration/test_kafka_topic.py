@@ -36,6 +36,7 @@ from receiver.plugin import BatchRefusedError, Push, RetryableError
 from tests.testbed.broker import SASL_USERS, KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.testbed.ports import free_port
+from tests.testbed.process import wait_until
 from tests.testbed.security import Login, unsecured_token
 from tests.unit.host.support import push, wait_for
 from tests.unit.plugins.support import client_push
@@ -227,6 +228,14 @@ def test_the_topic_is_created_with_its_settings(cluster: KafkaBroker, topic: str
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     settings = admin.describe_configs([resource])[resource].result(120)
     assert settings["retention.ms"].value == "18000000"
+
+
+def test_the_topic_is_there_before_the_first_push(cluster: KafkaBroker, topic: str) -> None:
+    """Otherwise a roll-up of a new installation fails until somebody pushes."""
+    admin = AdminClient({"bootstrap.servers": cluster.internal_bootstrap, "enable.metrics.push": False})
+    with started(cluster, topic, create_topic={"partitions": 3}):
+        wait_until(lambda: topic in admin.list_topics(timeout=120).topics, timeout_s=120, what="the topic")
+    assert len(admin.list_topics(topic, timeout=120).topics[topic].partitions) == 3
 
 
 def test_a_topic_that_must_not_be_created_is_reported(cluster: KafkaBroker, topic: str) -> None:
