@@ -7,11 +7,11 @@ import resource
 from pathlib import Path
 
 from receiver import log_writer
-from receiver.checked import load_checked
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
 from receiver.log import configure as configure_log
 from receiver.process_memory import tune_garbage_collection
+from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.supervisor import Supervisor
 
@@ -35,7 +35,8 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
     tune_garbage_collection()
     supervisor = Supervisor(
         settings,
-        load=lambda: load_checked(config_path, os.environ)[0],
+        load=lambda: load(config_path, os.environ),
+        sourced=lambda error: sourced(error, config_path, os.environ),
         run_core=core_process.run,
         run_relay=relay_process.run,
         take_over=take_over,

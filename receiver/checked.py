@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from receiver.host.discovery import HostedPlugin, load_plugins
+from receiver.host.ports import shared_ports
 from receiver.plain_yaml import Loc, PlainYamlError, key_text, positions
 from receiver.settings.errors import SettingsError, together
-from receiver.settings.hostport import HostPort
 from receiver.settings.kafka_options import SECRET_OPTIONS, named_files
 from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, read_merged, sourced
@@ -86,7 +86,7 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
         SettingsError: As :func:`load_checked`.
     """
     settings, plugins = load_checked(path, environ)
-    found = (*_files(settings), *_subscriptions(settings), *_ports(settings, plugins))
+    found = (*_files(settings), *_subscriptions(settings), *shared_ports(settings, plugins))
     mistakes = [sourced(one, path, environ) for one in found]
     warnings = [sourced(one, path, environ) for one in _inline_secrets(settings)]
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
@@ -186,38 +186,6 @@ def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
             yield (*loc, name), value
         elif isinstance(value, list | tuple) or hasattr(type(value), "model_fields"):
             yield from _paths(value, (*loc, name))
-
-
-def _ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[SettingsError]:
-    """Yield plugins that listen where something else does.
-
-    The settings compare their own.
-    """
-    taken = [
-        (f"listeners[{index}]", bind) for index, one in enumerate(settings.listeners) for bind in one.binds
-    ]
-    taken.append(("rest", settings.rest.bind))
-    if settings.bridge is not None:
-        taken.append(("bridge", settings.bridge.bind))
-    for index, plugin in enumerate(plugins):
-        bind = plugin.config.get("bind")
-        if not isinstance(bind, str):
-            continue
-        try:
-            address = HostPort.parse(bind)
-        except ValueError:
-            continue  # the plugin's own words
-        for owner, other in taken:
-            if _collide(address, other):
-                problem = f"{owner} listens on {other} already: choose another port"
-                yield _mistake(("plugins", index, "bind"), problem, f'"{bind}"')
-                break
-        taken.append((f"plugins[{index}]", address))
-
-
-def _collide(one: HostPort, other: HostPort) -> bool:
-    same_host = one.host == other.host or one.is_wildcard or other.is_wildcard
-    return one.port == other.port != 0 and same_host
 
 
 def _inline_secrets(settings: ReceiverSettings) -> Iterator[SettingsError]:

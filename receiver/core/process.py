@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
@@ -32,15 +31,19 @@ from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.shadow import shadow_warnings
 from receiver.clock import SystemClock
 from receiver.core.bridge_pushes import BridgePushes
+from receiver.core.changes import Change, Changes
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.expiry import Expiry
 from receiver.core.relays import Relays
+from receiver.core.reload import Reload
+from receiver.core.supervision import Supervision
 from receiver.core.telemetry_calls import TelemetryCalls
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
 from receiver.host.discovery import HostedPlugin, load_plugins
 from receiver.host.host import PluginHost
 from receiver.host.plugin_metrics import PluginMetrics
+from receiver.host.ports import check_ports
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
 from receiver.log_writer import dropped_lines
@@ -53,7 +56,7 @@ from receiver.settings.key_file import hash_key
 from receiver.settings.model import ReceiverSettings
 from receiver.store.opened import open_store
 from receiver.store.store import StoreError, SubscriptionStore
-from receiver.store.subscriptions import Subscriptions
+from receiver.store.subscriptions import Subscriptions, read_store
 from receiver.store.switch import compare
 from receiver.supervisor.channel import ControlChannel, Message, read_file
 from receiver.supervisor.setup import CoreSetup
@@ -63,6 +66,7 @@ from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.workers import start_task
@@ -112,28 +116,6 @@ def run(channel: ControlChannel, setup: CoreSetup) -> int:
     return run_event_loop(main())
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A configuration that can be applied; its parts are built, not started."""
-
-    settings: ReceiverSettings
-    hash_key: bytes | None
-    plugins: list[HostedPlugin]
-    rest: RestServer
-    bridge: BridgeListener | None
-    keeps_bridge: bool  # it did not change
-    store: SubscriptionStore | None  # None: it did not change
-    relays: int
-    reload: int
-
-    def discard(self) -> None:
-        self.rest.close()
-        if self.bridge is not None:
-            self.bridge.close()
-        if self.store is not None:
-            self.store.close()
-
-
 class _Core:
     """The core process."""
 
@@ -150,11 +132,10 @@ class _Core:
         self._host = PluginHost(load_plugins(settings.plugins))
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
-        self._hash_key = hash_key(settings.telemetry.privacy)
         current = CurrentSubscriptions()
         self._telemetry = ClientTelemetry(
             settings=settings.telemetry,
-            hash_key=self._hash_key,
+            hash_key=hash_key(settings.telemetry.privacy),
             subscriptions=current,
             limits=self._limits,
             random_bytes=os.urandom,
@@ -213,9 +194,11 @@ class _Core:
         self._rest = self._rest_server(settings, setup.rest)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
+        self._supervision = Supervision()
+        self._metrics.registry.register(self._supervision)
         self._logged_factor = 1
         self._next_check: asyncio.TimerHandle | None = None
-        self._prepared: _Prepared | None = None
+        self._reload: Reload | None = None
 
     async def start(self) -> None:
         """Start all parts.
@@ -274,11 +257,13 @@ class _Core:
             case "configure":
                 self._prepare(message)
             case "commit":
-                self._commit()
+                if self._reload is not None:
+                    self._reload.commit()
             case "abort":
-                if self._prepared is not None:
-                    self._prepared.discard()
-                    self._prepared = None
+                if self._reload is not None:
+                    self._reload.abort()
+            case "report":
+                self._supervision.reported(message.fields)
             case "draining":
                 self._draining = True
             case "stop":
@@ -286,116 +271,124 @@ class _Core:
 
     def _prepare(self, message: Message) -> None:
         text, rest, *bridge = message.fds
-        number, relays = int(message.fields["reload"]), int(message.fields["relays"])
-        rest_socket = socket.socket(fileno=rest)
-        bridge_socket = socket.socket(fileno=bridge[0]) if bridge else None
-        try:
-            self._prepared = self._prepared_from(
-                ReceiverSettings.model_validate_json(read_file(text), strict=True),
-                rest_socket,
-                bridge_socket,
-                relays,
-                number,
-            )
-        except (SettingsError, InvalidValueError, StoreError, ServerError, BridgeListenerError) as error:
-            self._channel.send("refused", reload=number, problem=str(error))
-        else:
-            if self._prepared.store is None:
-                self._channel.send("prepared", reload=number)
-            else:
-                start_task("store-switch", self._compare_stores(self._prepared, self._prepared.store))
-
-    async def _compare_stores(self, prepared: _Prepared, store: SubscriptionStore) -> None:
-        """Refuse a configuration whose store would end subscriptions that are in force."""
-        problem = None
-        in_force = self._subscriptions.in_force.subscriptions if self._subscriptions.known else ()
-        if in_force and not prepared.settings.subscriptions.accept_loss:
-            try:
-                difference = compare(in_force, await asyncio.to_thread(_content, store))
-                problem = f"the new store {difference}" if difference else None
-            except StoreError as error:
-                problem = f"the new store can't be read, so it may lack subscriptions: {error}"
-        if self._prepared is not prepared:  # given up meanwhile
-            return
-        if problem is None:
-            self._channel.send("prepared", reload=prepared.reload)
-            return
-        self._prepared = None
-        prepared.discard()
-        self._channel.send(
-            "refused", reload=prepared.reload, problem=f"subscriptions: {problem}; {_HOW_TO_SWITCH}"
+        sockets = [socket.socket(fileno=fd) for fd in (rest, *bridge)]
+        settings = ReceiverSettings.model_validate_json(read_file(text), strict=True)
+        relays = int(message.fields["relays"])
+        self._reload = Reload(
+            int(message.fields["reload"]),
+            self._channel,
+            lambda changes: self._build(changes, settings, relays, *sockets),
         )
 
-    def _prepared_from(
+    async def _build(
         self,
+        changes: Changes,
         settings: ReceiverSettings,
-        rest_socket: socket.socket,
-        bridge_socket: socket.socket | None,
         relays: int,
-        number: int,
-    ) -> _Prepared:
-        key = hash_key(settings.telemetry.privacy)
-        self._telemetry.check_settings(settings.telemetry, key)
-        plugins = load_plugins(settings.plugins)
-        store = None
-        if settings.subscriptions != self._settings.subscriptions:
-            store = open_store(settings.subscriptions, strict=True)
+        rest: socket.socket,
+        bridge: socket.socket | None = None,
+    ) -> None:
+        """Build each part that a configuration changes, once.
+
+        Raises:
+            BridgeListenerError, InvalidValueError, ServerError, SettingsError, StoreError: A part
+                can't be had.
+        """
+        before = self._settings
+        changes.add(self._change_of_rest(settings, rest))
+        changes.add(self._change_of_bridge(settings, bridge))
+        changes.add(self._change_of_settings(settings, relays))
+        rules = Rules(settings.telemetry, hash_key(settings.telemetry.privacy))
+        changes.add(Change(commit=lambda: self._telemetry.replace_rules(rules)))
+        running = self._host.running
+        plugins = load_plugins(settings.plugins, running)
+        check_ports(settings, plugins, before=before, running=running)
+        changes.add(Change(commit=lambda: self._replace_plugins(plugins, before.drain.timeout_s)))
+        changes.add(Change(commit=self._check_lags))
+        if settings.subscriptions != before.subscriptions:
+            changes.add(await self._change_of_store(settings))
+
+    def _change_of_settings(self, settings: ReceiverSettings, relays: int) -> Change:
+        """Return the change of everything that is built of nothing."""
+
+        def commit() -> None:
+            self._settings = settings
+            self._relays.keep_brokers(settings.listeners)
+            self._check_upstreams()
+            self._limits.replace_settings(settings.limits)
+            configure_log(settings.log)
+            dumps.apply(dumpable=settings.debug.dumpable)
+            self._request_log.log_requests = settings.log.requests
+            self._relays.expected = relays
+            self._relays.max_connections = _max_connections(settings)
+
+        return Change(commit=commit)
+
+    def _change_of_rest(self, settings: ReceiverSettings, listening: socket.socket) -> Change:
+        # Token files may have changed though their paths did not, so it is always built anew.
+        replaced, fresh = self._rest, self._rest_server(settings, listening)
+
+        def commit() -> None:
+            self._rest = fresh
+            fresh.start(replaced)
+
+        return Change(commit=commit, finish=replaced.stop, discard=fresh.close)
+
+    def _change_of_bridge(self, settings: ReceiverSettings, listening: socket.socket | None) -> Change:
+        before, replaced = self._settings, self._bridge
+        same_bound = settings.telemetry.max_inflated_bytes == before.telemetry.max_inflated_bytes
+        if settings.bridge == before.bridge and same_bound:
+            if listening is not None:
+                listening.close()
+            return Change(commit=_nothing)
+        fresh = self._bridge_listener(settings, listening)
+
+        def commit() -> None:
+            self._bridge = fresh
+            if fresh is not None:
+                fresh.start()
+
+        async def finish() -> None:
+            if replaced is not None:
+                await replaced.stop()
+
+        return Change(commit=commit, finish=finish, discard=_nothing if fresh is None else fresh.close)
+
+    def _replace_plugins(self, plugins: list[HostedPlugin], timeout_s: float) -> None:
+        self._telemetry.has_plugins = bool(plugins)
+        self._host.replace(plugins, timeout_s)
+
+    async def _change_of_store(self, settings: ReceiverSettings) -> Change:
+        store = await asyncio.to_thread(open_store, settings.subscriptions, strict=True)
         try:
-            # Token files may have changed though their paths did not, so it is always built anew.
-            rest = self._rest_server(settings, rest_socket)
-            keeps_bridge = settings.bridge == self._settings.bridge and (
-                settings.telemetry.max_inflated_bytes == self._settings.telemetry.max_inflated_bytes
-            )
-            if keeps_bridge and bridge_socket is not None:
-                bridge_socket.close()
-            bridge = None if keeps_bridge else self._bridge_listener(settings, bridge_socket)
-        except (ServerError, BridgeListenerError):
-            if store is not None:
-                store.close()
+            await self._check_loss(settings, store)
+            content = await asyncio.to_thread(read_store, store)
+        except BaseException:
+            await asyncio.to_thread(store.close)
             raise
-        return _Prepared(settings, key, plugins, rest, bridge, keeps_bridge, store, relays, number)
+        replaced = self._store
 
-    def _commit(self) -> None:
-        prepared, self._prepared = self._prepared, None
-        if prepared is None:
+        def commit() -> None:
+            self._store = store
+
+        async def finish() -> None:
+            await self._subscriptions.use(store, content)
+            await asyncio.to_thread(replaced.close)
+
+        return Change(commit=commit, finish=finish, discard=store.close)
+
+    async def _check_loss(self, settings: ReceiverSettings, store: SubscriptionStore) -> None:
+        """Refuse a store that would end subscriptions that are in force."""
+        in_force = self._subscriptions.in_force.subscriptions if self._subscriptions.known else ()
+        if not in_force or settings.subscriptions.accept_loss:
             return
-        old, fresh = self._settings, prepared.settings
-        self._settings = fresh
-        self._hash_key = prepared.hash_key
-        self._relays.keep_brokers(fresh.listeners)
-        self._check_upstreams()
-        self._telemetry.replace_settings(fresh.telemetry, prepared.hash_key)
-        self._telemetry.has_plugins = bool(prepared.plugins)
-        self._limits.replace_settings(fresh.limits)
-        configure_log(fresh.log)
-        dumps.apply(dumpable=fresh.debug.dumpable)
-        self._request_log.log_requests = fresh.log.requests
-        self._host.replace(prepared.plugins, old.drain.timeout_s)
-        self._relays.expected = prepared.relays
-        self._relays.max_connections = _max_connections(fresh)
-        self._check_lags()
-        start_task("reload", self._apply(prepared))
-
-    async def _apply(self, prepared: _Prepared) -> None:
-        """Apply what has to be waited for."""
-        replaced, self._rest = self._rest, prepared.rest
-        self._rest.start(replaced)
-        bridge = None
-        if not prepared.keeps_bridge:
-            bridge, self._bridge = self._bridge, prepared.bridge
-            if self._bridge is not None:
-                self._bridge.start()
-        self._channel.send("applied", reload=prepared.reload)
-        if bridge is not None:
-            await bridge.stop()
-        if prepared.store is not None:
-            before, self._store = self._store, prepared.store
-            try:
-                await self._subscriptions.use(prepared.store)
-            except StoreError as error:
-                _log.error("subscriptions not read, those in force stay", problem=str(error))
-            await asyncio.to_thread(before.close)
-        await replaced.stop()
+        try:
+            difference = compare(in_force, await asyncio.to_thread(_content, store))
+            problem = f"the new store {difference}" if difference else None
+        except StoreError as error:
+            problem = f"the new store can't be read, so it may lack subscriptions: {error}"
+        if problem is not None:
+            raise SettingsError("", "subscriptions", f"{problem}; {_HOW_TO_SWITCH}", loc=("subscriptions",))
 
     def _stop(self, timeout_s: float) -> None:
         if self._stopping is None:
@@ -492,7 +485,11 @@ class _Core:
         )
 
     def _warnings(self) -> list[str]:
-        warnings = [*self._crossed.values(), *shadow_warnings(self._listeners())]
+        warnings = [
+            *self._supervision.warnings(),
+            *self._crossed.values(),
+            *shadow_warnings(self._listeners()),
+        ]
         problem = self._subscriptions.status().problem
         if problem is not None and self._subscriptions.known:
             warnings.append(f"the last known subscriptions stay in force: {problem}")
@@ -602,6 +599,10 @@ def _content(store: SubscriptionStore) -> tuple[Subscription, ...]:
     """Read a store that nobody follows yet."""
     store.refresh()
     return store.load_all()
+
+
+def _nothing() -> None:
+    return
 
 
 def _max_connections(settings: ReceiverSettings) -> dict[str, int]:

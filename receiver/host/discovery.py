@@ -91,12 +91,16 @@ def installed_types() -> dict[str, EntryPoint]:
     return types
 
 
-def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
+def load_plugins(
+    configs: Sequence[Mapping[str, Any]], existing: Sequence[HostedPlugin] = ()
+) -> list[HostedPlugin]:
     """Validate the operator's ``plugins:`` and construct the plugins.
 
     Args:
         configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and
             the plugin's own keys (its ``Config``).
+        existing: Plugins of an earlier configuration. One with the same name and entry is taken as
+            it is.
 
     Returns:
         The plugins in the same order, constructed and not started.
@@ -105,19 +109,28 @@ def load_plugins(configs: Sequence[Mapping[str, Any]]) -> list[HostedPlugin]:
         PluginConfigError: The first problem; its ``further`` has those of other plugins.
     """
     types = installed_types() if configs else {}
-    loaded, errors = [], []
+    entries, errors = [], []
     for index, config in enumerate(configs):
         try:
-            loaded.append(_load(index, config, types))
+            entries.append(_entry(index, config, types))
         except PluginConfigError as error:
             errors.append(error)
     if errors:
         raise together(errors)
-    names = _names([(type_, settings) for type_, settings, _ in loaded])
-    plugins = [
-        HostedPlugin(name=name, type=type_, plugin=plugin, settings=settings, config=config)
-        for name, (type_, settings, plugin), config in zip(names, loaded, configs, strict=True)
-    ]
+    names = _names([(entry.type_, entry.settings) for entry in entries])
+    known = {plugin.name: plugin for plugin in existing}
+    plugins = []
+    for index, (name, entry) in enumerate(zip(names, entries, strict=True)):
+        before = known.get(name)
+        if before is not None and before.config == entry.config:
+            plugins.append(before)
+            continue
+        try:
+            plugins.append(_hosted(index, name, entry))
+        except PluginConfigError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
     _check_spools(plugins)
     return plugins
 
@@ -136,9 +149,19 @@ def _own(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _HOST_KEYS and key != "type"}
 
 
-def _load(
-    index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]
-) -> tuple[str, HostSettings, ClientTelemetryReceiver]:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A checked entry of ``plugins:``."""
+
+    type_: str
+    config: Mapping[str, Any]
+    settings: HostSettings
+    plugin_class: type[ClientTelemetryReceiver]
+    plugin_config: PluginConfig
+    own: Mapping[str, Any]  # the plugin's own keys
+
+
+def _entry(index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]) -> _Entry:
     type_ = config.get("type")
     if not isinstance(type_, str) or type_ not in types:
         raise _error(
@@ -152,16 +175,23 @@ def _load(
     own = _own(config)
     settings = _validated(index, HostSettings, host)
     plugin_config = _validated(index, plugin_class.Config, own)
+    return _Entry(type_, config, settings, plugin_class, plugin_config, own)
+
+
+def _hosted(index: int, name: str, entry: _Entry) -> HostedPlugin:
+    """Construct the plugin of an entry."""
     try:
-        plugin = plugin_class(plugin_config)
+        plugin = entry.plugin_class(entry.plugin_config)
     except Exception as error:
-        text = Redaction(plugin_config).exception(error)
+        text = Redaction(entry.plugin_config).exception(error)
         raise _error(
-            index, ("type",), f"the plugin cannot be constructed: {text}", json.dumps(type_)
+            index, ("type",), f"the plugin cannot be constructed: {text}", json.dumps(entry.type_)
         ) from None
-    if settings.isolation is Isolation.PROCESS:
-        plugin = PluginProxy(plugin, type_=type_, own=own, settings=settings.process)
-    return type_, settings, plugin
+    if entry.settings.isolation is Isolation.PROCESS:
+        plugin = PluginProxy(plugin, type_=entry.type_, own=entry.own, settings=entry.settings.process)
+    return HostedPlugin(
+        name=name, type=entry.type_, plugin=plugin, settings=entry.settings, config=entry.config
+    )
 
 
 def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver]:

@@ -80,6 +80,11 @@ class PluginHost:
         self._stopped = threading.Event()
         self._replacing: threading.Thread | None = None
 
+    @property
+    def running(self) -> list[HostedPlugin]:
+        """The plugins that pushes are delivered to."""
+        return [plugin.hosted for plugin in self._plugins]
+
     def start(self) -> None:
         """Start every plugin on its own thread, without waiting."""
         for plugin in self._plugins:
@@ -89,13 +94,14 @@ class PluginHost:
     def replace(self, plugins: Sequence[HostedPlugin], timeout_s: float) -> None:
         """Deliver to these plugins from now on, without waiting.
 
-        A plugin with the same name and configuration goes on, and reads its secrets and
-        certificates again before its next export. Another one is stopped, as by
+        A plugin that runs goes on if it is among them, and reads its secrets and certificates again
+        before its next export. Another one is stopped, as by
         :meth:`stop`, and then the one of the same name is started; meanwhile its pushes wait in the
         queue. One plugin after the other is replaced. The spool of a removed plugin stays.
 
         Args:
-            plugins: The plugins of :func:`receiver.host.discovery.load_plugins`.
+            plugins: Those of :func:`receiver.host.discovery.load_plugins`, which was given
+                :attr:`running`.
             timeout_s: The drain time of each plugin that is stopped, in seconds.
         """
         running = {plugin.hosted.name: plugin for plugin in self._plugins}
@@ -103,10 +109,7 @@ class PluginHost:
         changes: list[tuple[PluginDelivery | None, PluginDelivery | None]] = []
         for hosted in plugins:
             existing = running.pop(hosted.name, None)
-            if existing is not None and (existing.hosted.type, existing.hosted.config) == (
-                hosted.type,
-                hosted.config,
-            ):
+            if existing is not None and existing.hosted is hosted:
                 existing.read_files_again()
                 deliveries.append(existing)
                 continue

@@ -24,6 +24,8 @@ Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
 
 #: Called after each change with all subscriptions before, and now.
 Changed: TypeAlias = Callable[[SubscriptionSet, SubscriptionSet], object]
+#: The subscriptions of a store, and whether they are known and not only assumed.
+StoreContent: TypeAlias = tuple[SubscriptionSet, bool]
 
 _Result = TypeVar("_Result")
 
@@ -83,16 +85,16 @@ class Subscriptions:
             SubscriptionError: There are too many subscriptions.
         """
         async with self._changing:
-            self._take(await asyncio.to_thread(_read, self._store))
+            self._take(await asyncio.to_thread(read_store, self._store))
         self._follow(self._store)
 
-    async def use(self, store: SubscriptionStore) -> None:
-        """Use another store as :meth:`load` does, raising its errors."""
+    async def use(self, store: SubscriptionStore, content: StoreContent) -> None:
+        """Use another store, once a change in the present one is complete."""
         async with self._changing:
-            read = await asyncio.to_thread(_read, store)
             self._store = store
-            self._take(read)
+            self._take(content)
         self._follow(store)
+        self._read_again(store)  # it may have changed since it was read
 
     def status(self) -> StoreStatus:
         """Return whether the store can be used."""
@@ -176,14 +178,14 @@ class Subscriptions:
 
     async def _use_content(self, store: SubscriptionStore) -> bool:
         """Put a store's subscriptions in force, and return whether they differ."""
-        subscriptions, known = await asyncio.to_thread(_read, store)
+        subscriptions, known = await asyncio.to_thread(read_store, store)
         if (subscriptions.subscriptions, known) == (self.in_force.subscriptions, self.known):
             return False
         self._take((subscriptions, known))
         _log.info("subscriptions changed", subscriptions=len(subscriptions), version=subscriptions.version)
         return True
 
-    def _take(self, read: tuple[SubscriptionSet, bool]) -> None:
+    def _take(self, read: StoreContent) -> None:
         subscriptions, self._current.known = read
         self._put_in_force(subscriptions)
 
@@ -193,8 +195,13 @@ class Subscriptions:
         self._changed(before, subscriptions)
 
 
-def _read(store: SubscriptionStore) -> tuple[SubscriptionSet, bool]:
-    """Return a store's subscriptions, and whether they are known."""
+def read_store(store: SubscriptionStore) -> StoreContent:
+    """Return a store's subscriptions, and whether they are known.
+
+    Raises:
+        StoreError: The store cannot be read.
+        SubscriptionError: There are too many subscriptions.
+    """
     # The status first: once it says so, they are there.
     known = store.status().known
     return SubscriptionSet.prepared(store.load_all()), known

@@ -15,6 +15,7 @@ from receiver.supervisor.child import Child, fork
 from receiver.supervisor.children import Children
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
+from receiver.supervisor.report import Report
 from receiver.supervisor.setup import CoreSetup, RunCore
 from receiver.supervisor.sockets import REST
 from receiver.supervisor.states import STARTS_CORE, Lifecycle, State
@@ -44,6 +45,7 @@ class Core:
         poll: Poll,
         lifecycle: Lifecycle,
         current: Current,
+        report: Report,
         relays: Callable[[], Mapping[str, GiveLink]],
     ) -> None:
         self._run = run
@@ -51,6 +53,7 @@ class Core:
         self._poll = poll
         self._lifecycle = lifecycle
         self._current = current
+        self._report = report
         self._relays = relays
         self._backoff = Backoff()
         self.child: Child | None = None
@@ -131,6 +134,7 @@ class Core:
             self.start()
             return
         delay_s = self._backoff.died(ran_s)
+        self._report.restarted("core")
         _log.error(
             "the core died, telemetry is throttled until it is back",
             how=how,

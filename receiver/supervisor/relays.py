@@ -17,6 +17,7 @@ from receiver.supervisor.children import Children
 from receiver.supervisor.core import Core, GiveLink
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
+from receiver.supervisor.report import Report
 from receiver.supervisor.setup import RelaySetup, RunRelay
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.supervisor.states import STARTS_RELAYS, Lifecycle, State
@@ -41,6 +42,7 @@ class Relays:
         poll: Poll,
         lifecycle: Lifecycle,
         current: Current,
+        report: Report,
     ) -> None:
         self._run = run
         self._core = core
@@ -48,6 +50,7 @@ class Relays:
         self._poll = poll
         self._lifecycle = lifecycle
         self._current = current
+        self._report = report
         self._by_slot: dict[int, Child] = {}
         self._backoffs: dict[int, Backoff] = {}
         self._ids: dict[Child, str] = {}  # also of those that drain and are not started again
@@ -188,6 +191,7 @@ class Relays:
         if died.leaving:
             return
         delay_s = self._backoffs.setdefault(died.slot, Backoff()).died(ran_s)
+        self._report.restarted("relay")
         _log.error(
             "a relay died, its connections are lost",
             process=died.name,

@@ -21,6 +21,7 @@ from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
 from receiver.supervisor.relay_count import wanted_relays
 from receiver.supervisor.relays import Relays
+from receiver.supervisor.report import Report
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
 from receiver.supervisor.states import ENDING, Lifecycle, State
 from receiver.supervisor.takeover import TakeOverError
@@ -65,10 +66,10 @@ class _Candidate:
         else:
             self.problem = f"the process {child.name} does not read its messages"
 
-    def answered(self, child: Child, message: Message) -> None:
-        """Take an answer of a process."""
-        if message.type == "refused" and self.problem is None:
-            self.problem = str(message.fields["problem"])
+    def answered(self, child: Child, problem: str | None) -> None:
+        """Take an answer of a process, which may be why it can't use the configuration."""
+        if self.problem is None:
+            self.problem = problem
         self._waiting.discard(child)
 
     def left(self, child: Child) -> None:
@@ -105,12 +106,14 @@ class Reload:
 
     Args:
         load: Loads the configuration, or raises SettingsError.
+        sourced: Adds the file or the variable of its key to an error.
         hand_over: Its control socket may move.
     """
 
     def __init__(
         self,
         load: Callable[[], ReceiverSettings],
+        sourced: Callable[[SettingsError], SettingsError],
         *,
         core: Core,
         relays: Relays,
@@ -118,14 +121,17 @@ class Reload:
         poll: Poll,
         lifecycle: Lifecycle,
         current: Current,
+        report: Report,
     ) -> None:
         self._load = load
+        self._sourced = sourced
         self._core = core
         self._relays = relays
         self._hand_over = hand_over
         self._poll = poll
         self._lifecycle = lifecycle
         self._current = current
+        self._report = report
         self._numbers = itertools.count(1)
         self._candidate: _Candidate | None = None
         self._waits = False  # whether one was asked for that could not begin
@@ -151,8 +157,15 @@ class Reload:
         """Take a process's answer to the configuration."""
         candidate = self._candidate
         if candidate is not None and message.fields.get("reload") == candidate.number:
-            candidate.answered(child, message)
+            candidate.answered(child, self._problem(message) if message.type == "refused" else None)
             self._go_on()
+
+    def _problem(self, message: Message) -> str:
+        problem, place = str(message.fields["problem"]), message.fields.get("place")
+        if place is None:
+            return problem
+        loc = tuple(place.pop("loc"))
+        return str(self._sourced(SettingsError(problem=problem, loc=loc, **place)))
 
     def left(self, child: Child) -> None:
         """Go on without a process that has ended."""
@@ -214,6 +227,7 @@ class Reload:
             self._go_on()
         else:
             _log.error("configuration reloaded, but not by all processes", problem=problem)
+            self._report.refused(problem)
             self._end()
 
     def _go_on(self) -> None:
@@ -233,6 +247,7 @@ class Reload:
             self._end()
         elif self._lifecycle.state is State.APPLYING and not candidate.waits_for:
             _log.info("configuration reloaded", relays=len(self._relays))
+            self._report.applied()
             self._end()
 
     def _commit(self, candidate: _Candidate) -> None:
@@ -254,3 +269,4 @@ class Reload:
 
     def _failed(self, problem: str) -> None:
         _log.error("configuration not reloaded", problem=problem)
+        self._report.refused(problem)

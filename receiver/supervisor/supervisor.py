@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor import times
 from receiver.supervisor.channel import Message
@@ -27,6 +28,7 @@ from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll, Signals
 from receiver.supervisor.relays import Relays
 from receiver.supervisor.reload import Reload
+from receiver.supervisor.report import Report
 from receiver.supervisor.setup import RunCore, RunRelay
 from receiver.supervisor.sockets import ListeningSockets, SocketError
 from receiver.supervisor.states import Lifecycle, State
@@ -47,6 +49,7 @@ class Supervisor:
     Args:
         settings: The configuration.
         load: Loads the configuration for a reload, or raises SettingsError.
+        sourced: Adds the file or the variable of its key to an error.
         run_core: Runs in the core process.
         run_relay: Runs in each relay process.
         take_over: Whether to take over the running receiver at ``gateway.control``.
@@ -57,6 +60,7 @@ class Supervisor:
         settings: ReceiverSettings,
         *,
         load: Callable[[], ReceiverSettings],
+        sourced: Callable[[SettingsError], SettingsError],
         run_core: RunCore,
         run_relay: RunRelay,
         take_over: bool = False,
@@ -65,16 +69,24 @@ class Supervisor:
         self._lifecycle = lifecycle = Lifecycle()
         self._poll = poll = Poll(lambda: lifecycle.state is not State.STARTING)
         self._children = children = Children(poll, lifecycle, self)
+        self._report = report = Report(lambda: None if core.child is None else core.child.channel)
         self._core = core = Core(
             run_core,
             children=children,
             poll=poll,
             lifecycle=lifecycle,
             current=current,
+            report=report,
             relays=self._linked_relays,
         )
         self._relays = relays = Relays(
-            run_relay, core=core, children=children, poll=poll, lifecycle=lifecycle, current=current
+            run_relay,
+            core=core,
+            children=children,
+            poll=poll,
+            lifecycle=lifecycle,
+            current=current,
+            report=report,
         )
         self._hand_over = hand_over = HandOver(
             core=core,
@@ -87,12 +99,14 @@ class Supervisor:
         )
         self._reload = Reload(
             load,
+            sourced,
             core=core,
             relays=relays,
             hand_over=hand_over,
             poll=poll,
             lifecycle=lifecycle,
             current=current,
+            report=report,
         )
         self._stop = Stop(
             core=core, relays=relays, lifecycle=lifecycle, current=current, began=self._reload.give_up
@@ -155,6 +169,8 @@ class Supervisor:
         """Go on with the start, or with a reload that waits."""
         if self._lifecycle.state in {State.STOPPING, State.EXPORTING, State.ENDED}:
             return
+        if child is self._core.child:
+            self._report.tell()
         if child in self._relays:
             self._relays.tell_nodes(child)
         if self._lifecycle.state is State.STARTING and child is self._core.child:

@@ -12,21 +12,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from receiver.plugin import Push
-from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
-from receiver.telemetry.folding import ClientIdFolding
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.push import build_push, content_id, empty_id
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.metrics import SeriesBound
-from receiver.telemetry.steps.steps import Steps
 from receiver.telemetry.steps.wanted import Wanted
 
 _EMPTY: Final = b""
@@ -61,21 +59,16 @@ class Intake:
     """Turns arrivals into labelled pushes. Not thread-safe.
 
     Args:
-        settings: Bounds and rules.
-        hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
+        rules: Bounds, steps and folding.
         limits: The limits of each peer.
         series: The series budgets.
         history: The limits on new series.
         offenders: Records the clients that push too much.
-
-    Raises:
-        InvalidValueError: A rule in the settings or the key for hashes is invalid.
     """
 
     def __init__(
         self,
-        settings: TelemetrySettings,
-        hash_key: bytes | None,
+        rules: Rules,
         *,
         limits: Limits,
         series: SeriesBudgets,
@@ -86,18 +79,13 @@ class Intake:
         self._series = series
         self._history = history
         self._offenders = offenders
-        self.replace_settings(settings, hash_key)
+        self.replace_rules(rules)
 
-    def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None) -> None:
-        """Replace the settings.
-
-        Raises:
-            InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
-        """
-        steps = Steps(settings.normalization, settings.privacy, hash_key)
-        self._folding = ClientIdFolding(settings.series.client_id_folding)
-        self._steps = steps
-        self._settings = settings
+    def replace_rules(self, rules: Rules) -> None:
+        """Replace the settings, the steps and the folding."""
+        self._folding = rules.folding
+        self._steps = rules.steps
+        self._settings = rules.settings
 
     def accept(
         self, instance: ClientInstance, arrival: Arrival, *, wanted: Wanted | None = None, now: float

@@ -23,8 +23,8 @@ from receiver.telemetry.instance import ClientInstance, ClientInstances, Default
 from receiver.telemetry.intake import Arrival, Intake, Taken
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.profiles import MetricProfiles
-from receiver.telemetry.quirks import Quirks, Treatment
-from receiver.telemetry.steps.steps import Steps
+from receiver.telemetry.quirks import Treatment
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -83,13 +83,13 @@ class ClientTelemetry:
         self.backpressure = BackPressure(settings.backpressure)
         self.offenders = Offenders(settings.backpressure)
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
-        self._quirks = Quirks(settings.quirks, compression=settings.compression)
+        rules = Rules(settings, hash_key)
+        self._quirks = rules.quirks
         self._settings = settings
         self.defaults = _defaults(settings)
         self.profiles = MetricProfiles()
         self._intake = Intake(
-            settings,
-            hash_key,
+            rules,
             limits=limits,
             series=self.series,
             history=self.series_history,
@@ -100,24 +100,11 @@ class ClientTelemetry:
         """Return the quirks of a client's software."""
         return self._quirks.treatment(identity.client_software_name, identity.client_software_version)
 
-    @staticmethod
-    def check_settings(settings: TelemetrySettings, hash_key: bytes | None) -> None:
-        """Check settings for :meth:`replace_settings`.
-
-        It raises the same InvalidValueError.
-        """
-        Quirks(settings.quirks, compression=settings.compression)
-        Steps(settings.normalization, settings.privacy, hash_key)
-
-    def replace_settings(self, settings: TelemetrySettings, hash_key: bytes | None = None) -> None:
-        """Replace the settings; they take effect with each client's next request.
-
-        Raises:
-            InvalidValueError: A rule or the key for hashes is invalid; nothing has changed.
-        """
-        quirks = Quirks(settings.quirks, compression=settings.compression)
-        self._intake.replace_settings(settings, hash_key)
-        self._quirks = quirks
+    def replace_rules(self, rules: Rules) -> None:
+        """Replace the settings and rules; they take effect with each client's next request."""
+        settings = rules.settings
+        self._intake.replace_rules(rules)
+        self._quirks = rules.quirks
         self._settings = settings
         self.defaults = _defaults(settings)
         self.instances.resize(settings.max_instances)

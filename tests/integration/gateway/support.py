@@ -35,10 +35,13 @@ class GatewaySidecar(Sidecar):
     Args:
         config: Its configuration.
         wait_for_broker: Whether it counts as started when it is ready, or when it lives.
+        env: Environment variables for it.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, wait_for_broker: bool = True) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: Mapping[str, Any], *, wait_for_broker: bool = True, env: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(config, env=env)
         self._wait_for_broker = wait_for_broker
 
     def is_ready(self) -> bool:

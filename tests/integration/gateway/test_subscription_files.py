@@ -144,8 +144,8 @@ def test_a_reload_ends_no_subscription_by_another_store(broker: ScriptedBroker, 
         sidecar.reload()
         (line,) = sidecar.awaited("configuration not reloaded")
         assert line["problem"].startswith(
-            "subscriptions: the new store lacks 1 subscription ('missing') and has 1 subscription ('other') "
-            "in another form; copy them with `kafka-telemetry subscriptions copy"
+            "receiver.yaml: subscriptions: the new store lacks 1 subscription ('missing') and has "
+            "1 subscription ('other') in another form; copy them with `kafka-telemetry subscriptions copy"
         )
         assert names(sidecar) == ["missing", "other", "same"]
 

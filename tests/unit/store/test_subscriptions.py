@@ -12,7 +12,7 @@ import pytest
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError, StoreStatus, SubscriptionStore
-from receiver.store.subscriptions import Subscriptions
+from receiver.store.subscriptions import Subscriptions, read_store
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
@@ -233,7 +233,7 @@ def test_changes_of_others_come_into_force() -> None:
 
         # A store that is no longer used reports in vain.
         second.content = (named("c"),)
-        await subscriptions.use(second)
+        await subscriptions.use(second, read_store(second))
         first.content = (named("d"),)
         await asyncio.to_thread(first.changed)
         second.content = (named("e"),)

@@ -270,6 +270,7 @@ def main() -> int:
     supervisor = Supervisor(
         settings(),
         load=settings,
+        sourced=lambda error: error,
         run_core=lambda channel, setup: Core(channel, setup).run(),
         run_relay=lambda channel, setup: Relay(channel, setup).run(),
         take_over="--take-over" in sys.argv,

@@ -9,6 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.error_codes import ErrorCode
@@ -25,7 +26,7 @@ def settings(**changes: Any) -> TelemetrySettings:
 
 def client(key: bytes | None = None, *, connected: dict[str, Any] | None = None, **changes: Any) -> Client:
     made = Client(subscription(), connected=connection(**(connected or {})))
-    made.telemetry.replace_settings(settings(**changes), key)
+    made.telemetry.replace_rules(Rules(settings(**changes), key))
     assert made.get(0).response.error_code == ErrorCode.NONE
     return made
 
@@ -94,8 +95,8 @@ def test_a_client_id_is_folded_before_it_is_hashed() -> None:
 def test_replaced_settings_apply_to_the_next_push() -> None:
     one = client()
     one.push(1, payload("ck-producer-star-02"))
-    one.telemetry.replace_settings(
-        settings(privacy={"rules": [{"attribute": "client_.*", "action": "drop"}]})
+    one.telemetry.replace_rules(
+        Rules(settings(privacy={"rules": [{"attribute": "client_.*", "action": "drop"}]}))
     )
     assert one.get(2).response.error_code == ErrorCode.NONE
     outcome = one.push(3, payload("ck-producer-star-02"))
@@ -108,7 +109,7 @@ def test_a_missing_key_changes_nothing() -> None:
     one = client()
     hashing = settings(privacy={"pseudonymize": ["principal"], "key_file": "key"})
     with pytest.raises(InvalidValueError):
-        one.telemetry.replace_settings(hashing)
+        one.telemetry.replace_rules(Rules(hashing))
     outcome = one.push(1, payload("ck-producer-star-02"))
     assert outcome.push is not None
     assert outcome.push.context.principal == "User:ANONYMOUS"

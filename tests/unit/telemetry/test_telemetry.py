@@ -15,6 +15,7 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.outcomes import PushOutcome
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import Subscription, SubscriptionSet, subscription_id
 from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -390,7 +391,7 @@ def test_settings_may_change_while_clients_are_there() -> None:
     client = ready()
     client.push(1, SMALL)
     settings = TelemetrySettings(compression=("gzip",), max_bytes=1024, max_inflated_bytes=1024)
-    client.telemetry.replace_settings(settings)
+    client.telemetry.replace_rules(Rules(settings))
     assert client.get(2).response.accepted_compression_types == (1,)
     assert client.push(3, SMALL).response.error_code == E.TELEMETRY_TOO_LARGE
 
@@ -449,7 +450,7 @@ def test_a_new_temporality_reaches_a_client_that_pushes() -> None:
     telemetry.subscriptions.replace(SubscriptionSet([subscription()]), NOW)
     assert client.push(30).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     assert client.get(30).response.delta_temporality is True
-    telemetry.replace_settings(TelemetrySettings(delta_temporality=False))
+    telemetry.replace_rules(Rules(TelemetrySettings(delta_temporality=False)))
     assert client.push(40).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     assert client.get(40).response.delta_temporality is False
 

@@ -8,6 +8,7 @@ import pytest
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand
+from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS
 from receiver.wire.error_codes import ErrorCode
 from tests.unit.telemetry.parts import COMPRESSED, Client, connection, payload, ready, subscription
@@ -109,7 +110,7 @@ def test_disabling_restores_the_interval() -> None:
     waiting(client)
     assert code(client.push(10, METRICS)) is UNKNOWN_ID
     assert client.get(10).response.push_interval_ms == 20_000
-    client.telemetry.replace_settings(TelemetrySettings())
+    client.telemetry.replace_rules(Rules(TelemetrySettings()))
     assert code(client.push(20, METRICS)) is UNKNOWN_ID
     again = client.get(20).response
     assert (again.push_interval_ms, again.subscription_id) == (10_000, asked_before)

@@ -13,6 +13,7 @@ from receiver.settings.metric_processing import SeriesSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import LimitName
 from receiver.telemetry.intake import Arrival, Taken
+from receiver.telemetry.rules import Rules
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
 from tests.unit.telemetry.parts import (
@@ -205,5 +206,5 @@ def test_a_reload_changes_the_limit() -> None:
     client = core(2)
     assert names_of(arrive(client, 0, named("abc"))) == ["a", "b", OVERFLOW]
     settings = TelemetrySettings(series=SeriesSettings(new_per_client_per_hour=None))
-    client.telemetry.replace_settings(settings)
+    client.telemetry.replace_rules(Rules(settings))
     assert names_of(arrive(client, 0, named("abc"))) == ["a", "b", "c"]

@@ -1,0 +1,52 @@
+"""What the supervisor has reported, as warnings and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_PREFIX: Final = "kafka_telemetry_"
+
+
+class Supervision(Collector):
+    """The newest report of :class:`receiver.supervisor.report.Report`."""
+
+    def __init__(self) -> None:
+        self._applied_at = 0.0
+        self._problem: str | None = None
+        self._restarts: Mapping[str, int] = {}
+
+    def reported(self, fields: Mapping[str, Any]) -> None:
+        """Take a report of the supervisor."""
+        self._applied_at = float(fields["applied_at"])
+        self._problem = fields["problem"]
+        self._restarts = dict(fields["restarts"])
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what should be corrected, for ``/readyz``."""
+        if self._problem is not None:
+            yield f"the last reload was refused, the configuration before it stays in force: {self._problem}"
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics; nothing before the first report."""
+        if not self._restarts:
+            return
+        yield GaugeMetricFamily(
+            f"{_PREFIX}config_last_reload_successful",
+            "1 unless the last reload of the configuration was refused.",
+            int(self._problem is None),
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}config_last_reload_success_timestamp_seconds",
+            "When the configuration in force was applied, at the start or by a reload.",
+            self._applied_at,
+        )
+        restarts = CounterMetricFamily(
+            f"{_PREFIX}process_restarts", "Processes that died and were started again.", labels=["process"]
+        )
+        for process, count in self._restarts.items():
+            restarts.add_metric([process], count)
+        yield restarts
