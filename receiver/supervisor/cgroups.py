@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from receiver.numbers import whole_number
+
 _ROOT: Final = Path("/")
 
 #: Version 1 writes a limit of nearly 2^63 bytes in place of none.
@@ -39,8 +41,8 @@ def memory_limit(root: Path = _ROOT) -> int | None:
         root: The folder that holds ``proc`` and ``sys``.
     """
     found = [*_files(root, "", "memory.max"), *_files(root, "memory", "memory.limit_in_bytes")]
-    limits = [int(text) for (text,) in found if text.strip().isdecimal()]  # not "max"
-    return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
+    limits = [whole_number(text.strip(), _NO_LIMIT - 1) for (text,) in found]  # None of "max"
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def quota_v2(cpu_max: str) -> float | None:

@@ -93,7 +93,7 @@ def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> byt
 
 
 class CoordinatorsEdit:
-    """Replaces the addresses in a list of coordinators of a response, perhaps in pieces.
+    """Replaces the addresses in a list of coordinators, as it arrives.
 
     A client chooses how many coordinators there are. So they are read in place and as they arrive,
     and an address is replaced once.

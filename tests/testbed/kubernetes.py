@@ -20,7 +20,7 @@ import yaml
 from tests.testbed import parts
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.commands import CommandError, output
-from tests.testbed.kubernetes_schemas import CRDS
+from tests.testbed.kubernetes_schemas import DEFINITIONS
 from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess
 from tests.testbed.server import Server
@@ -183,9 +183,8 @@ class ApiServer(Server):
         Raises:
             KubectlError: A definition is wrong.
         """
-        self.kubectl(
-            "apply", "--server-side", *(f"--filename={file}" for file in sorted(CRDS.glob("*.yaml")))
-        )
+        definitions = parts.KUBERNETES_SCHEMAS.require() / DEFINITIONS
+        self.kubectl("apply", "--server-side", f"--filename={definitions}")
         self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all")
 
     def _lay_out(self, folder: Path) -> None:

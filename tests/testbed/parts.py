@@ -210,8 +210,8 @@ KUBERNETES_SCHEMAS = Part(
     sources=(
         HERE / "kubernetes_schemas.py",
         kubernetes_schemas.REQUIREMENTS,
-        kubernetes_schemas.CRDS,
     ),
+    tools=(prerequisites.GO,),
 )
 KUBERNETES = Part(
     name="kubernetes",
