@@ -85,7 +85,7 @@ class TopicProducer:
         self._idle.start()
 
     def prepare(self) -> None:
-        """Find or create the topic soon, in the background: its readers may come before a push."""
+        """Find or create the topic in the background, for readers that come early."""
         self._prepares = self._config.create_topic is not None
 
     def send(self, pushes: Sequence[Push]) -> list[KafkaError | None]:

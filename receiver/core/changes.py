@@ -1,4 +1,4 @@
-"""A new configuration as a list of changes, which are all built before one is put in force."""
+"""A new configuration as changes, all of which are built before one is in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core's part of one reload: build everything, then put all in force or drop all."""
+"""The core's part of a reload: build everything, then use all or drop all."""
 
 from __future__ import annotations
 

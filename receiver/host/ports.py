@@ -1,4 +1,4 @@
-"""The ports of plugins: which two parts of a receiver share, and which another program has."""
+"""The ports of plugins: those that two parts share, or another program has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from receiver.settings.model import ReceiverSettings
 
 
 def shared_ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[PluginConfigError]:
-    """Yield an error for each plugin that listens where another part of the receiver does.
+    """Yield an error for each plugin that listens where another part does.
 
     The settings compare the ports of their own parts.
     """
@@ -75,7 +75,7 @@ def _own_ports(settings: ReceiverSettings) -> list[tuple[str, HostPort]]:
 
 
 def _bind_of(plugin: HostedPlugin) -> HostPort | None:
-    """Return the address that a plugin listens on, by its key ``bind``; None without one."""
+    """Return the address of a plugin's key ``bind``; None without one."""
     bind = plugin.config.get("bind")
     if not isinstance(bind, str):
         return None

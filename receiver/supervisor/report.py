@@ -1,4 +1,4 @@
-"""Tells the core what only the supervisor knows: reloads, and restarts of processes."""
+"""Tells the core what only the supervisor knows: reloads and restarts."""
 
 from __future__ import annotations
 

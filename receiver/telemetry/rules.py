@@ -1,4 +1,4 @@
-"""The rules of a configuration, compiled once: quirks, steps and the folding of client ids."""
+"""Compiled rules of a configuration: quirks, steps and folding of client ids."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ClientTelemetry:
         return self._quirks.treatment(identity.client_software_name, identity.client_software_version)
 
     def replace_rules(self, rules: Rules) -> None:
-        """Replace the settings and rules; they take effect with each client's next request."""
+        """Replace the settings and rules, from each client's next request on."""
         settings = rules.settings
         self._intake.replace_rules(rules)
         self._quirks = rules.quirks
