@@ -15,10 +15,10 @@ from deploy.dashboards.sql import (
     MANY_GRAINS,
     RANGE_GRAINS,
     Source,
-    as_they_are,
+    are_all,
     chosen,
     either,
-    everybody,
+    gauges,
     of_metrics,
     over_time,
 )
@@ -29,7 +29,9 @@ EVERY_BROKER: Final = Source(
     view="metric",
     condition=f"node_id IS NOT NULL AND {chosen(BY_FLEET | BY_CLIENT)}",
     grains=either(
-        everybody(list(BY_CLIENT)), RANGE_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)
+        are_all(list(BY_CLIENT)),
+        RANGE_GRAINS,
+        either(are_all(["client_id"]), MANY_GRAINS, GRAINS),
     ),
 )
 
@@ -53,6 +55,6 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
         f"{names}: the mean over clients, by the broker that answered. A dark row is a slow broker, a dark "
         "column is a time at which all were slow.",
         "ms",
-        f"{as_they_are(found)}\nORDER BY 1, 2",
+        f"{gauges(found)}\nORDER BY 1, 2",
         width=width,
     )

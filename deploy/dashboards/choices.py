@@ -11,8 +11,8 @@ from deploy.dashboards.sql import (
     BY_FLEET,
     DAY_S,
     SEEN,
+    are_all,
     chosen,
-    everybody,
     in_range,
     options,
     quoted,
@@ -52,7 +52,7 @@ def sending(metrics: tuple[str, ...], kind: str, *, by_client: bool = True) -> Q
     ``by_client``: the variables of clients narrow the list.
     """
     narrowed = (
-        f"\n  AND ({everybody(list(BY_CLIENT))} OR client_software_name IN (\n"
+        f"\n  AND ({are_all(list(BY_CLIENT))} OR client_software_name IN (\n"
         f"    SELECT client_software_name FROM telemetry.client WHERE {chosen(BY_FLEET | BY_CLIENT)}))"
     )
     query = (

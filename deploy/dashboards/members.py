@@ -16,14 +16,14 @@ from deploy.dashboards.sql import (
     MANY_GRAINS,
     RANGE_S,
     Source,
-    as_they_are,
+    are_all,
     chosen,
     either,
-    everybody,
+    gauges,
     most_in_hours,
     of_metrics,
-    of_the_most,
     over_time,
+    top_series,
     union,
 )
 
@@ -40,13 +40,13 @@ _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
 _MINUTES, _HOURS, _ = MANY_GRAINS
 #: Instances have no daily table, and the hours of a longer range are too many.
 _INSTANCES_UP_TO_S: Final = 2 * DAY_S
-_OF_CLIENT_IDS: Final = f"({everybody(list(BY_CLIENT))} OR {RANGE_S} > {_INSTANCES_UP_TO_S})"
+_OF_CLIENT_IDS: Final = f"({are_all(list(BY_CLIENT))} OR {RANGE_S} > {_INSTANCES_UP_TO_S})"
 _IN_GROUPS: Final = f"group_id IS NOT NULL AND {_CHOSEN}"
 #: Without a choice: client ids, because the rows of all instances are too many.
 _CLIENT_IDS: Final = Source(
     view="metric",
     condition=f"{_IN_GROUPS} AND {_OF_CLIENT_IDS}",
-    grains=either(everybody(list(BY_CLIENT)), GROUP_GRAINS, MANY_GRAINS),
+    grains=either(are_all(list(BY_CLIENT)), GROUP_GRAINS, MANY_GRAINS),
     of_minutes=most_in_hours(
         "client_id",
         view="metric",
@@ -87,7 +87,7 @@ def rebalances_of_members(title: str, *, width: int = 12) -> Panel:
             ),
         ]
     )
-    query = f"{as_they_are(of_the_most(found, limit=MEMBERS))}\nORDER BY 1, 2"
+    query = f"{gauges(top_series(found, limit=MEMBERS))}\nORDER BY 1, 2"
     return states(
         title,
         f"`{_METRIC.name}`: rebalances in each step, of the {MEMBERS} members with the most; of client ids "

@@ -22,11 +22,11 @@ from deploy.dashboards.sql import (
     GRAINS,
     MANY_GRAINS,
     Source,
-    as_they_are,
+    are_all,
     choices,
     chosen,
     either,
-    everybody,
+    gauges,
     in_range,
     latest,
     name_of_software,
@@ -43,13 +43,13 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
-_UNFILTERED: Final = f"{everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
-_FILTERED: Final = f"NOT {everybody(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
+_UNFILTERED: Final = f"{are_all(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
+_FILTERED: Final = f"NOT {are_all(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
 #: The views to read, each with the condition under which it is the one; a principal or group may be
 #: of many.
 _SOURCES: Final = (
     Source(view="fleet", condition=_UNFILTERED),
-    Source(view="metric", condition=_FILTERED, grains=either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+    Source(view="metric", condition=_FILTERED, grains=either(are_all(["client_id"]), MANY_GRAINS, GRAINS)),
 )
 _BESIDE_SPREAD: Final = (replace(_SOURCES[0], grains=BESIDE_SPREAD_GRAINS), _SOURCES[1])
 
@@ -119,8 +119,8 @@ def spread_lines(
     query = union(
         [
             quantiles(metric=metrics[0].name, shares=shares, condition=_UNFILTERED),
-            as_they_are(mean),
-            as_they_are(extreme),
+            gauges(mean),
+            gauges(extreme),
             not_sent(metrics),
         ]
     )
@@ -222,7 +222,7 @@ def _combined(metric: StandardMetric) -> str:
     sources = of_metrics([metric.name], _SOURCES)
     if metric.combines is Combination.MAX:
         extremes = over_time(series=name_of_software, value="max(max)", sources=sources)
-        return as_they_are(extremes)
+        return gauges(extremes)
     added = over_time(series=name_of_software, value="sum(sum)", sources=sources)
     return per_second(added, factor=factor) if metric.combines is Combination.SUM else per_bucket(added)
 

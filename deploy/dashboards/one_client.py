@@ -27,9 +27,8 @@ from deploy.dashboards.sql import (
     SLOT,
     TIME,
     Source,
-    as_they_are,
     chosen,
-    held,
+    gauges,
     in_range,
     is_chosen,
     latest,
@@ -39,6 +38,7 @@ from deploy.dashboards.sql import (
     over_range,
     over_time,
     per_second,
+    per_step,
     presence,
     quantiles,
     quoted,
@@ -293,14 +293,14 @@ def _beside_peers(title: str, name: str) -> Panel:
         f"`{metric.name}`: {metric.description} The mean of all its instances. Peers are all clients of "
         "the same software and cluster.",
         unit,
-        f"{union([as_they_are(own), peers, _not_sent([metric.name])])}\nORDER BY 1, 2",
+        f"{union([gauges(own), peers, _not_sent([metric.name])])}\nORDER BY 1, 2",
         width=8,
         band=(next(iter(_QUARTILES)), list(_QUARTILES)[-1]),
     )
 
 
 def _rebalances() -> Panel:
-    found = as_they_are(_steps("sum(rebalances)"))
+    found = gauges(_steps("sum(rebalances)"))
     known = f"SELECT * FROM (\n{found}\n) AS known WHERE value IS NOT NULL"
     slots = [slot for slot in WATCHED if slot.column == "rebalances"]
     query = union([known, *(_not_sent(slot.metrics) for slot in slots)])
@@ -317,7 +317,7 @@ def _of_client(title: str, name: str, advice: str, *, warnings: Mapping[float, s
     metric = standard(name)
     unit, _ = unit_of(metric)
     source = Source(view="metric", condition=_CLIENT)
-    found = as_they_are(
+    found = gauges(
         over_time(series=name_of_software, value="max(max)", sources=of_metrics([metric.name], [source]))
     )
     return lines(
@@ -481,7 +481,7 @@ def _chosen_metric() -> Panel:
         "The chosen metric by version, topic and broker, combined over instances by the catalogue's rule: "
         "totals per second, averages as the mean of all pushes.",
         "short",
-        f"{held(found, value)}\nORDER BY 1, 2",
+        f"{per_step(found, value)}\nORDER BY 1, 2",
         width=24,
     )
 
@@ -501,12 +501,12 @@ def _per_hour(title: str, name: str, description: str) -> Panel:
 
 
 def _of_pushes(title: str, total: str, points: str, unit: str, description: str) -> Panel:
-    found = as_they_are(_steps(f"sum({total}) / nullif(sum({points}), 0)"))
+    found = gauges(_steps(f"sum({total}) / nullif(sum({points}), 0)"))
     return _by_instance(title, total, found, unit, description)
 
 
 def _extreme(title: str, name: str, unit: str, description: str) -> Panel:
-    return _by_instance(title, name, as_they_are(_steps(f"max({name})")), unit, description)
+    return _by_instance(title, name, gauges(_steps(f"max({name})")), unit, description)
 
 
 def _steps(value: str) -> str:

@@ -15,28 +15,28 @@ from deploy.dashboards.sql import (
     GROUP_GRAINS,
     MANY_GRAINS,
     Source,
-    as_they_are,
+    are_all,
     chosen,
     either,
-    everybody,
+    gauges,
     most_in_hours,
     of_metrics,
-    of_the_most,
     over_time,
     per_second,
+    top_series,
     union,
 )
 from deploy.dashboards.units import unit_of
 
 #: How many topics or groups have a line.
 TOP: Final = 10
-_OF_ALL: Final = everybody(list(BY_CLIENT))
+_OF_ALL: Final = are_all(list(BY_CLIENT))
 #: The series of clients with a group.
 BY_GROUP: Final = Source(
     view="metric",
     condition=f"group_id IS NOT NULL AND {chosen(BY_FLEET | BY_CLIENT)}",
     # Without a choice every client's series are read.
-    grains=either(_OF_ALL, GROUP_GRAINS, either(everybody(["client_id"]), MANY_GRAINS, GRAINS)),
+    grains=either(_OF_ALL, GROUP_GRAINS, either(are_all(["client_id"]), MANY_GRAINS, GRAINS)),
 )
 #: Records that a partition's reader is behind, and the colours of the lines there.
 LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}
@@ -48,7 +48,7 @@ def most_added(title: str, name: str, by: str, source: Source, description: str,
     unit, factor = unit_of(metric)
     source = _narrowed(source, by, metric.name, "sum(sum)")
     added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
-    series = per_second(of_the_most(added, limit=TOP), factor=factor)
+    series = per_second(top_series(added, limit=TOP), factor=factor)
     return _ranked(title, name, unit, series, description, width)
 
 
@@ -67,7 +67,7 @@ def largest(
     unit, _ = unit_of(metric)
     source = _narrowed(source, by, metric.name, "max(max)")
     extremes = over_time(series=by, value="max(max)", sources=of_metrics([metric.name], [source]))
-    series = as_they_are(of_the_most(extremes, limit=TOP))
+    series = gauges(top_series(extremes, limit=TOP))
     return _ranked(title, name, unit, series, description, width, warnings)
 
 

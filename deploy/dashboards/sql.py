@@ -255,7 +255,7 @@ def options(column: str, distinct: str) -> str:
     )
 
 
-def everybody(variables: Sequence[str]) -> str:
+def are_all(variables: Sequence[str]) -> str:
     """Return the condition, constant in a query, that all of the variables are "All"."""
     return "(" + " AND ".join(f"(${{{name}:sqlstring}}) IS NULL" for name in variables) + ")"
 
@@ -299,7 +299,7 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
     """Return a query of rows (time, metric, value, base) of the grain that fits the range.
 
     ``series`` names a series, and ``value`` aggregates its rows in one step of time. ``base`` is
-    the length of a bucket. Apply :func:`per_second`, :func:`per_bucket` or :func:`as_they_are` to
+    the length of a bucket. Apply :func:`per_second`, :func:`per_bucket` or :func:`gauges` to
     the result.
     """
     return union(
@@ -318,10 +318,10 @@ def over_time(*, series: str, value: str, sources: Sequence[Source]) -> str:
     )
 
 
-def of_the_most(rows: str, *, limit: int) -> str:
+def top_series(rows: str, *, limit: int) -> str:
     """Return a query of those rows of :func:`over_time` whose series add up to the most.
 
-    Apply it before :func:`held`, which repeats the rows of days for each step.
+    Apply it before :func:`per_step`, which repeats the rows of days for each step.
     """
     return (
         f"WITH found AS (\n{indent(rows, '  ')}\n)\nSELECT * FROM found\n"
@@ -460,20 +460,20 @@ def of_metrics(names: Sequence[str], sources: Sequence[Source]) -> tuple[Source,
 def per_second(rows: str, *, factor: float = 1.0) -> str:
     """Return a query of rows (time, metric, value): sums per second of the step."""
     scale = "" if factor == 1.0 else f" * {factor!r}"
-    return held(rows, f"value{scale} / seconds")
+    return per_step(rows, f"value{scale} / seconds")
 
 
 def per_bucket(rows: str) -> str:
     """Return a query of rows (time, metric, value): means over time of sums over clients."""
-    return held(rows, f"value / {BUCKETS}")
+    return per_step(rows, f"value / {BUCKETS}")
 
 
-def as_they_are(rows: str) -> str:
+def gauges(rows: str) -> str:
     """Return a query of rows (time, metric, value): values that are not totals."""
-    return held(rows, "value")
+    return per_step(rows, "value")
 
 
-def held(rows: str, value: str) -> str:
+def per_step(rows: str, value: str) -> str:
     """Return a query of rows (time, metric, value), repeated for each step within a longer bucket.
 
     ``value`` uses columns of the rows, which are those of :func:`over_time` or more, and
@@ -524,7 +524,7 @@ def quantiles(*, metric: str, shares: dict[str, float], condition: str) -> str:
         ]
     )
     wanted = ", ".join(f"('{name}', {share})" for name, share in shares.items())
-    return as_they_are(
+    return gauges(
         "SELECT time, metric, base, greatest(least, least(most, value)) AS value\n"
         "FROM (\n"
         "  SELECT time, wanted.name AS metric, base,\n"

@@ -25,9 +25,9 @@ from deploy.dashboards.sql import (
     SEEN,
     SPAN,
     Source,
+    are_all,
     chosen,
     either,
-    everybody,
     in_range,
     key_column,
     latest,
@@ -56,9 +56,9 @@ _BY_TOPIC: Final = Source(
     view="topic",
     condition=f"{chosen({'topic': 'topic'})} AND {_CLIENTS}",
     grains=either(
-        everybody(["topic", *BY_CLIENT]),
+        are_all(["topic", *BY_CLIENT]),
         RANGE_GRAINS,
-        either(everybody(["client_id"]), MANY_GRAINS, GRAINS),
+        either(are_all(["client_id"]), MANY_GRAINS, GRAINS),
     ),
 )
 _ONLY_JAVA: Final = "Java clients alone tell topics apart."
