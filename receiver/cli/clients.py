@@ -18,6 +18,7 @@ from receiver.cli.output import OutputFormat, plain, print_document, print_list,
 from receiver.cli.pages import given, pages
 from receiver.cli.session import document_of, rest_command
 from receiver.telemetry.client_state import ClientState
+from receiver.telemetry.subscription_checks import ALL_METRICS
 
 #: What ``watch`` shows of a client when it changes.
 _WATCHED: Final = ("state", "push_interval_ms", "subscriptions", "last_error")
@@ -155,7 +156,7 @@ def explain_client(
         ("interval", f"{found['push_interval_ms'] / 1000:g} s", _origin(interval)),
         ("temporality", found["temporality"], _origin(temporality)),
         *(
-            ("prefix", one["prefix"] or "(every metric)", " ".join(one["subscriptions"]))
+            ("prefix", one["prefix"] or ALL_METRICS, " ".join(one["subscriptions"]))
             for one in found["metrics_from"]
         ),
         *(
@@ -306,7 +307,8 @@ def _origin(origin: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value)) or "(none)"
+        # As in subscriptions: `*` is every metric. Clients are told an empty prefix.
+        return " ".join(str(item) or ALL_METRICS for item in value) or "(none)"
     return "-" if value is None else str(value)
 
 

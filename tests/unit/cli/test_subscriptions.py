@@ -250,6 +250,15 @@ def test_one_client(run: Run, here: Sidecar) -> None:
     assert run("clients", "show", "A" * 22).exit_code == 1
 
 
+def test_every_metric_is_one_word_everywhere(run: Run, here: Sidecar) -> None:
+    run("subscriptions", "put", "s", "-m", "*", "--interval", "1000")
+    ask(here.telemetry, 2, 1000.0)
+    text = uuid_to_text(instance_id(2))
+    for command, row in (("show", "requested_metrics *"), ("explain", "prefix * s")):
+        rows = [" ".join(line.split()) for line in run("clients", command, text).stdout.splitlines()]
+        assert row in rows
+
+
 def test_watch_writes_what_changes(run: Run, here: Sidecar) -> None:
     ask(here.telemetry, 2, 1000.0, client_id="a\x1bb")
     text = uuid_to_text(instance_id(2))
