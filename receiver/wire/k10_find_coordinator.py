@@ -228,7 +228,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     if length <= 0x7F:
         return max(length - 1, 0), at + 1
     length, at = _varint(data, at)
-    return length - 1, at
+    return max(length - 1, 0), at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

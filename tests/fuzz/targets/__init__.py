@@ -3,9 +3,11 @@
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
     addresses,
+    bounds,
     bridge,
     channel,
     codecs,
+    coordinators,
     cumulative,
     link,
     otlp,
@@ -27,6 +29,8 @@ TARGETS: dict[str, Target] = {
         wire.TARGET,
         session.TARGET,
         addresses.TARGET,
+        bounds.TARGET,
+        coordinators.TARGET,
         codecs.TARGET,
         otlp.TARGET,
         steps.TARGET,
