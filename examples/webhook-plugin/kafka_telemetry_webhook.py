@@ -45,12 +45,11 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
         except httpx.TransportError as error:
             raise plugin.RetryableError(f"{type(error).__name__}: {error}") from None
         said = f"HTTP {answer.status_code}"
-        if answer.status_code in {408, 429, 500, 502, 503, 504}:
-            raise plugin.RetryableError(said)  # the same pushes come again, after a while
-        if answer.status_code in {400, 413}:
-            raise plugin.BatchRefusedError(said)  # they come again in halves
+        if answer.status_code in {400, 413, 422}:
+            raise plugin.BatchRefusedError(said)  # they come again in halves, and at last one by one
         if not answer.is_success:
-            raise plugin.PermanentError(said)  # they are dropped and counted
+            # Also 401, 403 and 404, which an operator corrects: the same pushes come again.
+            raise plugin.RetryableError(said)
 
     def stop(self) -> None:
         """Close the connection."""
@@ -64,11 +63,24 @@ def line(push: plugin.Push) -> dict[str, Any]:
 
 
 def values(payload: plugin.ClientTelemetryPayload) -> Iterator[dict[str, Any]]:
-    """The numbers of gauges and sums; standard client metrics are nothing else (KIP-714)."""
+    """The points of gauges, sums and histograms; KIP-714's standard metrics are nothing else."""
     for resource in payload.metrics.resource_metrics:
         for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
             for point in metric.sum.data_points or metric.gauge.data_points:
-                attributes = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
                 number = point.as_int or point.as_double  # only one is set
                 if math.isfinite(number):  # JSON has no other numbers
-                    yield {"name": metric.name, "attributes": attributes, "value": number}
+                    yield {**named(metric, point), "value": number}
+            for histogram in metric.histogram.data_points:
+                yield {
+                    **named(metric, histogram),
+                    "count": histogram.count,
+                    "sum": histogram.sum if math.isfinite(histogram.sum) else None,
+                    "bounds": list(histogram.explicit_bounds),
+                    "buckets": list(histogram.bucket_counts),
+                }
+
+
+def named(metric: Any, point: Any) -> dict[str, Any]:
+    """The metric of a point and its attributes."""
+    attributes = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
+    return {"name": metric.name, "attributes": attributes}

@@ -63,6 +63,8 @@ def push() -> plugin.Push:
     point.attributes.add(key="topic").value.string_value = "orders"
     point.attributes.add(key="node").value.int_value = 2
     metric.gauge.data_points.add(as_double=math.nan)
+    latency = metrics.resource_metrics[0].scope_metrics[0].metrics.add(name="a.latency")
+    latency.histogram.data_points.add(count=3, sum=7.5, explicit_bounds=[1.0], bucket_counts=[1, 2])
     return plugin.Push(
         context=plugin.ClientTelemetryContext(
             connection_id="1",
@@ -98,13 +100,21 @@ def test_each_push_is_a_line(webhook: WebhookReceiver, destination: Destination)
     assert lines[0]["id"] == "AAAAAAAAAAAAAAAAAAAAAQ-1700000000500000000-3"
     assert (lines[0]["client_id"], lines[0]["principal"]) == ("producer-1", "User:alice")
     assert lines[0]["values"] == [
-        {"name": "a.rate", "attributes": {"topic": "orders", "node": 2}, "value": 2.5}
+        {"name": "a.rate", "attributes": {"topic": "orders", "node": 2}, "value": 2.5},
+        {
+            "name": "a.latency",
+            "attributes": {},
+            "count": 3,
+            "sum": 7.5,
+            "bounds": [1.0],
+            "buckets": [1, 2],
+        },
     ]
 
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(503, plugin.RetryableError), (413, plugin.BatchRefusedError), (403, plugin.PermanentError)],
+    [(503, plugin.RetryableError), (413, plugin.BatchRefusedError), (403, plugin.RetryableError)],
 )
 def test_a_refusal_says_who_must_act(
     webhook: WebhookReceiver, destination: Destination, status: int, error: type[plugin.ExportError]
