@@ -35,7 +35,6 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "subscription-stores",
         "delivery",
         "rollup",
-        "reconciliation",
         "dashboards",
         "dashboards-on-prometheus",
         "find-the-culprit",
@@ -51,7 +50,6 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "rollup-metrics",
         "rollup-tables",
         "protocol",
-        "bridge-protocol",
     ),
     "Project": (
         "architecture",

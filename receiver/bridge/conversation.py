@@ -1,4 +1,4 @@
-"""The receiver's side of a conversation with a bridge (docs/bridge-protocol.md).
+"""The receiver's side of a conversation (plugins/broker_bridge/PROTOCOL.md).
 
 Pure: bytes in, events and bytes to send out. Its states:
 

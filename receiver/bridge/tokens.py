@@ -1,4 +1,4 @@
-"""Proofs that bridge and receiver have the same token (docs/bridge-protocol.md).
+"""Proofs of one token at both ends (plugins/broker_bridge/PROTOCOL.md).
 
 Pure. A token never travels: each end sends an HMAC over both ends' random numbers.
 """

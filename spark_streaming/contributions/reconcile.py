@@ -1,6 +1,6 @@
 """Reconciles entries: aggregates points and corrects for other pushes.
 
-``docs/reconciliation.md`` says what a minute is worth.
+``spark_streaming/contributions/README.md`` says what a minute is worth.
 
 For any batches and any order of arrival, the points plus all corrections of a series and minute
 equal

@@ -1,4 +1,4 @@
-"""What a client's pushes are worth: the rules of docs/reconciliation.md, applied to all at once."""
+"""What a client's pushes are worth: the rules of spark_streaming/contributions/README.md, applied to all at once."""
 
 from __future__ import annotations
 
