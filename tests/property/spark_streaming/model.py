@@ -1,4 +1,4 @@
-"""What a client's pushes are worth: the rules of spark_streaming/contributions/README.md, applied to all at once."""
+"""The rules of spark_streaming/contributions/README.md, applied to all pushes at once."""
 
 from __future__ import annotations
 
