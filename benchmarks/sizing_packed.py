@@ -118,6 +118,7 @@ def packed_rows(
                         rows=0,
                         dead_letters=0,
                         left_out=sums.left_out,
+                        overflowed=0,
                         newest_received_at_ns=None,
                         duration_s=0.0,
                     )

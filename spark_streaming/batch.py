@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_streaming import tasks
+from spark_streaming.admission import Bound
 from spark_streaming.catalogue import plan
 from spark_streaming.entries import MAX_PAYLOAD_BYTES, Entries
 from spark_streaming.lake import Lake
@@ -41,6 +42,14 @@ _WARM_UP_MINUTES: Final = 3 * 60 + 1
 
 #: Of the tasks' frame.
 _RESULTS: Final = from_arrow_schema(RESULT_ROWS)
+
+#: Seconds between two warnings of new series over a bound.
+_REFUSALS_EVERY_S: Final = 60.0
+_SETTING_OF: Final[dict[Bound, str]] = {
+    "client": "new_series.client_per_hour",
+    "principal": "new_series.principal_per_hour",
+    "minute": "new_series.per_minute",
+}
 
 _log = structlog.get_logger()
 
@@ -111,6 +120,8 @@ class Batches:
         self._source = settings.source
         self._url = store.url
         self._retention = settings.retention
+        self._new_series = settings.new_series
+        self._refusals_logged_at = float("-inf")
         self._routes = Routes()
         self._lake = None if settings.lake is None else Lake(spark, settings.lake)
         self._progress_at = progress_at
@@ -226,6 +237,7 @@ class Batches:
                 rows=done.total("rows"),
                 dead_letters=done.total("dead_letters") + len(isolated),
                 left_out=done.total("left_out"),
+                overflowed=done.total("overflowed"),
                 newest_received_at_ns=done.newest_received_at_ns,
                 duration_s=time.monotonic() - began,
             )
@@ -239,6 +251,8 @@ class Batches:
             entries=statistics.entries,
             rows=statistics.rows,
             loads=len(done.load_ids),
+            overflowed=statistics.overflowed,
+            refused_series={bound: done.total(f"refused_{bound}") for bound in get_args(Bound)},
             dead_letters=statistics.dead_letters + len(damaged_files),
             newest_received_at_ns=newest,
             seconds=seconds,
@@ -287,6 +301,7 @@ class Batches:
         settings = TaskSettings(
             url=self._url,
             retention=self._retention,
+            new_series=self._new_series,
             source=self._source,
             query_id=query_id,
             batch_id=batch_id,
@@ -359,7 +374,24 @@ class Batches:
         self._metrics.task_stage("decode", max(0.0, time.monotonic() - began - longest))
         if folded := results.total("folded"):
             _log.warning("series with too many reasons or errors added up as other", series=folded)
+        self._log_refusals(results)
         return results
+
+    def _log_refusals(self, results: _Results) -> None:
+        """Warn of new series over a bound, at most once a minute."""
+        refused = {bound: results.total(f"refused_{bound}") for bound in get_args(Bound)}
+        now = time.monotonic()
+        if not any(refused.values()) or now - self._refusals_logged_at < _REFUSALS_EVERY_S:
+            return
+        self._refusals_logged_at = now
+        client_id, principal = results.refused_of
+        _log.warning(
+            "new series over a bound are left out",
+            **{_SETTING_OF[bound]: count for bound, count in refused.items() if count},
+            points=results.total("overflowed"),
+            client_id=client_id,
+            principal=principal,
+        )
 
     def _number_of_tasks(self) -> int:
         """Return the number of tasks: one for each core of the executors."""
@@ -404,6 +436,7 @@ class _Results:
         repeated: Positions of the pushes that were counted before, if there is a lake.
         several: Client instances with several slots in one task.
         slots: Points by slot.
+        refused_of: A client id with many new series over a bound, and its principal.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -419,6 +452,9 @@ class _Results:
             for row in rows
             for slot, points in zip(row["slots"], row["slot_points"], strict=True)
         }
+
+        refused = [row["refused_of"] for row in rows if row["refused_of"]]
+        self.refused_of: tuple[str | None, str | None] = tuple(refused[0]) if refused else (None, None)
 
     def total(self, name: str) -> int:
         """Add up a statistic."""

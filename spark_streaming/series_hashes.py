@@ -1,12 +1,13 @@
 """Replaces the series hashes of a batch by ids.
 
 The decoder hashes the dimensions of each point's series with the database's key, to 128 bits. The
-database assigns an id to each hash.
+database assigns an id to each hash. Points of a series that it has not are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from spark_streaming.postgres import IdKey
 Integers = npt.NDArray[np.int64]
 #: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
 Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]
+
+#: In place of the id of a series that was not added.
+NOT_ADDED: Final = -1
 
 _HASHED_COLUMNS = {"gauges": HASHED_POINT, "added": HASHED_POINT, "cumulative": HASHED_CUMULATIVE}
 
@@ -55,8 +59,11 @@ def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
 
 def replace_hashes(
     entries: pa.Table, histograms: pa.Table, buckets: pa.Table, ids: Ids
-) -> tuple[pa.Table, pa.Table, pa.Table]:
+) -> tuple[pa.Table, pa.Table, pa.Table, int]:
     """Return entries, histograms and buckets with ids in place of hashes.
+
+    Also returns the number of data points that are left out, because their series has
+    :data:`NOT_ADDED` instead of an id.
 
     Args:
         entries: ``ENTRY_ROWS`` as the decoder encodes them.
@@ -77,13 +84,22 @@ def replace_hashes(
     codes, first = distinct(high, low)
     series, fleet = (found[codes] for found in ids(high[first], low[first]))
     bounds = np.cumsum([len(half) for half, _ in halves])[:-1]
-    parts = list(zip(np.split(series, bounds), np.split(fleet, bounds), strict=True))
+    kept = series != NOT_ADDED
+    parts = list(zip(*(np.split(column, bounds) for column in (series, fleet, kept)), strict=True))
+    all_kept = bool(kept.all())
 
-    for (name, points), (series_ids, fleet_ids) in zip(encoded.items(), parts, strict=False):
-        blobs = pa.array(points.with_ids(series_ids, fleet_ids), pa.binary())
+    for (name, points), (series_ids, fleet_ids, stay) in zip(encoded.items(), parts, strict=False):
+        blobs = pa.array(points.with_ids(series_ids, fleet_ids, None if all_kept else stay), pa.binary())
         entries = entries.set_column(entries.schema.get_field_index(name), entries.field(name), blobs)
     histograms, buckets = (
         table.append_column("series_id", pa.array(series_ids)).append_column("fleet_id", pa.array(fleet_ids))
-        for table, (series_ids, fleet_ids) in zip(tables, parts[len(encoded) :], strict=True)
+        for table, (series_ids, fleet_ids, _) in zip(tables, parts[len(encoded) :], strict=True)
     )
-    return entries, histograms, buckets
+    if all_kept:
+        return entries, histograms, buckets, 0
+    histograms, buckets = (
+        table.filter(pa.array(stay))
+        for table, (_, _, stay) in zip((histograms, buckets), parts[len(encoded) :], strict=True)
+    )
+    # A histogram's buckets are no data points of their own.
+    return entries, histograms, buckets, sum(int((~stay).sum()) for _, _, stay in parts[:-1])

@@ -102,6 +102,13 @@ class RetentionSettings(Settings):
     minute_days: int = Field(default=7, ge=1, le=365, description="Days to keep minutes.")
     hour_days: int = Field(default=90, ge=1, le=3_650, description="Days to keep hours.")
     day_days: int = Field(default=1_095, ge=1, le=36_500, description="Days to keep days.")
+    series_days: int = Field(
+        default=180,
+        ge=1,
+        le=36_500,
+        description="Days to keep a series that no client pushes any longer, with its days. At least "
+        "`hour_days` apply.",
+    )
     pack_after_hours: int = Field(
         default=2,
         ge=1,
@@ -148,6 +155,33 @@ class RetentionSettings(Settings):
                 "minute_days, hour_days and day_days must not decrease: keep coarser rows longer"
             )
         return self
+
+
+class NewSeriesSettings(Settings):
+    """Bounds of the series that the database does not have yet.
+
+    A data point of a series beyond them is left out, and its series is added in a later hour or
+    minute. Times are those of receipt.
+    """
+
+    client_per_hour: int | None = Field(
+        default=20_000,
+        ge=1,
+        description="New series of a client id and principal in an hour; null: no bound. Data points of "
+        "further ones are left out until the next hour.",
+    )
+    principal_per_hour: int | None = Field(
+        default=400_000,
+        ge=1,
+        description="New series of all clients of a principal in an hour; null: no bound. `User:ANONYMOUS` "
+        "and `User:unknown` have none.",
+    )
+    per_minute: int | None = Field(
+        default=60_000,
+        ge=1,
+        description="New series of all clients in a minute; null: no bound. PostgreSQL adds about a "
+        "thousand in a second.",
+    )
 
 
 class LakeSettings(Settings):
@@ -281,6 +315,7 @@ class RollupSettings(Settings):
         description="Partitions of a topic that have series of their own: those numbered below it. All "
         "others are one series, whose partition is `other`. 0 adds up all partitions of a topic.",
     )
+    new_series: NewSeriesSettings = NewSeriesSettings()
     retention: RetentionSettings = RetentionSettings()
     reader_role: str | None = Field(
         default=None, min_length=1, description="PostgreSQL role that may read the views, for Grafana."

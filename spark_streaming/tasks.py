@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_streaming import dumps
+from spark_streaming.admission import Bound
 from spark_streaming.contributions import (
     ClientState,
     CodecError,
@@ -35,6 +36,8 @@ from spark_streaming.postgres import (
     MAX_PAYLOADS,
     MAX_ROWS,
     Horizons,
+    Newcomers,
+    Refused,
     StoreDataError,
     StoreError,
     StoreUnavailableError,
@@ -43,23 +46,27 @@ from spark_streaming.postgres import (
 )
 from spark_streaming.routing import MAX_NAMES
 from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS, cast
-from spark_streaming.series_hashes import replace_hashes
-from spark_streaming.settings import RetentionSettings
+from spark_streaming.series_hashes import NOT_ADDED, replace_hashes
+from spark_streaming.settings import NewSeriesSettings, RetentionSettings
 
 #: A part of a task.
 TaskStage = Literal["deduplicate", "series", "look_up", "reconcile", "write"]
 
 Integers = npt.NDArray[np.int64]
 
+_MINUTE_NS: Final = 60_000_000_000
 #: Points reconciled at once. Each takes about 200 bytes.
 _RECONCILED_POINTS: Final = 400_000
 _STATISTICS: Final = (
     *("load_id", "pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out"),
     *("newest_received_at_ns", "folded", "most_points"),
+    *("overflowed", "refused_client", "refused_principal", "refused_minute"),
 )
 #: One row of each task. ``error`` is the type of an error, ``text`` its message. ``load_id`` is
 #: null without anything to write. ``first_minutes`` are the first ones of each hour, since the
-#: epoch. ``folded`` is the number of series that are added up as another one. ``most`` is the
+#: epoch. ``folded`` is the number of series that are added up as another one. ``overflowed`` are
+#: data points of series over a bound of new ones, ``refused_...`` such series by bound, and
+#: ``refused_of`` is the client id with most of them, and its principal. ``most`` is the
 #: client id with the most points. ``several`` are client instances with several slots. ``slots``
 #: and ``slot_points`` are the slots of the task with their points. With a lake, a task also returns
 #: the positions of ``repeated`` pushes, and rows that have only ``row``: its ``ROLLUP_ROWS``.
@@ -69,6 +76,7 @@ RESULT_ROWS: Final = pa.schema(
         pa.field("text", pa.string()),
         *(pa.field(name, pa.int64()) for name in _STATISTICS),
         pa.field("most", pa.string()),
+        pa.field("refused_of", pa.list_(pa.string())),
         pa.field("first_minutes", pa.list_(pa.int64())),
         pa.field("several", pa.list_(pa.string())),
         pa.field("slots", pa.list_(pa.int64())),
@@ -104,6 +112,7 @@ class TaskSettings:
     Attributes:
         url: The database, with its password.
         retention: How long rows are kept.
+        new_series: The bounds of new series.
         source: Kind of the source.
         query_id: Spark's id of the query.
         batch_id: Number of the batch in the query.
@@ -115,6 +124,7 @@ class TaskSettings:
 
     url: str = field(repr=False)
     retention: RetentionSettings
+    new_series: NewSeriesSettings
     source: str
     query_id: str
     batch_id: int
@@ -198,14 +208,17 @@ class _Task:
         self._slot_points: list[int] = []
         self._several: list[str] = []
         self._described = SERIES_ROWS.empty_table()
+        self._described_at: list[int] = []  # when their pushes were received, in minutes
         self._folded = 0
+        self._overflowed = 0
+        self._refused: list[Refused] = []
         self.rows = ROLLUP_ROWS.empty_table()
 
     def process(self, decoded: pa.Table) -> None:
         settings = self._settings
         with self._stage("deduplicate"):
             horizons = self._store.begin()
-            self._described = _flat(decoded["series"], SERIES_ROWS)
+            self._described, self._described_at = _described(decoded)
             records = decoded["position"].filter(decoded["is_first"])
             decoded, fresh = self._without_repeats(decoded, horizons)
         by_slot = decoded.group_by("slot").aggregate([("points", "sum")])
@@ -243,6 +256,8 @@ class _Task:
             "left_out": sums.left_out,
             "newest_received_at_ns": newest,
             "folded": self._folded,
+            "overflowed": self._overflowed,
+            **{f"refused_{bound}": self._refused_by(bound) for bound in get_args(Bound)},
         }
         if not fresh:
             return
@@ -267,6 +282,7 @@ class _Task:
             first_minutes=self._first_minutes,
             repeated=self._repeated,
             most=self._most,
+            refused_of=self._refused_of(),
             several=self._several,
             slots=self._slots,
             slot_points=self._slot_points,
@@ -298,7 +314,7 @@ class _Task:
     ) -> tuple[pa.Table, list[ClientState], list[Contribution]]:
         min_minute = self._settings.min_minute
         with self._stage("series"):
-            entries, histogram_rows, buckets = replace_hashes(
+            entries, histogram_rows, buckets, self._overflowed = replace_hashes(
                 self._with_client_keys(entries), *_histogram_rows(histograms), self._series_ids
             )
             entries = cast(entries, ENTRY_ROWS)
@@ -340,13 +356,30 @@ class _Task:
         """Return the series and fleet ids of distinct hashes. Adds new series."""
         found = self._store.find_series(high, low)
         unknown = np.flatnonzero(~found.known)
+        unknown = unknown[~self._store.were_refused(high[unknown])]
         if len(unknown):
-            added = _of_hashes(self._described, high[unknown], low[unknown])
-            if added.num_rows < len(unknown):
-                raise UndescribedError(f"{len(unknown) - added.num_rows} series have no dimensions")
-            self._folded += self._store.add_series(added)
+            rows = _of_hashes(self._described, high[unknown], low[unknown])
+            if len(rows) < len(unknown):
+                raise UndescribedError(f"{len(unknown) - len(rows)} series have no dimensions")
+            minutes = [self._described_at[row] for row in rows]
+            added = self._store.add_series(
+                self._described.take(pa.array(rows, pa.int64())),
+                Newcomers(minutes=minutes, settings=self._settings.new_series),
+            )
+            self._folded += added.folded
+            if added.refused is not None:
+                self._refused.append(added.refused)
             found = self._store.find_series(high, low)
-        return found.series, found.fleet
+        return np.where(found.known, found.series, NOT_ADDED), found.fleet
+
+    def _refused_by(self, bound: Bound) -> int:
+        return sum(refused.bounds.get(bound, 0) for refused in self._refused)
+
+    def _refused_of(self) -> list[str | None]:
+        if not self._refused:
+            return []
+        most = max(self._refused, key=lambda refused: len(refused.high))
+        return [most.client_id, most.principal]
 
     @contextmanager
     def _stage(self, stage: TaskStage) -> Iterator[None]:
@@ -357,12 +390,19 @@ class _Task:
             self._seconds[stage] += time.monotonic() - began
 
 
-def _of_hashes(described: pa.Table, high: Integers, low: Integers) -> pa.Table:
-    """Return one row for each of these hashes that is described."""
+def _described(decoded: pa.Table) -> tuple[pa.Table, list[int]]:
+    """Return the described series, and when the push of each was received (minutes)."""
+    lists = decoded["series"].combine_chunks()
+    described = _flat(decoded["series"], SERIES_ROWS)
+    received_at_ns = decoded["received_at_ns"].combine_chunks().take(pc.list_parent_indices(lists))
+    return described, (received_at_ns.to_numpy() // _MINUTE_NS).tolist()
+
+
+def _of_hashes(described: pa.Table, high: Integers, low: Integers) -> list[int]:
+    """Return a row for each of these hashes that is described."""
     wanted = set(zip(high.tolist(), low.tolist(), strict=True))
     pairs = zip(described["series_high"].to_pylist(), described["series_low"].to_pylist(), strict=True)
-    at = {pair: row for row, pair in enumerate(pairs) if pair in wanted}
-    return described.take(pa.array(at.values(), pa.int64()))
+    return list({pair: row for row, pair in enumerate(pairs) if pair in wanted}.values())
 
 
 def _histogram_rows(histograms: pa.Table | None) -> tuple[pa.Table, pa.Table]:

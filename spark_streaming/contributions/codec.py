@@ -116,18 +116,22 @@ class EncodedPoints:
 
     def __init__(self, blobs: Sequence[bytes], names: Sequence[str]) -> None:
         self._size = len(blobs)
+        self._columns = len(names)
         self._parts = list(_matrices(blobs, names))
 
     def hashes(self) -> tuple[Integers, Integers]:
         """Return the halves of the hashes, in the order that :meth:`with_ids` expects."""
         return self._column(0), self._column(1)
 
-    def with_ids(self, series: Integers, fleet: Integers) -> list[bytes]:
+    def with_ids(
+        self, series: Integers, fleet: Integers, kept: npt.NDArray[np.bool_] | None = None
+    ) -> list[bytes]:
         """Return the encoded points of each entry with ids in place of hashes.
 
         Args:
             series: Series id of each point, in the order of :meth:`hashes`.
             fleet: Fleet series id of each point.
+            kept: Which points are kept; None for all.
         """
         blobs = [b""] * self._size
         begin = 0
@@ -141,7 +145,19 @@ class EncodedPoints:
             joined, length = matrix.tobytes(), matrix.shape[1]
             for row, entry in enumerate(entries.tolist()):
                 blobs[entry] = joined[row * length : (row + 1) * length]
+            if kept is not None:
+                of_entries = kept[end - len(entries) * points : end].reshape(len(entries), points)
+                for row in np.flatnonzero(~of_entries.all(axis=1)).tolist():
+                    entry = int(entries[row])
+                    blobs[entry] = self._selected(blobs[entry], of_entries[row])
         return blobs
+
+    def _selected(self, blob: bytes, kept: npt.NDArray[np.bool_]) -> bytes:
+        """Return some points of an entry."""
+        words = 8 * (self._columns + 1) * len(kept)
+        columns = np.frombuffer(blob, np.int64, count=words // 8).reshape(-1, len(kept))
+        flags = np.frombuffer(blob, np.int8, offset=words)
+        return columns[:, kept].tobytes() + flags[kept].tobytes()
 
     def _column(self, position: int) -> Integers:
         columns = [

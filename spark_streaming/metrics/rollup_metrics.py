@@ -17,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
 from scraping.negotiation import scrape_format
+from spark_streaming.admission import Bound
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
 #: those from ``decode`` to ``write`` are parts of it, of all tasks together.
@@ -86,6 +87,13 @@ class RollupMetrics:
             "entries", "Entries in committed batches: the points of a push with one instance and time."
         )
         self._rows = self._counter("rows", "Rows that committed batches added to the totals of minutes.")
+        self._overflowed = self._counter(
+            "overflowed_points",
+            "Data points of committed batches whose series are new beyond a bound. They are left out.",
+        )
+        self._refused = self._counter("refused_series", "New series over a bound, by bound.", "bound")
+        for bound in get_args(Bound):
+            self._refused.labels(bound)
         self._loads = self._counter("loads", "Loads that commits made visible.")
         self._dead_letters = self._counter(
             "dead_letters", "Pushes and files of committed batches that could not be read."
@@ -130,6 +138,8 @@ class RollupMetrics:
         entries: int,
         rows: int,
         loads: int,
+        overflowed: int,
+        refused_series: Mapping[Bound, int],
         dead_letters: int,
         newest_received_at_ns: int | None,
         seconds: float,
@@ -143,6 +153,8 @@ class RollupMetrics:
             entries: Points of one push, instance and time.
             rows: Rows added to the totals of minutes.
             loads: Sets of rows, one for each writer, that the commit made visible.
+            overflowed: Data points of series over a bound of new ones.
+            refused_series: Such series by bound.
             dead_letters: Unreadable pushes and files.
             newest_received_at_ns: Time of receipt of the newest push. None without pushes.
             seconds: Duration of the batch.
@@ -156,9 +168,12 @@ class RollupMetrics:
             (self._entries, entries),
             (self._rows, rows),
             (self._loads, loads),
+            (self._overflowed, overflowed),
             (self._dead_letters, dead_letters),
         ):
             counter.inc(count)
+        for bound, count in refused_series.items():
+            self._refused.labels(bound).inc(count)
         self._consecutive_failures.set(0)
         if newest_received_at_ns is not None:
             # A client's clock plays no part, but the receiver's may be ahead.

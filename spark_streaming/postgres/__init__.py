@@ -8,6 +8,7 @@ from spark_streaming.postgres.dead_letters import DEAD_LETTER_ROWS, MAX_PAYLOADS
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.maintenance import Maintenance
+from spark_streaming.postgres.new_series import Newcomers, Refused
 from spark_streaming.postgres.store import Store
 from spark_streaming.postgres.sums import Sums
 from spark_streaming.postgres.task_store import TaskStore
@@ -33,6 +34,8 @@ __all__ = [
     "LastBatch",
     "Load",
     "Maintenance",
+    "Newcomers",
+    "Refused",
     "Status",
     "Store",
     "StoreDataError",

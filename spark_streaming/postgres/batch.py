@@ -75,8 +75,8 @@ class Batch:
         newest = statistics.newest_received_at_ns
         self._cursor.execute(
             "INSERT INTO ledger (query_id, batch_id, committed_at, pushes, repeats, points, rows, "
-            "dead_letters, left_out, newest_received_at, duration_s) "
-            "VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s, %s, %s, %s)",
+            "dead_letters, left_out, overflowed, newest_received_at, duration_s) "
+            "VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 *self._id,
                 statistics.pushes,
@@ -85,6 +85,7 @@ class Batch:
                 statistics.rows,
                 statistics.dead_letters,
                 statistics.left_out,
+                statistics.overflowed,
                 _time(newest),
                 statistics.duration_s,
             ),

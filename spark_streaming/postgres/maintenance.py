@@ -13,7 +13,7 @@ from psycopg import sql
 
 from spark_streaming.contributions import ClientState, Contribution, Reconciliation
 from spark_streaming.pace import pause_s
-from spark_streaming.postgres import clients, contributions, loads, series
+from spark_streaming.postgres import clients, contributions, loads, new_series, series
 from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.database import SERIES_LOCK
 from spark_streaming.postgres.horizons import DAY, Horizons, read_until
@@ -32,6 +32,8 @@ _MIN_PAUSE_S: Final = 55.0
 _USUAL_PAUSE_S: Final = {"1h": 300.0, "1d": 900.0}
 #: If no minute becomes whole for so long, there may be no further push, and hours get all minutes.
 _STUCK: Final = timedelta(minutes=5)
+#: Days by which a month of days outlives its first day.
+_LONGEST_MONTH: Final = 31
 #: A drop waits for the readers of a table, and other readers wait for it, so each wait is short.
 _DROP_TIMEOUT: Final = "100ms"
 _DROP_TRIES: Final = 10
@@ -205,6 +207,7 @@ class Maintenance:
         self._cursor.execute(
             "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * DAY]
         )
+        new_series.expire(self._cursor, now)
         self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * DAY])
         self._cursor.execute(
             "DELETE FROM ledger l WHERE committed_at < %s AND EXISTS "
@@ -219,9 +222,9 @@ class Maintenance:
             self._cursor.execute(
                 "DELETE FROM client_state WHERE last_seen < %s", [now - kept.hour_days * DAY]
             )
-            unused = (today - (kept.day_days + 31) * DAY).date()
-            self._cursor.execute("DELETE FROM series WHERE last_day < %s", [unused])
-            self._cursor.execute("DELETE FROM fleet_series WHERE last_day < %s", [unused])
+            # No longer than there are days, and not before the hours expire.
+            unused_days = min(max(kept.series_days, kept.hour_days), kept.day_days + _LONGEST_MONTH)
+            series.delete_unused(self._cursor, today - unused_days * DAY)
             self._cursor.execute(
                 "DELETE FROM coarse WHERE NOT dirty AND bucket < CASE grain WHEN '1h' THEN %s ELSE %s END",
                 [self._horizons["1m"], self._horizons["1h"]],

@@ -60,6 +60,11 @@ def digest(table: str, names: Iterable[str]) -> sql.Composed:
     return sql.SQL("texts_digest({})").format(sql.SQL(", ").join(columns))
 
 
+def base_of(dimensions: Iterable[str]) -> list[str]:
+    """Return the dimensions beside reason and error."""
+    return [name for name in dimensions if name not in ("rule", *_BOUNDED)]
+
+
 def fold_reasons(
     cursor: psycopg.Cursor[Any], dimensions: Sequence[str], names: Mapping[str, sql.Composable]
 ) -> list[tuple[int, int, int, int]]:
@@ -68,20 +73,18 @@ def fold_reasons(
     Args:
         cursor: In a transaction that has staged new series, and has added their fleet series.
         dimensions: Columns of series but the hash, in the order of the tables' indexes.
-        names: Parts of statements: ``all`` columns of the staged series, and ``old_fleet`` and
-            ``new_fleet``, the digests of fleet series ``f`` and of a series ``s``.
+        names: Parts of statements: ``all`` columns of the staged series; ``old_fleet`` and
+            ``new_fleet``, the digests of fleet series ``f`` and of a series ``s``; ``old_base`` and
+            ``new_base``, those of series ``o`` and ``s`` without reason and error.
 
     Returns:
         For each: both halves of its hash, and the ids of the series that gets its values and of the
         fleet series.
     """
-    base = [name for name in dimensions if name not in ("rule", *_BOUNDED)]
     names = {
         **names,
         "dimensions": sql.SQL(", ").join(map(sql.Identifier, dimensions)),
         "values": sql.SQL(", ").join(sql.Identifier("s", name) for name in dimensions),
-        "new_base": digest("s", base),
-        "old_base": digest("o", base),
         "max": sql.Literal(MAX_REASONS),
         "other": sql.Literal(OTHER),
     }

@@ -8,7 +8,8 @@ committed.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from spark_streaming.postgres.reasons import digest, fold_reasons
+from spark_streaming.postgres.new_series import Newcomers, Refused, refuse
+from spark_streaming.postgres.reasons import MAX_REASONS, base_of, digest, fold_reasons
 from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import stage
+from spark_streaming.postgres.tables import FLEETS, GRAINS, SERIES, TOTALS
 from spark_streaming.postgres.values import StoreError
 
 Ids = npt.NDArray[np.int64]
 
+#: The tables of what totals are about, and their ids.
+_SUBJECTS: Final = {"series": SERIES.key[0], "fleet_series": FLEETS.key[0]}
 #: Dimensions of a fleet series.
 _FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_software_version")
+
+
+class Added(NamedTuple):
+    """The result of :func:`add`.
+
+    Attributes:
+        folded: The number of series that are added up as another one.
+        refused: The series over a bound, which were not added; None if there are none.
+    """
+
+    folded: int
+    refused: Refused | None
 
 
 def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -> FoundSeries:
@@ -55,7 +72,9 @@ def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -
     return found
 
 
-def add(cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table) -> int:
+def add(
+    cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table, newcomers: Newcomers | None = None
+) -> Added:
     """Add ``SERIES_ROWS``, and hashes to stored series without one.
 
     Of series that differ only in ``reason`` or ``error``, :data:`~.reasons.MAX_REASONS` are added.
@@ -65,9 +84,7 @@ def add(cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table) -> in
         cursor: In a transaction that holds the lock of series.
         cache: Gets the series.
         series: With distinct hashes.
-
-    Returns:
-        The number of series that were not added.
+        newcomers: The bounds of new ones; None for no bounds.
 
     Raises:
         StoreError: A stored series with the same hash has other dimensions.
@@ -86,7 +103,12 @@ def add(cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table) -> in
         "old_fleet": digest("f", _FLEET),
         "new": digest("s", [name for name in dimensions if name != "rule"]),
         "old": digest("o", [name for name in dimensions if name != "rule"]),
+        "new_base": digest("s", base_of(dimensions)),
+        "old_base": digest("o", base_of(dimensions)),
+        "max_reasons": sql.Literal(MAX_REASONS),
     }
+    # First, because the series of the fleet are bounded by those of clients.
+    refused = None if newcomers is None else refuse(cursor, series, newcomers, names)
     for statement in (
         "INSERT INTO fleet_series ({fleet}, rule) SELECT {fleet}, rule FROM pg_temp.staged "
         "ORDER BY breakdown ON CONFLICT DO NOTHING",
@@ -122,7 +144,7 @@ def add(cursor: psycopg.Cursor[Any], cache: SeriesCache, series: pa.Table) -> in
         )
     rows = [*(row[:4] for row in found), *folded]
     cache.add(np.array(rows, np.int64).reshape(-1, 4))
-    return len(folded)
+    return Added(len(folded), refused)
 
 
 def require(cursor: psycopg.Cursor[Any], cache: SeriesCache, ids: Ids) -> None:
@@ -150,6 +172,38 @@ def require(cursor: psycopg.Cursor[Any], cache: SeriesCache, ids: Ids) -> None:
             f"totals of {len(missing)} series that are not in the database, "
             f"one of them {min(missing)}: take ids from find_series()"
         )
+
+
+def delete_unused(cursor: psycopg.Cursor[Any], before: datetime) -> None:
+    """Delete the series that nobody pushed since a day, with their totals.
+
+    Args:
+        cursor: In the maintenance transaction. No task runs, and no cache has these series, because
+            it has those of today only.
+        before: The beginning of the day. Series whose last day is earlier are deleted.
+    """
+    # So few partitions are read.
+    until = before + timedelta(days=1)
+    for table, key in _SUBJECTS.items():
+        cursor.execute(
+            sql.SQL("DELETE FROM {} WHERE last_day < %s RETURNING {}").format(
+                sql.Identifier(table), sql.Identifier(key)
+            ),
+            [before.date()],
+        )
+        ids = [found for (found,) in cursor]
+        if not ids:
+            continue
+        for totals in (one for one in TOTALS if one.key[0] == key):
+            for grain in GRAINS:
+                tables = {totals.table(grain): "bucket", totals.packed_table(grain): "start"}
+                for name, time in tables.items():
+                    cursor.execute(
+                        sql.SQL("DELETE FROM {} WHERE {} = ANY(%s::bigint[]) AND {} < %s").format(
+                            *map(sql.Identifier, (name, key, time))
+                        ),
+                        [ids, until],
+                    )
 
 
 def _mark_used(cursor: psycopg.Cursor[Any], series: Ids) -> None:

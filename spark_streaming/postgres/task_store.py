@@ -18,6 +18,7 @@ from spark_streaming.postgres import clients, contributions, loads, pushes, seri
 from spark_streaming.postgres.database import APPLICATION, SERIES_LOCK, TABLES_LOCK, Database
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
+from spark_streaming.postgres.new_series import Newcomers, RefusedSeries
 from spark_streaming.postgres.partitions import Partitions
 from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.sums import Sums
@@ -44,7 +45,8 @@ class TaskStore:
     def __init__(self, url: str, *, retention: RetentionSettings) -> None:
         self._retention = retention
         self._cache = SeriesCache()
-        self._database = Database(url, application=f"{APPLICATION} task", connected=self._cache.clear)
+        self._refused = RefusedSeries()
+        self._database = Database(url, application=f"{APPLICATION} task", connected=self._connected)
 
     def close(self) -> None:
         """Close the connection. The next use opens another."""
@@ -55,6 +57,7 @@ class TaskStore:
         with self._database.transaction() as connection:
             horizons = Horizons.read(connection.cursor())
         self._cache.begin(horizons.today)
+        self._refused.begin(horizons.now)
         return horizons
 
     def days_of(self, received_at_ns: Mapping[str, int], horizons: Horizons) -> dict[str, datetime]:
@@ -101,15 +104,26 @@ class TaskStore:
         with self._series() as cursor:
             return series.find(cursor, self._cache, high, low)
 
-    def add_series(self, described: pa.Table) -> int:
+    def add_series(self, described: pa.Table, newcomers: Newcomers | None = None) -> series.Added:
         """Add ``SERIES_ROWS`` with distinct hashes.
 
-        Returns:
-            The number of series that are added up as another one, because too many differ only in
-            reason or error.
+        Args:
+            described: The series.
+            newcomers: The bounds of new ones; None for no bounds.
         """
         with self._series() as cursor:
-            return series.add(cursor, self._cache, described)
+            added = series.add(cursor, self._cache, described, newcomers)
+        if added.refused is not None:
+            self._refused.add(added.refused.high)
+        return added
+
+    def were_refused(self, high: Ids) -> npt.NDArray[np.bool_]:
+        """Return which series were refused this minute.
+
+        Args:
+            high: First halves of their hashes.
+        """
+        return self._refused.contains(high)
 
     @contextmanager
     def load(
@@ -137,6 +151,10 @@ class TaskStore:
             load = Load(connection, loads.next_id(connection.cursor()))
             yield load
             load.leave_pending(batch)
+
+    def _connected(self) -> None:
+        self._cache.clear()
+        self._refused.clear()
 
     def _ensure(self, times: Mapping[str, Sequence[datetime]]) -> None:
         with self._database.transaction() as connection:

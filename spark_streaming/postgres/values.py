@@ -60,6 +60,7 @@ class BatchStatistics:
         rows: Rows merged into minutes.
         dead_letters: Payloads that could not be read.
         left_out: Rows outside the retention times.
+        overflowed: Data points of series over a bound of new ones.
         newest_received_at_ns: Time of receipt of the newest push. None without pushes.
         duration_s: Duration of the batch.
     """
@@ -71,6 +72,7 @@ class BatchStatistics:
     rows: int
     dead_letters: int
     left_out: int
+    overflowed: int
     newest_received_at_ns: int | None
     duration_s: float
 

@@ -181,6 +181,7 @@ class GeneratedLoad:
                     rows=rows,
                     dead_letters=0,
                     left_out=0,
+                    overflowed=0,
                     newest_received_at_ns=now_ns,
                     duration_s=time.monotonic() - began,
                 )

@@ -15,6 +15,8 @@ CREATE TABLE ledger (
     rows bigint NOT NULL DEFAULT 0,
     dead_letters bigint NOT NULL DEFAULT 0,
     left_out bigint NOT NULL DEFAULT 0,
+    -- Data points of series that were not added, because they are new beyond a bound.
+    overflowed bigint NOT NULL DEFAULT 0,
     newest_received_at timestamptz,
     duration_s double precision NOT NULL DEFAULT 0,
     PRIMARY KEY (query_id, batch_id)
@@ -120,6 +122,19 @@ CREATE INDEX series_reasons ON series (
         topic, node_id, node_role, acks, partition, breakdown::text
     )
 ) WHERE reason IS NOT NULL OR error IS NOT NULL;
+
+-- Series that were added for a client or principal in an hour, and for all in a minute, by time of
+-- receipt (new_series.py).
+CREATE TABLE new_series (
+    bound text NOT NULL,
+    since timestamptz NOT NULL,
+    -- Digest of the client's or the principal's names.
+    name bytea NOT NULL,
+    series bigint NOT NULL,
+    counted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (bound, since, name)
+);
+CREATE INDEX new_series_counted_at ON new_series (counted_at);
 
 CREATE SEQUENCE fleet_series_id;
 CREATE TABLE fleet_series (

@@ -75,7 +75,7 @@ def put_series(url: str, *values: tuple[int, int, str, bool], rule: int = 0) -> 
 
 def statistics(**others: Any) -> BatchStatistics:
     """Build the statistics of a batch, with zeros for what is not given."""
-    names = ("pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out")
+    names = ("pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out", "overflowed")
     return BatchStatistics(
         **{**dict.fromkeys(names, 0), "newest_received_at_ns": None, "duration_s": 1.0, **others}
     )

@@ -129,7 +129,7 @@ def test_series_that_differ_only_in_reason_or_error_are_bounded(tasks: TaskStore
 
     def add(table: pa.Table) -> tuple[int, list[int]]:
         tasks.begin()
-        folded = tasks.add_series(table)
+        folded = tasks.add_series(table).folded
         found = tasks.find_series(table["series_high"].to_numpy(), table["series_low"].to_numpy())
         assert found.known.all()
         return folded, found.series.tolist()

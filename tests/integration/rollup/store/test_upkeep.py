@@ -15,7 +15,7 @@ from spark_streaming.contributions import ClientState, Contribution, reconcile
 from spark_streaming.contributions.carry_forward import carry_limit
 from spark_streaming.contributions.codec import NO_COUNTS
 from spark_streaming.postgres import Store, TaskStore, maintenance
-from spark_streaming.postgres.tables import GRAINS
+from spark_streaming.postgres.tables import GRAINS, TOTALS
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, buckets, entries, put_series, read, rows
@@ -382,3 +382,58 @@ def test_states_of_clients(store: Store, database: str) -> None:
         ("silent", "k", "silent", True),
     ]
     assert store.status().clients == {"live": 1, "silent": 1, "left": 1}
+
+
+def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, database: str) -> None:
+    old = TODAY - 200 * 1440
+    for number, spread in enumerate((2, None)):
+        points = (point(old + number, 1.0, one, spread) for one in (1, 2, 3))
+        take_in(store, number, *points)
+    histograms = buckets(*((old, one, 0.0, 1.0, 2) for one in (1, 2, 3)))
+    assert store_rows.take_in(store, "q", 2, histograms=histograms)
+    maintain(store)
+    store.pack(NOW_NS, all_of_them=True)
+    # A late row of a packed month.
+    take_in(store, 3, *(point(old, 1.0, one) for one in (1, 2, 3)))
+    assert read(database, "SELECT DISTINCT series_id FROM telemetry.rollup_1d_packed ORDER BY 1") == [
+        (1,), (2,), (3,)
+    ]  # fmt: skip
+
+    def last_used(series: int, days: int) -> None:
+        with psycopg.connect(database) as connection:
+            for table, key in (("series", "series_id"), ("fleet_series", "fleet_id")):
+                connection.execute(
+                    f"UPDATE telemetry.{table} SET last_day = current_date - %s WHERE {key} = %s",
+                    (days, series),
+                )
+            connection.execute("UPDATE telemetry.horizon SET expired_on = NULL")
+
+    def left() -> set[int]:
+        found = {
+            key
+            for table in ("series", "fleet_series")
+            for (key,) in read(database, f"SELECT {table.removesuffix('_series')}_id FROM telemetry.{table}")
+        }
+        for totals in (one for one in TOTALS if one.key[0] != "client_key"):
+            for table in (totals.table(GRAINS[2]), totals.packed_table(GRAINS[2])):
+                keys = read(database, f"SELECT DISTINCT {totals.key[0]} FROM telemetry.{table}")
+                assert {key for (key,) in keys} <= found
+        assert set(read(database, "SELECT DISTINCT metric FROM telemetry.metric_1d")) == {
+            (f"m{key}",) for key in found
+        }
+        return found
+
+    last_used(1, 181)
+    last_used(2, 180)
+    maintain(store)
+    assert left() == {2, 3}
+    # Not before its hours expire.
+    for hour_days, expected in ((181, {2, 3}), (179, {3})):
+        last_used(2, 180)
+        kept = RetentionSettings(series_days=1, hour_days=hour_days)
+        with Store(database, retention=kept) as another:
+            maintain(another)
+        assert left() == expected
+    # It may come back.
+    take_in(store, 4, point(YESTERDAY, 5.0))
+    assert read(database, "SELECT sum FROM telemetry.metric_1m WHERE metric = 'm1'") == [(5.0,)]

@@ -44,6 +44,8 @@ def commit(metrics: RollupMetrics, newest_s: float | None) -> None:
         entries=1,
         rows=2,
         loads=1,
+        overflowed=3,
+        refused_series={"client": 2, "minute": 0},
         dead_letters=0,
         newest_received_at_ns=None if newest_s is None else round(newest_s * 1e9),
         seconds=0.5,
@@ -54,6 +56,15 @@ def test_the_lag_is_unknown_before_anything_was_read(metrics: RollupMetrics) -> 
     assert math.isnan(value(metrics, "lag_seconds") or 0)
     commit(metrics, None)
     assert math.isnan(value(metrics, "lag_seconds") or 0)
+
+
+def test_new_series_over_a_bound_are_counted(metrics: RollupMetrics) -> None:
+    assert value(metrics, "refused_series_total", bound="principal") == 0
+    for _ in range(2):
+        commit(metrics, None)
+    assert value(metrics, "overflowed_points_total") == 6
+    by_bound = [value(metrics, "refused_series_total", bound=bound) for bound in ("client", "minute")]
+    assert by_bound == [4, 0]
 
 
 def test_the_lag_grows_until_more_is_read(metrics: RollupMetrics, clock: Clock) -> None:

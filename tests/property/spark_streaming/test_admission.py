@@ -1,0 +1,90 @@
+"""Which new series are added: the bounds hold for any candidates, and no client starves another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_streaming.admission import Candidate, admit, counts
+from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, EncodedPoints
+from spark_streaming.settings import NewSeriesSettings
+
+_BOUND = st.none() | st.integers(1, 6)
+_SETTINGS = st.builds(NewSeriesSettings, client_per_hour=_BOUND, principal_per_hour=_BOUND, per_minute=_BOUND)
+_CANDIDATES = st.lists(
+    st.builds(
+        Candidate,
+        cluster_id=st.just("c"),
+        principal=st.sampled_from(("User:alice", "User:bob", "User:ANONYMOUS", None)),
+        client_id=st.sampled_from(("a", "b", "c", None)),
+        minute=st.integers(58, 62),
+    ),
+    max_size=40,
+)
+
+
+@given(batches=st.lists(_CANDIDATES, max_size=3), settings=_SETTINGS)
+def test_no_counter_exceeds_its_bound(batches: list[list[Candidate]], settings: NewSeriesSettings) -> None:
+    bounds: dict[str, int | None] = {
+        "client": settings.client_per_hour,
+        "principal": settings.principal_per_hour,
+        "minute": settings.per_minute,
+    }
+    counted: Counter[Any] = Counter()
+    for candidates in batches:
+        over, added = admit(candidates, counted, settings)
+        stay = [one for one, bound in zip(candidates, over, strict=True) if bound is None]
+        assert added == Counter(counter for one in stay for counter in counts(one))
+        counted += added
+        for (kind, _, _), number in counted.items():
+            bound = bounds[kind]
+            assert bound is None or number <= bound
+        for one, kind in zip(candidates, over, strict=True):
+            # Nothing is refused while there is room.
+            if kind is not None:
+                (counter,) = (counter for counter in counts(one) if counter[0] == kind)
+                assert counted[counter] == bounds[kind]
+
+
+@given(flood=st.integers(0, 200), others=st.integers(1, 10), room=st.integers(11, 50))
+def test_a_client_with_many_leaves_room_for_the_others(flood: int, others: int, room: int) -> None:
+    candidates = [Candidate("c", None, "flood", 0)] * flood
+    candidates += [Candidate("c", None, f"client-{number}", 0) for number in range(others)]
+    over, _ = admit(candidates, {}, NewSeriesSettings(per_minute=room))
+    assert over[flood:] == [None] * others
+    assert over.count("minute") == max(0, flood + others - room)
+
+
+def test_names_of_any_text_are_told_apart() -> None:
+    names = ["a", "b", "a', 'b", "\ud800", "", None]
+    keys = {
+        next(counts(Candidate("c", principal, client_id, 0))) for principal in names for client_id in names
+    }
+    assert len(keys) == len(names) ** 2
+
+
+@pytest.mark.parametrize("names", [HASHED_POINT, HASHED_CUMULATIVE])
+@given(entries=st.lists(st.lists(st.booleans(), max_size=5), max_size=6))
+def test_points_without_an_id_leave_their_entries(names: tuple[str, ...], entries: list[list[bool]]) -> None:
+    size = len(names) + 1
+    blobs, expected = [], []
+    for number, stays in enumerate(entries):
+        columns = np.arange(size * len(stays), dtype=np.int64).reshape(size, -1) + 1000 * number
+        flags = np.arange(len(stays), dtype=np.int8)
+        mask = np.array(stays, np.bool_)
+        blobs.append(columns.tobytes() + flags.tobytes())
+        kept = columns.copy()
+        kept[0], kept[1] = 7, 8
+        expected.append(kept[:, mask].tobytes() + flags[mask].tobytes())
+    points = EncodedPoints(blobs, names)
+    high, _ = points.hashes()
+    # The points are found by their hash, because the parts are sorted by length.
+    stay = {1000 * number + at: one for number, stays in enumerate(entries) for at, one in enumerate(stays)}
+    kept_points = np.array([stay[one] for one in high.tolist()], np.bool_)
+    ids = np.full(len(high), 7), np.full(len(high), 8)
+    assert points.with_ids(*ids, kept_points) == expected
