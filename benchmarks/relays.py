@@ -96,7 +96,7 @@ def sidecar(
     listen, rest = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
     listener: dict[str, Any] = {"name": "CLIENT", "bind": listen, "upstream": upstream}
     if tls:
-        files = {"certificate": str(tls.chain), "key": str(tls.key)}
+        files = {"cert_file": str(tls.chain), "key_file": str(tls.key)}
         listener |= {"security_protocol": "SSL", "tls": files}
     if rewrites:
         # The fake broker is node 1.

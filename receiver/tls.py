@@ -168,16 +168,16 @@ def server_context(
         TlsFilesError: A file can't be used.
     """
     names = settings.server_names if isinstance(settings, TlsSettings) else ()
-    files = [settings.certificate, settings.key, settings.client_ca]
+    files = [settings.cert_file, settings.key_file, settings.client_ca_file]
     for name in names:
-        files += [name.certificate, name.key]
+        files += [name.cert_file, name.key_file]
 
     def make_one(certificate: Path, key_file: Path, keys: str) -> ssl.SSLContext:
         context = _context(ssl.PROTOCOL_TLS_SERVER, settings.min_version)
         prepare(context)
         _load_identity(context, certificate, key_file, keys)
-        if settings.client_ca is not None:
-            _load_authorities(context, settings.client_ca, f"{key}.client_ca")
+        if settings.client_ca_file is not None:
+            _load_authorities(context, settings.client_ca_file, f"{key}.client_ca_file")
         context.verify_mode = _VERIFY[settings.client_auth]
         if settings.client_auth != "none":
             # A resumed session is not verified again, but its certificate may have expired.
@@ -186,9 +186,9 @@ def server_context(
         return context
 
     def make() -> ssl.SSLContext:
-        context = make_one(settings.certificate, settings.key, key)
+        context = make_one(settings.cert_file, settings.key_file, key)
         by_name = {
-            one.name.lower(): make_one(one.certificate, one.key, f"{key}.server_names[]") for one in names
+            one.name.lower(): make_one(one.cert_file, one.key_file, f"{key}.server_names[]") for one in names
         }
 
         def choose(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -203,7 +203,7 @@ def server_context(
         context.sni_callback = choose
         return context
 
-    certificates = [settings.certificate, *(name.certificate for name in names)]
+    certificates = [settings.cert_file, *(name.cert_file for name in names)]
     return TlsContext(listener, files, make, certificates, clock)
 
 
@@ -216,16 +216,16 @@ def client_context(
         context = _context(ssl.PROTOCOL_TLS_CLIENT, settings.min_version)
         prepare(context)
         context.check_hostname = settings.verify_hostname
-        if settings.ca is None:
+        if settings.ca_file is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
-            _load_authorities(context, settings.ca, f"{key}.ca")
-        if settings.certificate is not None and settings.key is not None:
-            _load_identity(context, settings.certificate, settings.key, key)
+            _load_authorities(context, settings.ca_file, f"{key}.ca_file")
+        if settings.cert_file is not None and settings.key_file is not None:
+            _load_identity(context, settings.cert_file, settings.key_file, key)
         return context
 
-    certificates = () if settings.certificate is None else (settings.certificate,)
-    return TlsContext(listener, (settings.ca, settings.certificate, settings.key), make, certificates)
+    certificates = () if settings.cert_file is None else (settings.cert_file,)
+    return TlsContext(listener, (settings.ca_file, settings.cert_file, settings.key_file), make, certificates)
 
 
 def _context(protocol: int, min_version: TlsVersion) -> ssl.SSLContext:
@@ -246,8 +246,8 @@ def _load_authorities(context: ssl.SSLContext, file: Path, key: str) -> None:
 
 def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: str) -> None:
     # Check the certificate first, because OpenSSL does not say which of the two files is wrong.
-    _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, f"{keys}.certificate")
-    setting = f"{keys}.key"
+    _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, f"{keys}.cert_file")
+    setting = f"{keys}.key_file"
 
     def refuse() -> str:
         raise TlsFilesError(
@@ -261,7 +261,7 @@ def _load_identity(context: ssl.SSLContext, certificate: Path, key: Path, keys: 
         if error.reason == "KEY_VALUES_MISMATCH":
             raise TlsFilesError(setting, f"{key}: this is not the key of {certificate}") from None
         if "TOO_SMALL" in (error.reason or "") or "TOO_WEAK" in (error.reason or ""):
-            raise TlsFilesError(f"{keys}.certificate", f"{certificate}: {tls_problem(error)}") from None
+            raise TlsFilesError(f"{keys}.cert_file", f"{certificate}: {tls_problem(error)}") from None
         raise TlsFilesError(setting, f"{key}: {_reason(error, 'a private key')}") from None
     except OSError as error:
         raise TlsFilesError(setting, f"{key}: {_reason(error, 'a private key')}") from None

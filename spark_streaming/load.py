@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from spark_streaming.plain_yaml import PlainYamlError, parse
 from spark_streaming.settings import RollupSettings
 
 _MAX_FILE_BYTES: Final = 1_048_576
@@ -83,11 +83,9 @@ def _document(file: Path) -> dict[str, Any]:
     if len(content) > _MAX_FILE_BYTES:
         raise SettingsError(f"{file.name}: larger than {_MAX_FILE_BYTES} bytes; give a configuration file")
     try:
-        document = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SettingsError(f"{file.name}: not YAML{where}") from None
+        document = parse(content)
+    except PlainYamlError as error:
+        raise SettingsError(f"{file.name}: {error}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

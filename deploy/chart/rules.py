@@ -79,8 +79,8 @@ def _https(*keys: str) -> Keywords:
 _PAIR: Final[Keywords] = {"dependencies": {"cert_file": ["key_file"], "key_file": ["cert_file"]}}
 _CLIENT_CA: Final[Keywords] = _if(
     _given("client_auth", enum=["requested", "required"]),
-    _with("client_ca"),
-    _without("client_ca"),
+    _with("client_ca_file"),
+    _without("client_ca_file"),
 )
 _COMPRESSION: Final[Keywords] = _properties(compression={"uniqueItems": True})
 
@@ -114,7 +114,7 @@ _OPTIONS: Final[list[Keywords]] = [
 RULES: Final[dict[str, tuple[Keywords, ...]]] = {
     "receiver.TlsSettings": (_CLIENT_CA,),
     "receiver.RestTlsSettings": (_CLIENT_CA,),
-    "receiver.UpstreamTlsSettings": ({"dependencies": {"certificate": ["key"], "key": ["certificate"]}},),
+    "receiver.UpstreamTlsSettings": (_PAIR,),
     "receiver.TokenSettings": (_if(_with("sha256"), _without("file"), _with("file")),),
     "receiver.RestSettings": (
         _if(
@@ -211,6 +211,7 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
         _if(_with("bind"), {}, _with("remote_write")),
         _properties(
             bind={"pattern": f"^.+:{_PORT}$"},
+            web_config_file={"anyOf": [{"type": "string", "pattern": "^/"}, _NULL]},
             resource_labels={
                 "items": {
                     "pattern": "^[a-zA-Z_][a-zA-Z0-9_]*$",

@@ -135,7 +135,7 @@ class RestServer:
         """
         self._stop_accepting()
         tls = self._settings.tls
-        if settings.tls != tls or (tls is not None and tls.client_ca is not None):
+        if settings.tls != tls or (tls is not None and tls.client_ca_file is not None):
             return {}
         given, self._open = self._open, {}
         for connection in given.values():

@@ -97,9 +97,9 @@ async def ask_listener(listener: ListenerSettings, address: HostPort, access: Ac
     tls = None
     if listener.tls is not None:
         tls = UpstreamTlsSettings(
-            ca=access.ca or listener.tls.certificate,
-            certificate=access.certificate,
-            key=access.key,
+            ca_file=access.ca or listener.tls.cert_file,
+            cert_file=access.certificate,
+            key_file=access.key,
             verify_hostname=access.ca is not None,
             server_name=None if listener.advertised is None else listener.advertised.host,
         )
@@ -340,7 +340,7 @@ def listener_findings(
             fix = "give --client-certificate and --client-key"
             return [unknown(Area.LISTENER, "answers", subject, seen, fix)]
         elif listener.tls is not None:
-            fix = "compare listeners[].tls.certificate with what the listener shows (openssl s_client)"
+            fix = "compare listeners[].tls.cert_file with what the listener shows (openssl s_client)"
         else:
             fix = "look at the receiver's log and at /readyz"
         return [failed(Area.LISTENER, "answers", subject, f"no usable response: {seen}", fix)]

@@ -63,10 +63,10 @@ def _of_listener(listener: ListenerSettings, key: str, ca: Path | None, now: dat
     except TlsFilesError as error:
         yield failed(Area.TLS, "files", error.setting, error.problem, "correct the file or the setting")
         return
-    if upstream.ca is not None:
-        yield from _authorities(f"{key}.upstream_tls.ca", upstream.ca, now)
-    if upstream.certificate is not None:
-        yield from _chain(f"{key}.upstream_tls.certificate", upstream.certificate, None, None, now)
+    if upstream.ca_file is not None:
+        yield from _authorities(f"{key}.upstream_tls.ca_file", upstream.ca_file, now)
+    if upstream.cert_file is not None:
+        yield from _chain(f"{key}.upstream_tls.cert_file", upstream.cert_file, None, None, now)
 
 
 def _of_server(
@@ -77,12 +77,12 @@ def _of_server(
     except TlsFilesError as error:
         yield failed(Area.TLS, "files", error.setting, error.problem, "correct the file or the setting")
         return
-    yield from _chain(f"{key}.certificate", tls.certificate, host, ca, now)
+    yield from _chain(f"{key}.cert_file", tls.cert_file, host, ca, now)
     for index, one in enumerate(tls.server_names if isinstance(tls, TlsSettings) else ()):
-        setting = f"{key}.server_names[{index}].certificate"
-        yield from _chain(setting, one.certificate, one.name, ca, now)
-    if tls.client_ca is not None:
-        yield from _authorities(f"{key}.client_ca", tls.client_ca, now)
+        setting = f"{key}.server_names[{index}].cert_file"
+        yield from _chain(setting, one.cert_file, one.name, ca, now)
+    if tls.client_ca_file is not None:
+        yield from _authorities(f"{key}.client_ca_file", tls.client_ca_file, now)
 
 
 def _chain(setting: str, file: Path, host: str | None, ca: Path | None, now: datetime) -> Iterator[Finding]:

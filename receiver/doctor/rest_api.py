@@ -185,7 +185,7 @@ def _context(settings: RestSettings, access: Access) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if settings.tls is not None:
             # The receiver must show this very certificate, whatever its name is and who signed it.
-            context.load_verify_locations(settings.tls.certificate)
+            context.load_verify_locations(settings.tls.cert_file)
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.check_hostname = False
     if access.certificate is not None:

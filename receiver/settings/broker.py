@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from receiver.settings.base import Settings
 
 #: A node id is an int32 on the wire, and a broker's id is never negative.
 _MAX_BROKER_ID = 2_147_483_647
+
+
+class SecretFileSettings(Settings):
+    """A secret in a file, which is read each time it is needed."""
+
+    file: Path = Field(description="File with the secret.")
 
 
 class BrokerLoginSettings(Settings):
@@ -25,7 +31,14 @@ class BrokerLoginSettings(Settings):
         description="SASL mechanism. PLAIN shows the password to whoever answers at the upstream.",
     )
     username: str = Field(min_length=1, description="Name to log in with.")
-    password_file: Path = Field(description="File with the password; it is read for each login.")
+    password: SecretFileSettings = Field(description="Password: `{file: PATH}`, read for each login.")
+
+    @field_validator("password", mode="before")
+    @classmethod
+    def _not_as_text(cls, password: Any) -> Any:
+        if isinstance(password, str):
+            raise ValueError("a password as text is not taken: write it into a file, and give {file: PATH}")
+        return password
 
 
 class BrokerSettings(Settings):

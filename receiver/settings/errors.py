@@ -10,6 +10,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -27,6 +28,15 @@ from receiver.settings.schema import (
 )
 
 _MAX_SHOWN = 100
+
+#: Keys of earlier configurations, and what to write now.
+_RENAMED: Final = {
+    "ca": "ca_file",
+    "certificate": "cert_file",
+    "client_ca": "client_ca_file",
+    "key": "key_file",
+    "password_file": "password: {file: PATH}",
+}
 
 
 @dataclass(eq=False)
@@ -121,6 +131,9 @@ def _place(detail: ErrorDetails, model: type[BaseModel]) -> Loc:
 
 
 def _unknown_key(key: str, known: tuple[str, ...]) -> str:
+    new = _RENAMED.get(key, "")
+    if new.partition(":")[0] in known:
+        return f"unknown key; write {new}"
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"unknown key; did you mean {close[0]}?"

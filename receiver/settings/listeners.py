@@ -64,16 +64,16 @@ class ServerNameSettings(Settings):
         pattern=r"^(\*\.)?[A-Za-z0-9.-]{1,253}$",
         description="Host name that the client asks for. `*.example.com` matches one label in place of `*`.",
     )
-    certificate: Path = Field(description="PEM file with the certificate and its chain.")
-    key: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
+    cert_file: Path = Field(description="PEM file with the certificate and its chain.")
+    key_file: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
 
 
 class ServerTlsSettings(Settings):
     """TLS of connections to the sidecar. The files are read again when they change."""
 
-    certificate: Path = Field(description="PEM file with the sidecar's certificate and its chain.")
-    key: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
-    client_ca: Path | None = Field(
+    cert_file: Path = Field(description="PEM file with the sidecar's certificate and its chain.")
+    key_file: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
+    client_ca_file: Path | None = Field(
         default=None,
         description="PEM file with the CA certificates that may sign client certificates; required with "
         "`client_auth`.",
@@ -89,15 +89,15 @@ class ServerTlsSettings(Settings):
 
     @model_validator(mode="after")
     def _can_verify(self) -> Self:
-        if self.client_auth != "none" and self.client_ca is None:
+        if self.client_auth != "none" and self.client_ca_file is None:
             raise ValueError(
-                f"client_auth is {self.client_auth}, so client_ca is required: the CA's PEM file that "
+                f"client_auth is {self.client_auth}, so client_ca_file is required: the CA's PEM file that "
                 "verifies client certificates"
             )
-        if self.client_auth == "none" and self.client_ca is not None:
+        if self.client_auth == "none" and self.client_ca_file is not None:
             raise ValueError(
-                "client_ca is given, but client_auth is none, so no client is asked for a certificate: "
-                "set client_auth to requested or required, or omit client_ca"
+                "client_ca_file is given, but client_auth is none, so no client is asked for a certificate: "
+                "set client_auth to requested or required, or omit client_ca_file"
             )
         return self
 
@@ -113,15 +113,15 @@ class TlsSettings(ServerTlsSettings):
 class UpstreamTlsSettings(Settings):
     """TLS of connections to the broker. The files are read again when they change."""
 
-    ca: Path | None = Field(
+    ca_file: Path | None = Field(
         default=None,
         description="PEM file with the CA certificates that may sign the broker's certificate; null: the "
         "system's CAs.",
     )
-    certificate: Path | None = Field(
+    cert_file: Path | None = Field(
         default=None, description="PEM file with the certificate to show to the broker; null: none."
     )
-    key: Path | None = Field(
+    key_file: Path | None = Field(
         default=None, description="PEM file with the certificate's private key, not encrypted."
     )
     server_name: str | None = Field(
@@ -136,8 +136,8 @@ class UpstreamTlsSettings(Settings):
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key belong together: set both or neither")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: set both or neither")
         return self
 
 
@@ -394,7 +394,7 @@ class ListenerSettings(Settings):
         if self.speaks_tls and self.tls is None:
             raise ValueError(
                 f"security_protocol is {self.security_protocol}, so `tls` is required: "
-                "tls: {certificate: server.crt, key: server.key}"
+                "tls: {cert_file: server.crt, key_file: server.key}"
             )
         if not self.speaks_tls and self.tls is not None:
             raise ValueError(

@@ -114,7 +114,7 @@ class RestSettings(Settings):
             why = "tls is not given" if self.tls is None else "tls.client_auth is none"
             raise ValueError(
                 f"clients: no caller is asked for a certificate, because {why}: set tls: "
-                "{certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}"
+                "{cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, client_auth: required}"
             )
         names = [token.name for token in self.tokens] + [client.name for client in self.clients]
         for name in names:

@@ -71,7 +71,7 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
     ports = _ports()
     spool = folder / "files" if attack.spool else None
     plugins = [{"type": "spool_files", "path": str(spool), "roll_seconds": 1}] if spool else []
-    tls = {"certificate": str(files.chain), "key": str(files.key)}
+    tls = {"cert_file": str(files.chain), "key_file": str(files.key)}
     configuration: dict[str, Any] = {
         "listeners": [
             {"name": "PLAIN", "bind": ports["plain"], "upstream": upstream},

@@ -19,7 +19,7 @@ from receiver.settings.model import ReceiverSettings
 
 Config = Mapping[str, Any]
 
-TLS: Final[Config] = {"certificate": "/run/secrets/tls/a.crt", "key": "/run/secrets/tls/a.key"}
+TLS: Final[Config] = {"cert_file": "/run/secrets/tls/a.crt", "key_file": "/run/secrets/tls/a.key"}
 _FILE: Final[Config] = {"file": "/run/secrets/a/b"}
 _TOKEN: Final[Config] = {"name": "ops", "role": "editor", "file": "/run/secrets/a/b"}
 _KAFKA: Final[Config] = {"type": "kafka_topic", "bootstrap_servers": "kafka:9092", "topic": "telemetry"}
@@ -143,13 +143,13 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
     ],
     "ServerTlsSettings._can_verify": [
         _listener(security_protocol="SSL", tls={**TLS, "client_auth": "required"}),
-        _listener(security_protocol="SSL", tls={**TLS, "client_ca": "/run/secrets/tls/ca.crt"}),
+        _listener(security_protocol="SSL", tls={**TLS, "client_ca_file": "/run/secrets/tls/ca.crt"}),
         _rest(tls={**TLS, "client_auth": "requested"}),
-        _rest(tls={**TLS, "client_ca": "/run/secrets/tls/ca.crt"}),
+        _rest(tls={**TLS, "client_ca_file": "/run/secrets/tls/ca.crt"}),
     ],
     "UpstreamTlsSettings._both_or_none": [
-        _listener(upstream_tls={"certificate": "/run/secrets/tls/a.crt"}),
-        _listener(upstream_tls={"key": "/run/secrets/tls/a.key"}),
+        _listener(upstream_tls={"cert_file": "/run/secrets/tls/a.crt"}),
+        _listener(upstream_tls={"key_file": "/run/secrets/tls/a.key"}),
     ],
     "ListenerSettings._tls_where_spoken": [
         _listener(security_protocol="SSL"),
@@ -193,7 +193,7 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
             ]
         ),
         _rest(
-            tls={**TLS, "client_ca": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
+            tls={**TLS, "client_ca_file": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
             clients=[
                 {"name": "a", "role": "editor", "subject": "CN=ops"},
                 {"name": "b", "role": "editor", "subject": "CN=ops"},
@@ -363,11 +363,14 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
         _prometheus(resource_labels=[text]) for text in ("a-b", "__a", "job", "exported_a", "1a")
     ],
     "PrometheusConfig._hosts": [_prometheus(allowed_hosts=[text]) for text in ("*.a", "http://a", "a:1", "")],
+    "PrometheusConfig._check_web_config": [_prometheus(web_config_file="web.yaml")],
+    "BrokerLoginSettings._not_as_text": [{"broker": {"login": {"username": "a", "password": "hunter2"}}}],
     "PrometheusConfig._check_has_output": [_plugin({"type": "prometheus"})],
 }
 
 #: A configuration near to many of these mistakes, which is right.
 GOOD: Final[Config] = {
+    "broker": {"login": {"username": "telemetry", "password": _FILE}},
     "listeners": [
         {
             "name": "SSL",
@@ -375,8 +378,8 @@ GOOD: Final[Config] = {
             "upstream": "[fd00::1:2]:29092",
             "advertised": "Broker_1.example.:9092",
             "security_protocol": "SSL",
-            "tls": {**TLS, "client_ca": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
-            "upstream_tls": {"certificate": "/run/secrets/tls/a.crt", "key": "/run/secrets/tls/a.key"},
+            "tls": {**TLS, "client_ca_file": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
+            "upstream_tls": {"cert_file": "/run/secrets/tls/a.crt", "key_file": "/run/secrets/tls/a.key"},
             "principal_mapping_rules": "RULE:^CN=([^,]+),OU=(a\\/b).*$/$1@$2/L, DEFAULT",
             "proxy_protocol": {
                 "from": [
@@ -415,7 +418,7 @@ GOOD: Final[Config] = {
     "rest": {
         "bind": "0.0.0.0:8642",
         "open": ["livez", "readyz"],
-        "tls": {**TLS, "client_ca": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
+        "tls": {**TLS, "client_ca_file": "/run/secrets/tls/ca.crt", "client_auth": "requested"},
         "clients": [{"name": "a", "role": "editor", "subject": "CN=a"}],
         "tokens": [{**_TOKEN, "name": "b"}, {"name": "c", "role": "viewer", "sha256": "ab" * 32}],
     },

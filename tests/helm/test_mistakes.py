@@ -66,7 +66,7 @@ def test_receiver_and_chart_refuse_it(helm: Helm, config: Config, tmp_path: Path
     [
         {"tls": TLS},
         {"security_protocol": "SASL_SSL"},
-        {"upstream_tls": {"certificate": "/run/secrets/tls/a.crt"}},
+        {"upstream_tls": {"cert_file": "/run/secrets/tls/a.crt"}},
         {"proxy_protocol": {"from": ["10.0.0.1/8"]}},
         {"advertised": "a b:9092"},
         {"security_protocol": "SSL", "tls": TLS, "principal_mapping_rules": "RULE:(/$1/"},

@@ -200,7 +200,7 @@ def test_a_listener_with_logins_proves_its_broker_by_a_login(tmp_path: Path, mec
     password.write_text("wrong-secret\n")
     with KafkaBroker(advertised_client_port=free_port(), listeners=logins) as broker:
         config = config_for(broker)
-        login = {"mechanism": mechanism, "username": "bob", "password_file": str(password)}
+        login = {"mechanism": mechanism, "username": "bob", "password": {"file": str(password)}}
         config["broker"] = {"id": "auto", "login": login}
         with GatewaySidecar(config) as sidecar:
             # A refused login is reported, and the listener stays ready for clients.

@@ -265,8 +265,8 @@ def test_tls_to_clients_and_to_the_broker(
         config["subscriptions"] = {"path": str(tmp_path / "subscriptions.db")}
         config["plugins"][0]["delivery"] = "memory"
         (listener,) = (one for one in config["listeners"] if one["name"] == "SECURE")
-        listener["tls"] = {"certificate": str(files.chain), "key": str(files.key)}
-        listener["upstream_tls"] = {"ca": str(files.ca)}
+        listener["tls"] = {"cert_file": str(files.chain), "key_file": str(files.key)}
+        listener["upstream_tls"] = {"ca_file": str(files.ca)}
         config["listeners"] = [listener]
         with Sidecar(config):
             assert wrong(doctor(config)) == set()
@@ -276,10 +276,10 @@ def test_tls_to_clients_and_to_the_broker(
             assert ("tls", "chain") in wrong(distrusted)
             assert ("listener", "answers") in wrong(distrusted)
             # The running receiver shows another certificate than the file that is to be used.
-            shown = {"certificate": str(other_files.chain), "key": str(other_files.key)}
+            shown = {"cert_file": str(other_files.chain), "key_file": str(other_files.key)}
             replaced = doctor({**config, "listeners": [{**listener, "tls": shown}]})
             assert wrong(replaced) == {("listener", "answers")}
-        asked = {**listener["tls"], "client_ca": str(files.ca), "client_auth": "required"}
+        asked = {**listener["tls"], "client_ca_file": str(files.ca), "client_auth": "required"}
         config["listeners"] = [{**listener, "tls": asked, "proxy_protocol": {"from": ["127.0.0.0/8"]}}]
         with Sidecar(config):
             unshown = the(doctor(config), "listener", "answers")
@@ -292,15 +292,15 @@ def test_tls_to_clients_and_to_the_broker(
             assert f"broker of listener SECURE at {listener['upstream']}" in subjects
         plain = doctor({**config, "listeners": [{**listener, "upstream_tls": None}]}, BEFORE)
         assert "set listeners[].upstream_tls" in the(plain, "broker", "answers").do
-        untrusted = {**listener, "upstream_tls": {"ca": str(other_files.ca)}}
+        untrusted = {**listener, "upstream_tls": {"ca_file": str(other_files.ca)}}
         report = doctor({**config, "listeners": [untrusted]}, BEFORE)
         assert wrong(report) == {("broker", "answers")}
         assert "certificate verify failed" in the(report, "broker", "answers").seen
         assert "upstream_tls.ca" in the(report, "broker", "answers").do
-        ended = {"certificate": str(expired.chain), "key": str(expired.key)}
+        ended = {"cert_file": str(expired.chain), "key_file": str(expired.key)}
         report = doctor({**config, "listeners": [{**listener, "tls": ended}]}, BEFORE)
         assert wrong(report) == {("tls", "dates")}
-        mixed = {"certificate": str(files.chain), "key": str(expired.key)}
+        mixed = {"cert_file": str(files.chain), "key_file": str(expired.key)}
         report = doctor({**config, "listeners": [{**listener, "tls": mixed}]}, BEFORE)
         assert wrong(report) == {("tls", "files")}
 
@@ -313,7 +313,7 @@ def test_a_login_of_the_sidecar(
     password.write_text(SASL_USERS["bob"])
     (listener,) = (one for one in config_for(broker)["listeners"] if one["name"] == "SASL")
     config["listeners"] = [listener]
-    config["broker"] = {"id": "auto", "login": {"username": "bob", "password_file": str(password)}}
+    config["broker"] = {"id": "auto", "login": {"username": "bob", "password": {"file": str(password)}}}
     with Sidecar(config):
         report = doctor(config)
         assert wrong(report) == set()

@@ -122,9 +122,9 @@ def test_certificates_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> No
     settings = config(
         broker,
         tls={
-            "certificate": str(server.chain),
-            "key": str(server.key),
-            "client_ca": str(server.ca),
+            "cert_file": str(server.chain),
+            "key_file": str(server.key),
+            "client_ca_file": str(server.ca),
             "client_auth": "requested",
         },
         clients=[{"name": "ops", "role": "editor", "subject": "CN=ops,O=Example"}],

@@ -95,7 +95,7 @@ def test_clients_reach_nodes_by_name(unchanged_broker: KafkaBroker, tmp_path: Pa
         "addresses": "rewrite",
         "rewrite": {"host": "b{node_id}.gateway.test"},
         "security_protocol": "SSL",
-        "tls": {"certificate": str(certificate.chain), "key": str(certificate.key)},
+        "tls": {"cert_file": str(certificate.chain), "key_file": str(certificate.key)},
     }
     config = config_for(unchanged_broker, client_port=port, listeners={"CLIENT": listener})
     config |= {"gateway": {"relays": 2}, "broker": {"id": "auto"}}

@@ -36,7 +36,7 @@ _WRONG_NAME: Final = frozenset({62, 64})
 
 #: Advice for a broker that ends a TLS connection without giving a reason.
 WANTS_CERTIFICATE: Final = (
-    "; the broker may require a client certificate: set listeners[].upstream_tls.certificate and key, "
+    "; the broker may require a client certificate: set listeners[].upstream_tls.cert_file and key_file, "
     "signed by a CA in the broker's trust store"
 )
 _NO_TLS: Final = "; if the broker's listener does not speak TLS, remove listeners[].upstream_tls"
@@ -55,7 +55,7 @@ def _fix(error: ssl.SSLError) -> str:
     """Return advice on the setting that is probably wrong, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _UNTRUSTED:
-            return "; set listeners[].upstream_tls.ca to the CA of the broker's certificate"
+            return "; set listeners[].upstream_tls.ca_file to the CA of the broker's certificate"
         if error.verify_code in _WRONG_NAME:
             return "; set listeners[].upstream_tls.server_name to a name in the broker's certificate"
         return ""

@@ -92,15 +92,17 @@ async def _authenticate(ask: Ask, upstream: Upstream, token: bytes) -> bytes:
 
 
 def _password(login: BrokerLoginSettings) -> str:
-    file = login.password_file
+    file = login.password.file
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_PASSWORD_BYTES + 1)
         text = content.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:
-        raise BrokerLoginError(f"cannot read password_file {file}: {error.strerror}") from None
+        raise BrokerLoginError(f"cannot read broker.login.password.file {file}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BrokerLoginError(f"password_file {file} is not UTF-8 text") from None
+        raise BrokerLoginError(f"broker.login.password.file {file} is not UTF-8 text") from None
     if not text or len(content) > _MAX_PASSWORD_BYTES or "\0" in text:
-        raise BrokerLoginError(f"password_file {file} has no password of 1 to {_MAX_PASSWORD_BYTES} bytes")
+        raise BrokerLoginError(
+            f"broker.login.password.file {file} has no password of 1 to {_MAX_PASSWORD_BYTES} bytes"
+        )
     return text

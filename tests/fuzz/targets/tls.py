@@ -290,7 +290,7 @@ def _files() -> CertificateFiles:
 @functools.cache
 def _context() -> ssl.SSLContext:
     files = _files()
-    settings = TlsSettings.model_validate({"certificate": files.chain, "key": files.key})
+    settings = TlsSettings.model_validate({"cert_file": files.chain, "key_file": files.key})
     return server_context("CLIENT", settings).current()
 
 

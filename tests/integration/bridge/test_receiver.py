@@ -165,7 +165,7 @@ def test_tls_with_the_receivers_name_and_authority(jar: Path, token_file: Path, 
     certificate = CertificateAuthority().issue().write(tmp_path, "server")
     stranger = CertificateAuthority().issue().write(tmp_path, "stranger")
     config = _alone(port, token_file)
-    config["bridge"]["tls"] = {"certificate": str(certificate.chain), "key": str(certificate.key)}
+    config["bridge"]["tls"] = {"cert_file": str(certificate.chain), "key_file": str(certificate.key)}
     settings = properties(token_file, port, tls="true", tls_ca_file=str(stranger.ca))
     settings["kafka.telemetry.bridge.receivers"] = f"localhost:{port}"
     with Sidecar(config) as receiver, KafkaBroker(plugins=[jar], properties=settings) as broker:

@@ -49,7 +49,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         )
         settings["listeners"][0] |= {
             "security_protocol": "SSL",
-            "tls": {"certificate": str(certificate.chain), "key": str(certificate.key)},
+            "tls": {"cert_file": str(certificate.chain), "key_file": str(certificate.key)},
         }
         settings["listeners"].append(config(broker.port)["listeners"][0] | {"name": "PLAIN"})
         with GatewaySidecar(settings) as sidecar, Raw(sidecar.port("PLAIN")) as raw:

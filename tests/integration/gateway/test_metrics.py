@@ -25,7 +25,7 @@ def test_the_page_is_what_a_sidecar_is_scraped_for(tmp_path: Path) -> None:
         settings = config(broker.port, plugins=[{"type": "console"}])
         settings["listeners"][0] |= {
             "security_protocol": "SSL",
-            "tls": {"certificate": str(certificate.chain), "key": str(certificate.key)},
+            "tls": {"cert_file": str(certificate.chain), "key_file": str(certificate.key)},
         }
         plain = config(broker.port)["listeners"][0] | {"name": "PLAIN"}
         settings["listeners"].append(plain)

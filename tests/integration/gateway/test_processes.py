@@ -230,7 +230,7 @@ def test_a_configuration_that_cannot_be_applied_changes_nothing(broker: Scripted
         settings["listeners"].pop()
         settings["listeners"][-1] |= {
             "security_protocol": "SSL",
-            "tls": {"certificate": "/none", "key": "/none"},
+            "tls": {"cert_file": "/none", "key_file": "/none"},
         }
         reloaded(sidecar, "configuration not reloaded")
         assert "listener LATER" in sidecar.logged("configuration not reloaded")[-1]["problem"]

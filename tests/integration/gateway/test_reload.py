@@ -69,7 +69,7 @@ def broken_quirk(settings: dict[str, Any], folder: Path) -> str:
 
 
 def missing_certificate(settings: dict[str, Any], folder: Path) -> str:
-    settings["rest"]["tls"] = {"certificate": str(folder / "none.pem"), "key": str(folder / "none.key")}
+    settings["rest"]["tls"] = {"cert_file": str(folder / "none.pem"), "key_file": str(folder / "none.key")}
     return "rest.tls"
 
 

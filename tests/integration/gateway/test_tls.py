@@ -47,7 +47,7 @@ def settings(broker: ScriptedBroker, server: CertificateFiles, **more: Any) -> d
     made = config(broker.port)
     made["listeners"][0] |= {
         "security_protocol": "SSL",
-        "tls": {"certificate": str(server.chain), "key": str(server.key)},
+        "tls": {"cert_file": str(server.chain), "key_file": str(server.key)},
         **more,
     }
     return made
@@ -102,7 +102,9 @@ def test_a_certificate_is_exchanged_while_connections_go_on(
         with over_tls(sidecar, server) as still:
             assert serial_of(still) == renewed.x509.serial_number
         (entry,) = sidecar.awaited("TLS files can't be used, the old ones stay")
-        assert f"listeners[].tls.key: {server.key}: expected a private key in PEM form" in entry["problem"]
+        assert (
+            f"listeners[].tls.key_file: {server.key}: expected a private key in PEM form" in entry["problem"]
+        )
         assert "PRIVATE" not in sidecar.log_text()
 
 
@@ -130,7 +132,7 @@ def test_a_key_that_cannot_be_used_ends_the_start(
     spoil(server.key)
     with pytest.raises(StartError) as raised, GatewaySidecar(settings(broker, server)):
         pass
-    assert f"listener CLIENT: listeners[].tls.key: {server.key}: {why}" in str(raised.value)
+    assert f"listener CLIENT: listeners[].tls.key_file: {server.key}: {why}" in str(raised.value)
     assert "Traceback" not in str(raised.value)
 
 

@@ -80,20 +80,20 @@ class SidecarFiles:
     @property
     def identity(self) -> dict[str, str]:
         """Its ``tls`` section without client certificates."""
-        return {"certificate": str(self.server.chain), "key": str(self.server.key)}
+        return {"cert_file": str(self.server.chain), "key_file": str(self.server.key)}
 
     @property
     def tls(self) -> dict[str, str]:
         """Its ``tls`` section with them."""
-        return {**self.identity, "client_ca": str(self.server.ca)}
+        return {**self.identity, "client_ca_file": str(self.server.ca)}
 
     @property
     def upstream_tls(self) -> dict[str, str]:
         """Its ``upstream_tls`` section."""
         return {
-            "ca": str(self.upstream.ca),
-            "certificate": str(self.upstream.chain),
-            "key": str(self.upstream.key),
+            "ca_file": str(self.upstream.ca),
+            "cert_file": str(self.upstream.chain),
+            "key_file": str(self.upstream.key),
         }
 
 
@@ -113,7 +113,7 @@ def sidecar_listeners(files: SidecarFiles, rotating: SidecarFiles) -> Mapping[st
                 "upstream_tls": rotating.upstream_tls,
             },
             "SASL_SSL": {"security_protocol": "SASL_SSL", "tls": files.identity},
-            "SASL_TLS": {"tls": files.identity, "upstream_tls": {"ca": files.upstream_tls["ca"]}},
+            "SASL_TLS": {"tls": files.identity, "upstream_tls": {"ca_file": files.upstream_tls["ca_file"]}},
             "CLAIM": {"oauthbearer_principal_claim": CLAIM},
         }
     )

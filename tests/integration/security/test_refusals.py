@@ -63,8 +63,8 @@ def misconfigured(
     settings = config_for(secured_broker, collector=shared_collector, listeners=MISCONFIGURED)
     settings["listeners"] = [one for one in settings["listeners"] if one["name"] in MISCONFIGURED]
     mutual, sasl_tls = secured_broker.port("MUTUAL"), secured_broker.port("SASL_TLS")
-    ca = {"ca": str(files.upstream.ca)}
-    ours = {"certificate": str(alice.chain), "key": str(alice.key)}
+    ca = {"ca_file": str(files.upstream.ca)}
+    ours = {"cert_file": str(alice.chain), "key_file": str(alice.key)}
     settings["listeners"] += [
         {
             "name": name,
@@ -73,7 +73,7 @@ def misconfigured(
             "upstream_tls": upstream_tls,
         }
         for name, upstream, upstream_tls in (
-            ("STRANGER", sasl_tls, {"ca": str(alice.ca)}),
+            ("STRANGER", sasl_tls, {"ca_file": str(alice.ca)}),
             ("OTHER_NAME", sasl_tls, {**ca, "server_name": "elsewhere.example"}),
             ("NOTHING_TO_SHOW", mutual, ca),
             ("WRONG_TO_SHOW", mutual, {**ca, **ours}),

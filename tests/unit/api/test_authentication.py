@@ -165,7 +165,7 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
         ),
         (
             {
-                "tls": {"certificate": "c", "key": "k", "client_ca": "a", "client_auth": "required"},
+                "tls": {"cert_file": "c", "key_file": "k", "client_ca_file": "a", "client_auth": "required"},
                 "clients": [{"name": n, "role": "viewer", "subject": "CN=a"} for n in "ab"],
             },
             "a subject is given twice",

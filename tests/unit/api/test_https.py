@@ -38,7 +38,7 @@ def files(authority: CertificateAuthority, tmp_path: Path) -> CertificateFiles:
 
 
 def tls_settings(files: CertificateFiles, **facts: Any) -> dict[str, Any]:
-    return {"certificate": str(files.chain), "key": str(files.key), **facts}
+    return {"cert_file": str(files.chain), "key_file": str(files.key), **facts}
 
 
 def mutual(files: CertificateFiles, client_auth: str = "required", **facts: Any) -> RestSettings:
@@ -46,7 +46,7 @@ def mutual(files: CertificateFiles, client_auth: str = "required", **facts: Any)
         {"name": "eve", "role": "editor", "subject": "CN=eve,O=Example"},
         {"name": "vic", "role": "viewer", "subject": "CN=vic,O=Example"},
     ]
-    shown = tls_settings(files, client_ca=str(files.ca), client_auth=client_auth)
+    shown = tls_settings(files, client_ca_file=str(files.ca), client_auth=client_auth)
     return RestSettings.model_validate({"bind": "127.0.0.1:0", "tls": shown, "clients": clients, **facts})
 
 
@@ -85,7 +85,7 @@ def test_a_certificate_authenticates_its_subject(api: Api, files: CertificateFil
         for name in ("eve", "vic", "mallory")
     }
     api.settings = mutual(
-        files, tls=tls_settings(files, client_ca=str(shown["eve"].ca), client_auth="required")
+        files, tls=tls_settings(files, client_ca_file=str(shown["eve"].ca), client_auth="required")
     )
 
     async def scenario() -> None:
@@ -218,7 +218,7 @@ def test_an_encrypted_key_is_refused_without_a_prompt(files: CertificateFiles) -
             serialization.BestAvailableEncryption(b"hunter2"),
         )
     )
-    with pytest.raises(ServerError, match=r"^rest\.tls\.key: .*the key is encrypted"):
+    with pytest.raises(ServerError, match=r"^rest\.tls\.key_file: .*the key is encrypted"):
         RestServer(nothing, mutual(files), listening_on(LOOPBACK))
 
 

@@ -245,7 +245,7 @@ def test_connections_have_a_bound(tmp_path: Path) -> None:
 def test_tls(tmp_path: Path) -> None:
     authority = CertificateAuthority()
     certificate = authority.issue().write(tmp_path, "server")
-    tls = {"certificate": str(certificate.chain), "key": str(certificate.key)}
+    tls = {"cert_file": str(certificate.chain), "key_file": str(certificate.key)}
 
     async def test(receiver: Receiver) -> None:
         assert receiver.listener.certificate_ends
@@ -263,7 +263,7 @@ def test_tls(tmp_path: Path) -> None:
 def test_a_listener_without_its_files_is_not_made(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({"token": {"file": "nowhere"}}, "bridge.token.file: nowhere: No such file"),
-        ({"tls": {"certificate": "no", "key": "no"}}, "bridge.tls.certificate"),
+        ({"tls": {"cert_file": "no", "key_file": "no"}}, "bridge.tls.cert_file"),
     ]
     for settings, problem in mistakes:
         with pytest.raises(BridgeListenerError, match=problem):

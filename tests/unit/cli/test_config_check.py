@@ -110,17 +110,17 @@ listeners:
     bind: "127.0.0.1:19092"
     upstream: "127.0.0.1:29092"
     security_protocol: SSL
-    tls: {{certificate: {tmp_path}/server.crt, key: {tmp_path}/server.key}}
+    tls: {{cert_file: {tmp_path}/server.crt, key_file: {tmp_path}/server.key}}
 subscriptions: {{path: {tmp_path}/absent/subscriptions.db}}
-broker: {{login: {{username: sidecar, password_file: {tmp_path}/password}}}}
+broker: {{login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}}}
 """
     status, lines = check(run, tmp_path, text)
     assert status == 2
     assert lines == [
-        f'receiver.yaml:6:11: listeners[0].tls.certificate: "{tmp_path}/server.crt": there is no such file',
-        f'receiver.yaml:6:{37 + len(str(tmp_path))}: listeners[0].tls.key: "{tmp_path}/server.key": '
+        f'receiver.yaml:6:11: listeners[0].tls.cert_file: "{tmp_path}/server.crt": there is no such file',
+        f'receiver.yaml:6:{35 + len(str(tmp_path))}: listeners[0].tls.key_file: "{tmp_path}/server.key": '
         "there is no such file",
-        f'receiver.yaml:8:37: broker.login.password_file: "{tmp_path}/password": there is no such file',
+        f'receiver.yaml:8:48: broker.login.password.file: "{tmp_path}/password": there is no such file',
         f'receiver.yaml:7:17: subscriptions.path: "{tmp_path}/absent/subscriptions.db": there is no folder '
         f"{tmp_path}/absent: create it",
     ]

@@ -102,9 +102,9 @@ def files(tmp_path: Path) -> dict[str, CertificateFiles]:
 def test_certificates(run: Run, tmp_path: Path, files: dict[str, CertificateFiles]) -> None:
     server, eve, other = files["server"], files["eve"], files["other"]
     tls = {
-        "certificate": server.chain,
-        "key": server.key,
-        "client_ca": server.ca,
+        "cert_file": server.chain,
+        "key_file": server.key,
+        "client_ca_file": server.ca,
         "client_auth": "required",
     }
     clients = [{"name": "eve", "role": "editor", "subject": "CN=eve,O=Example"}]

@@ -38,7 +38,7 @@ def settings(tls: dict[str, str], advertised: str | None = None, **upstream: str
 
 
 def pair(files: CertificateFiles) -> dict[str, str]:
-    return {"certificate": str(files.chain), "key": str(files.key)}
+    return {"cert_file": str(files.chain), "key_file": str(files.key)}
 
 
 def not_ok(findings: list[Finding]) -> list[tuple[str, State, str]]:
@@ -49,7 +49,7 @@ def test_good_files(authority: CertificateAuthority, tmp_path: Path) -> None:
     issued = authority.intermediate().issue(not_after=NOW + 29 * DAY)
     files = issued.write(tmp_path)
     found = check_tls_files(
-        settings(pair(files), "localhost:19092", ca=str(files.ca)), files.ca, NOW - 5 * DAY
+        settings(pair(files), "localhost:19092", ca_file=str(files.ca)), files.ca, NOW - 5 * DAY
     )
     # The testbed's authority lives for 30 days.
     assert not_ok([one for one in found if one.check != "dates"]) == []
@@ -74,15 +74,15 @@ def test_dates(
 
 def test_an_authority_whose_certificates_have_ended(authority: CertificateAuthority, tmp_path: Path) -> None:
     files = authority.issue(not_after=NOW + 300 * DAY).write(tmp_path)
-    found = check_tls_files(settings(pair(files), ca=str(files.ca)), None, NOW + 31 * DAY)
-    assert not_ok(found) == [("dates", State.FAILED, "listeners[0].upstream_tls.ca")]
+    found = check_tls_files(settings(pair(files), ca_file=str(files.ca)), None, NOW + 31 * DAY)
+    assert not_ok(found) == [("dates", State.FAILED, "listeners[0].upstream_tls.ca_file")]
 
 
 def test_a_key_of_another_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
     files, other = authority.issue().write(tmp_path), authority.issue().write(tmp_path, "other")
-    mixed = {"certificate": str(files.chain), "key": str(other.key)}
+    mixed = {"cert_file": str(files.chain), "key_file": str(other.key)}
     found = check_tls_files(settings(mixed), None, NOW)
-    assert not_ok(found) == [("files", State.FAILED, "listeners[0].tls.key")]
+    assert not_ok(found) == [("files", State.FAILED, "listeners[0].tls.key_file")]
     assert "this is not the key of" in found[0].seen
 
 

@@ -31,7 +31,7 @@ def ssl_settings(certificates: Certificates, **tls: object) -> dict[str, Any]:
 
 def verifying(certificates: Certificates, client_auth: str, **more: object) -> dict[str, Any]:
     """Settings of an SSL listener that looks at client certificates."""
-    authority = {} if client_auth == "none" else {"client_ca": certificates.server.ca}
+    authority = {} if client_auth == "none" else {"client_ca_file": certificates.server.ca}
     return {**ssl_settings(certificates, client_auth=client_auth, **authority), **more}
 
 

@@ -56,7 +56,7 @@ def settings(tmp_path: Path, mechanism: str = "PLAIN", content: bytes = SECRET.e
     file = tmp_path / "password"
     file.write_bytes(content)
     return BrokerLoginSettings.model_validate(
-        {"mechanism": mechanism, "username": "sidecar", "password_file": str(file)}
+        {"mechanism": mechanism, "username": "sidecar", "password": {"file": str(file)}}
     )
 
 
@@ -148,6 +148,6 @@ def test_a_file_without_a_password_is_named(tmp_path: Path, content: bytes, expe
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     login = settings(tmp_path)
-    login.password_file.unlink()
-    with pytest.raises(BrokerLoginError, match=r"cannot read password_file .*: No such file"):
+    (tmp_path / "password").unlink()
+    with pytest.raises(BrokerLoginError, match=r"cannot read broker.login.password.file .*: No such file"):
         try_login(Broker(lambda _: b""), login)

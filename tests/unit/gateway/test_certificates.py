@@ -34,7 +34,7 @@ async def stop(listener: Listener) -> None:
 def issue(authority: CertificateAuthority, folder: Path, name: str, days: float) -> dict[str, str]:
     """Write a certificate that ends in so many days, and return its keys in the configuration."""
     files = authority.issue(not_after=NOW + datetime.timedelta(days=days)).write(folder, name)
-    return {"certificate": str(files.chain), "key": str(files.key)}
+    return {"cert_file": str(files.chain), "key_file": str(files.key)}
 
 
 def in_days(days: float) -> float:

@@ -88,7 +88,7 @@ def folder(certificates: Certificates, tmp_path: Path) -> Path:
 
 def settings(folder: Path, **more: object) -> TlsSettings:
     return TlsSettings.model_validate(
-        {"certificate": folder / "server.crt", "key": folder / "server.key", **more}
+        {"cert_file": folder / "server.crt", "key_file": folder / "server.key", **more}
     )
 
 
@@ -96,7 +96,7 @@ def settings(folder: Path, **more: object) -> TlsSettings:
 def test_a_file_that_cannot_be_used_is_named_with_its_key_and_why(folder: Path, name: str) -> None:
     file, spoil, why = WRONG[name]
     spoil(folder / file)
-    key = "certificate" if file.endswith("crt") else "key"
+    key = "cert_file" if file.endswith("crt") else "key_file"
     with pytest.raises(TlsFilesError) as raised:
         server_context("CLIENT", settings(folder))
     assert str(raised.value).startswith(f"listeners[].tls.{key}: {folder / file}: {why}")
@@ -105,32 +105,36 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key_and_why(folder: Path, 
 
 def test_a_key_of_another_certificate_is_named(folder: Path) -> None:
     (folder / "server.key").write_bytes((folder / "client.key").read_bytes())
-    with pytest.raises(TlsFilesError, match=r"tls\.key: .*this is not the key of .*server\.crt"):
+    with pytest.raises(TlsFilesError, match=r"tls\.key_file: .*this is not the key of .*server\.crt"):
         server_context("CLIENT", settings(folder))
 
 
 def test_files_of_the_other_keys_are_named_too(folder: Path, certificates: Certificates) -> None:
     nothing = folder / "nothing.pem"
-    with pytest.raises(TlsFilesError, match=r"^listeners\[\]\.tls\.client_ca: .*nothing\.pem: No such file"):
-        server_context("CLIENT", settings(folder, client_ca=nothing, client_auth="required"))
-    other = {"name": "a.test", "certificate": folder / "server.crt", "key": nothing}
-    with pytest.raises(TlsFilesError, match=r"^listeners\[\]\.tls\.server_names\[\]\.key: .*nothing\.pem"):
+    with pytest.raises(
+        TlsFilesError, match=r"^listeners\[\]\.tls\.client_ca_file: .*nothing\.pem: No such file"
+    ):
+        server_context("CLIENT", settings(folder, client_ca_file=nothing, client_auth="required"))
+    other = {"name": "a.test", "cert_file": folder / "server.crt", "key_file": nothing}
+    with pytest.raises(
+        TlsFilesError, match=r"^listeners\[\]\.tls\.server_names\[\]\.key_file: .*nothing\.pem"
+    ):
         server_context("CLIENT", settings(folder, server_names=[other]))
     with pytest.raises(
-        TlsFilesError, match=r"^listeners\[\]\.upstream_tls\.ca: .*nothing\.pem: No such file"
+        TlsFilesError, match=r"^listeners\[\]\.upstream_tls\.ca_file: .*nothing\.pem: No such file"
     ):
-        client_context("CLIENT", certificates.upstream_settings(ca=nothing))
+        client_context("CLIENT", certificates.upstream_settings(ca_file=nothing))
     with pytest.raises(
-        TlsFilesError, match=r"^listeners\[\]\.upstream_tls\.key: .*nothing\.pem: No such file"
+        TlsFilesError, match=r"^listeners\[\]\.upstream_tls\.key_file: .*nothing\.pem: No such file"
     ):
         client_context(
-            "CLIENT", certificates.upstream_settings(certificate=folder / "client.crt", key=nothing)
+            "CLIENT", certificates.upstream_settings(cert_file=folder / "client.crt", key_file=nothing)
         )
 
 
 def test_a_listener_with_an_unusable_tls_file_does_not_start(folder: Path) -> None:
     (folder / "server.key").unlink()
-    with pytest.raises(TlsFilesError, match=r"^listeners\[\]\.tls\.key: .*server\.key: No such"):
+    with pytest.raises(TlsFilesError, match=r"^listeners\[\]\.tls\.key_file: .*server\.key: No such"):
         Gate().listener(1, security_protocol="SSL", tls=settings(folder))
 
 
@@ -140,7 +144,7 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(
     names = []
     for number, name in enumerate(("one.test", "*.two.test")):
         files = certificates.authority.issue(common_name=name).write(folder, f"name-{number}")
-        names.append({"name": name, "certificate": files.chain, "key": files.key})
+        names.append({"name": name, "cert_file": files.chain, "key_file": files.key})
     context = server_context("CLIENT", settings(folder, server_names=names)).current()
     shown = {
         asked: name_of(context, certificates, asked)

@@ -115,9 +115,9 @@ def test_a_broker_of_another_authority_is_not_trusted(certificates: Certificates
             await is_away(
                 Gate(),
                 broker,
-                certificates.upstream_settings(ca=other),
+                certificates.upstream_settings(ca_file=other),
                 "TLS: certificate verify failed: unable to get local issuer certificate; "
-                "set listeners[].upstream_tls.ca to the CA of the broker's certificate",
+                "set listeners[].upstream_tls.ca_file to the CA of the broker's certificate",
             )
 
     on_loop(main())
@@ -163,7 +163,7 @@ def test_a_broker_that_wants_a_certificate_gets_the_configured_one(
                     await problem_of(listener)
                 )
             settings = certificates.upstream_settings(
-                certificate=certificates.client.chain, key=certificates.client.key
+                cert_file=certificates.client.chain, key_file=certificates.client.key
             )
             async with opened(Gate().listener(broker.port, upstream_tls=settings)) as listener:
                 await is_ready(listener)
@@ -237,7 +237,7 @@ def test_a_new_authority_is_taken_over(
         renewed = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         renewed.load_cert_chain(other.chain, other.key)
         with tls_broker(renewed) as broker:
-            settings = certificates.upstream_settings(ca=authority)
+            settings = certificates.upstream_settings(ca_file=authority)
             async with opened(Gate().listener(broker.port, upstream_tls=settings)) as listener:
                 assert "unable to get local issuer certificate" in await problem_of(listener)
                 shutil.copy(other.ca, authority)

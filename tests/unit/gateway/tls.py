@@ -145,11 +145,13 @@ class Certificates:
 
     def server_settings(self, **more: object) -> TlsSettings:
         """TLS of a listener."""
-        return TlsSettings.model_validate({"certificate": self.server.chain, "key": self.server.key, **more})
+        return TlsSettings.model_validate(
+            {"cert_file": self.server.chain, "key_file": self.server.key, **more}
+        )
 
     def upstream_settings(self, **more: object) -> UpstreamTlsSettings:
         """TLS towards the broker."""
-        return UpstreamTlsSettings.model_validate({"ca": self.server.ca, **more})
+        return UpstreamTlsSettings.model_validate({"ca_file": self.server.ca, **more})
 
     def listener_context(self) -> ssl.SSLContext:
         """What the gateway's listener speaks."""

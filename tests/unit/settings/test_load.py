@@ -139,18 +139,19 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         (
             'rest: {clients: [{name: ops, role: viewer, subject: "CN=ops"}]}',
             "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls is not given: "
-            "set tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, client_auth: required}",
-        ),
-        (
-            'rest: {tls: {certificate: c, key: k}, clients: [{name: a, role: viewer, subject: "CN=a"}]}',
-            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls.client_auth is "
-            "none: set tls: {certificate: server.crt, key: server.key, client_ca: ca.pem, "
+            "set tls: {cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, "
             "client_auth: required}",
         ),
         (
-            "rest: {tls: {certificate: c, key: k, client_auth: required}}",
-            "receiver.yaml: rest.tls: client_auth is required, so client_ca is required: the CA's PEM file "
-            "that verifies client certificates",
+            'rest: {tls: {cert_file: c, key_file: k}, clients: [{name: a, role: viewer, subject: "CN=a"}]}',
+            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls.client_auth is "
+            "none: set tls: {cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, "
+            "client_auth: required}",
+        ),
+        (
+            "rest: {tls: {cert_file: c, key_file: k, client_auth: required}}",
+            "receiver.yaml: rest.tls: client_auth is required, so client_ca_file is required: the CA's PEM "
+            "file that verifies client certificates",
         ),
         (
             "rest: {open: [metric]}",
@@ -307,30 +308,47 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SASL_SSL}]',
             "listeners[0]: security_protocol is SASL_SSL, so `tls` is required: "
-            "tls: {certificate: server.crt, key: server.key}",
+            "tls: {cert_file: server.crt, key_file: server.key}",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", tls: {certificate: c, key: k}}]',
+            '[{name: A, bind: "a:1", upstream: "b:1", tls: {cert_file: c, key_file: k}}]',
             "listeners[0]: `tls` is given, but security_protocol is PLAINTEXT: set it to SSL, or omit `tls`",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, tls: {certificate: c}}]',
-            "listeners[0].tls.key: required: a path",
+            '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, tls: {cert_file: c}}]',
+            "listeners[0].tls.key_file: required: a path",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
-            "tls: {certificate: c, key: k, client_auth: requested}}]",
-            "listeners[0].tls: client_auth is requested, so client_ca is required: the CA's PEM file that "
-            "verifies client certificates",
+            "tls: {cert_file: c, key_file: k, client_auth: requested}}]",
+            "listeners[0].tls: client_auth is requested, so client_ca_file is required: the CA's PEM file "
+            "that verifies client certificates",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
-            "tls: {certificate: c, key: k, min_version: 1.1}}]",
+            "tls: {cert_file: c, key_file: k, min_version: 1.1}}]",
             'listeners[0].tls.min_version: "1.1": expected one of 1.2, 1.3',
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {key: k}}]',
-            "listeners[0].upstream_tls: certificate and key belong together: set both or neither",
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {key_file: k}}]',
+            "listeners[0].upstream_tls: cert_file and key_file belong together: set both or neither",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {certificate: k}}]',
+            "listeners[0].upstream_tls.certificate: unknown key; write cert_file",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {ca: k}}]',
+            "listeners[0].upstream_tls.ca: unknown key; write ca_file",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", broker: {login: {username: a, password_file: b}}}]',
+            "listeners[0].broker.login.password_file: unknown key; write password: {file: PATH}",
+        ),
+        (
+            '[{name: A, bind: "a:1", upstream: "b:1", broker: {login: {username: a, password: b}}}]',
+            "listeners[0].broker.login.password: a password as text is not taken: write it into a file, and "
+            "give {file: PATH}",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", proxy_protocol: {}}]',
@@ -387,7 +405,7 @@ def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> No
 def test_a_tls_version_needs_no_quotes(tmp_path: Path) -> None:
     listeners = (
         '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
-        'tls: {certificate: c, key: k, min_version: 1.3}, upstream_tls: {min_version: "1.2"}}]'
+        'tls: {cert_file: c, key_file: k, min_version: 1.3}, upstream_tls: {min_version: "1.2"}}]'
     )
     (listener,) = load(write(tmp_path, f"broker: {{id: 1}}\nlisteners: {listeners}"), {}).listeners
     assert listener.tls is not None

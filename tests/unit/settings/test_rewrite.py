@@ -77,7 +77,7 @@ def test_addresses_that_can_not_work_are_refused(upstream: str) -> None:
         ReceiverSettings.model_validate({"listeners": [listener]})
 
 
-TLS = {"security_protocol": "SSL", "tls": {"certificate": "a.crt", "key": "a.key"}}
+TLS = {"security_protocol": "SSL", "tls": {"cert_file": "a.crt", "key_file": "a.key"}}
 
 
 def _by_name(host: str, **more: Any) -> ReceiverSettings:

@@ -81,7 +81,15 @@ def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
         ("metrics: {bind: '::1:8643'}", "such as 127.0.0.1:8643 or [::1]:8643"),
         ("metrics: {bind: '127.0.0.1:65536'}", "metrics.bind: '127.0.0.1:65536': expected host:port"),
         ("- a", "rollup.yaml: expected a mapping of keys such as source and postgres"),
-        ("a: [", "rollup.yaml: not YAML at line"),
+        ("a: [", "rollup.yaml: line 1, column 5: "),
+        (
+            "postgres: postgresql://x@127.0.0.1:1/first\npostgres: postgresql://x@127.0.0.1:1/second",
+            "rollup.yaml: line 2, column 1: postgres: the key is given twice",
+        ),
+        (
+            "a0: &a0 x\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 11)),
+            "rollup.yaml: a10: more than 100000 values in the whole document",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_line_with_the_key_and_the_fix(tmp_path: Path, text: str, message: str) -> None:
