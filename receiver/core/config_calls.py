@@ -22,7 +22,7 @@ from receiver.core.answering import Reply
 from receiver.link.messages import Answer, Call
 from receiver.request_log import RequestLog
 from receiver.session.exchanges.config_requests import KIND, config_error
-from receiver.session.messages import response_header
+from receiver.session.messages import answer_frame
 from receiver.store.client_metrics import ResourceError, altered, described, replaced
 from receiver.store.kafka_cluster import RefusedError
 from receiver.store.store import ReadOnlyError, StoreError
@@ -42,7 +42,6 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, decode_request_header
 from receiver.wire.k32_describe_configs import DescribedResource
 from receiver.wire.primitives import Reader
@@ -140,7 +139,7 @@ class ConfigCalls:
 
     def _answer(self, identity: ClientIdentity, asked: _Asked, body: bytes, error_code: int) -> None:
         self._log.answered(identity, asked.header, error_code)
-        asked.answer(frame(response_header(asked.header), body), throttled=False)
+        asked.answer(answer_frame(asked.header, body), throttled=False)
 
     def _list(self, identity: ClientIdentity, asked: _Asked) -> None:
         names = [one.name for one in self._subscriptions.in_force.subscriptions]

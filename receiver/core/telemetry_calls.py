@@ -23,14 +23,13 @@ from receiver.metrics import ReceiverMetrics
 from receiver.plugin import Push
 from receiver.request_log import RequestLog
 from receiver.session.exchanges.telemetry import KIND
-from receiver.session.messages import response_header, telemetry_error
-from receiver.telemetry.control.limits import Exceeded, Limits
+from receiver.session.messages import answer_frame, telemetry_error
+from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
@@ -108,8 +107,10 @@ class TelemetryCalls:
                 instance = outcome.identity.client_instance_id
         now = self._clock.monotonic()
         self._limits.spent(identity, self._clock.cpu() - started, now)
-        if exceeded is None and (exceeded := self._limits.overspent(identity, now)) is not None:
-            self._log.limit_exceeded(identity, exceeded)
+        if exceeded is None:
+            exceeded = self._limits.over(LimitName.CORE_TIME, identity, now)
+            if exceeded is not None:
+                self._log.limit_exceeded(identity, exceeded)
         answer = Answer(call.token, frame_, throttled=exceeded is not None, instance=instance)
         if waiting is None:
             reply(answer)
@@ -171,7 +172,7 @@ class TelemetryCalls:
         if waiting is None:
             self._report_push(header, outcome, cpu_s)
         body = k72_push_telemetry.encode_response(outcome.response, header.api_version)
-        return outcome, frame(response_header(header), body), waiting
+        return outcome, answer_frame(header, body), waiting
 
     def _report_stored(
         self, header: RequestHeader, outcome: PushOutcome, cpu_s: float, state: _Stored
@@ -214,7 +215,7 @@ class TelemetryCalls:
             core_us=round(cpu_s * 1e6),
         )
         body = k71_get_telemetry_subscriptions.encode_response(response, header.api_version)
-        return frame(response_header(header), body)
+        return answer_frame(header, body)
 
     def _report_push(self, header: RequestHeader, outcome: PushOutcome, cpu_s: float) -> None:
         identity = outcome.identity

@@ -368,16 +368,6 @@ class CoreLink:
 
     # -- what the core sends -----------------------------------------------------------------------
 
-    def _answered(self, answer: Answer) -> None:
-        pending = self._pending.pop(answer.token, None)
-        if pending is None:
-            self._late.discard(answer.token)
-            return
-        self._prompt -= not pending.call.waits_for_others
-        self._answer(pending, answer)
-        if self._held and self._prompt == self._held:
-            self._send_calls()
-
     def _raise_levels(self, levels: Iterable[Level]) -> None:
         try:
             self._limits.raise_levels(levels)
@@ -388,7 +378,14 @@ class CoreLink:
         received = decode_core_message(message)
         match received:
             case Answer():
-                self._answered(received)
+                pending = self._pending.pop(received.token, None)
+                if pending is None:
+                    self._late.discard(received.token)
+                    return
+                self._prompt -= not pending.call.waits_for_others
+                self._answer(pending, received)
+                if self._held and self._prompt == self._held:
+                    self._send_calls()
             case ReportTaken(levels):
                 self._untaken = None
                 self._limits.alone = False

@@ -18,6 +18,7 @@ from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.plugin_delivery import PluginDelivery
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import HostedPlugin
+from receiver.host.settings import Delivery
 from receiver.host.spool.leftover import leftover_spools
 from receiver.plugin import Push
 from receiver.workers import start_thread
@@ -75,7 +76,7 @@ class PluginHost:
         self._cpu = CpuAccount()
         self._hangs_after_s = hangs_after_s
         self._plugins = [self._delivery(hosted) for hosted in plugins]
-        self._offers = tuple(plugin.offer for plugin in self._plugins)
+        self._deliver_to(self._plugins)
         self._watch_every_s = watch_every_s
         self._stopped = threading.Event()
         self._replacing: threading.Thread | None = None
@@ -119,7 +120,7 @@ class PluginHost:
         # A removed plugin goes first, because a new one may need its port or its folder.
         changes = [(plugin, None) for plugin in running.values()] + changes
         self._plugins = deliveries
-        self._offers = tuple(plugin.offer for plugin in deliveries)
+        self._deliver_to(deliveries)
         if changes:
             exchange = partial(self._exchange, deque(changes), timeout_s, self._replacing)
             self._replacing = start_thread("plugin-exchange", exchange)
@@ -142,6 +143,10 @@ class PluginHost:
                 starting.start()
             changes.popleft()
 
+    def _deliver_to(self, plugins: Sequence[PluginDelivery]) -> None:
+        self._offers = tuple(plugin.offer for plugin in plugins)
+        self._stores = any(plugin.hosted.settings.delivery is Delivery.SPOOL_ALWAYS for plugin in plugins)
+
     def _delivery(self, hosted: HostedPlugin) -> PluginDelivery:
         return PluginDelivery(hosted, hangs_after_s=self._hangs_after_s, clock=self._clock, cpu=self._cpu)
 
@@ -160,7 +165,7 @@ class PluginHost:
         Returns:
             Whether ``stored`` will be called, once. False: there is nothing to wait for.
         """
-        if stored is None:
+        if stored is None or not self._stores:
             for offer in self._offers:
                 offer(push)
             return False

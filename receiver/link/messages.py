@@ -11,7 +11,7 @@ its type. Source of the encoding: MessagePack, arrays with an integer type in fr
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,6 @@ from receiver.wire.uuid import Uuid
 #: Changes with each incompatible change of a message.
 PROTOCOL_VERSION: Final = 4
 
-_Message = TypeVar("_Message")
 #: Neither negative nor infinite, and a number.
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 _UuidBytes = Annotated[Uuid, msgspec.Meta(min_length=16, max_length=16)]
@@ -221,22 +220,26 @@ CoreMessage: TypeAlias = (
 )
 
 encode = msgspec.msgpack.Encoder().encode
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _relay_messages: msgspec.msgpack.Decoder[RelayMessage] = msgspec.msgpack.Decoder(RelayMessage)
 _core_messages: msgspec.msgpack.Decoder[CoreMessage] = msgspec.msgpack.Decoder(CoreMessage)
 
 
 def decode_relay_message(message: bytes | memoryview) -> RelayMessage:
     """Decode what a relay sent; raises LinkError."""
-    return _decode(_relay_messages, message)
+    try:
+        return _relay_messages.decode(message)
+    except _UNDECODABLE as error:
+        raise _link_error(message, error) from None
 
 
 def decode_core_message(message: bytes | memoryview) -> CoreMessage:
     """Decode what the core sent; raises LinkError."""
-    return _decode(_core_messages, message)
-
-
-def _decode(decoder: msgspec.msgpack.Decoder[_Message], message: bytes | memoryview) -> _Message:
     try:
-        return decoder.decode(message)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LinkError(f"a message of {len(message)} bytes can't be decoded: {error}") from None
+        return _core_messages.decode(message)
+    except _UNDECODABLE as error:
+        raise _link_error(message, error) from None
+
+
+def _link_error(message: bytes | memoryview, error: Exception) -> LinkError:
+    return LinkError(f"a message of {len(message)} bytes can't be decoded: {error}")

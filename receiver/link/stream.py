@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -73,13 +74,17 @@ class LinkStream:
     def send(self, message: bytes) -> None:
         """Send a message now, or when there is room; on a closed stream it is lost."""
         self.hold(message)
-        if not self._corked:
-            self.flush()
+        if not self._corked and self._backlog and not self._writing:
+            self._flush()
 
     def hold(self, message: bytes) -> None:
         """Keep a message until the next one is sent, or :meth:`flush` is called."""
-        if not self.closed:
-            self._keep(memoryview(_LENGTH.pack(len(message)) + message))
+        if self.closed:
+            return
+        self._backlog.append(memoryview(_LENGTH.pack(len(message)) + message))
+        self.backlog_bytes += _LENGTH.size + len(message)
+        if self.backlog_bytes > _MAX_BACKLOG_BYTES:
+            self._end(f"{self.backlog_bytes} bytes wait for the other end")
 
     def flush(self) -> None:
         """Send what is held, up to the socket's room; the rest when there is room."""
@@ -101,12 +106,6 @@ class LinkStream:
         if not self.closed:
             self.close()
             self._on_end(reason)
-
-    def _keep(self, packet: memoryview) -> None:
-        self._backlog.append(packet)
-        self.backlog_bytes += len(packet)
-        if self.backlog_bytes > _MAX_BACKLOG_BYTES:
-            self._end(f"{self.backlog_bytes} bytes wait for the other end")
 
     def _watch_writable(self) -> None:
         if not self._writing and not self.closed:
@@ -139,7 +138,8 @@ class LinkStream:
             return False
         finally:
             self._corked = False
-        self.flush()
+        if self._backlog and not self._writing:
+            self._flush()
         return not self.closed and count == room
 
     def _take_messages(self) -> None:
@@ -173,7 +173,7 @@ class LinkStream:
 
     def _flush(self) -> None:
         while self._backlog:
-            packets = [self._backlog[index] for index in range(min(len(self._backlog), 64))]
+            packets = list(islice(self._backlog, 64))
             try:
                 sent = self._socket.sendmsg(packets)
             except BlockingIOError:

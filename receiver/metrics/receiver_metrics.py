@@ -236,14 +236,16 @@ class ReceiverMetrics:
         """Count one answered GetTelemetrySubscriptions."""
         code = outcome.response.error_code
         self.subscription_requests[error_name(code), self.labels.name(client_software_name)].inc()
-        self._errors(code, _GET)
+        if code:
+            self._errors(code, _GET)
         self.get_seconds.observe(seconds)
 
     def push_answered(self, outcome: PushOutcome, client_software_name: str, seconds: float) -> None:
         """Count one answered PushTelemetry; arguments as above."""
         code = outcome.response.error_code
         self.pushes[error_name(code), self.labels.name(client_software_name)].inc()
-        self._errors(code, _PUSH)
+        if code:
+            self._errors(code, _PUSH)
         self._metrics_taken(outcome.metrics, outcome.wire_bytes, outcome.inflated_bytes, seconds)
 
     def push_taken(self, taken: Taken, wire_bytes: int, seconds: float) -> None:

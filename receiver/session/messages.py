@@ -20,9 +20,7 @@ from receiver.wire.error_codes import ErrorCode
 from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import (
     RequestHeader,
-    ResponseHeader,
     encode_request_header,
-    encode_response_header,
     response_header_version,
 )
 from receiver.wire.k18_api_versions import ApiVersionsRequest
@@ -35,6 +33,9 @@ from receiver.wire.k72_push_telemetry import PushTelemetryResponse
 _UNKNOWN_VERSION: Final = 32_767
 
 _CORRELATION_ID = _INT32 = Struct(">i")
+
+#: Length and correlation id, by response header version; version 1 has a count of tagged fields.
+_ANSWER_STARTS: Final = (Struct(">ii"), Struct(">iix"))
 
 #: Behind the length, the correlation id and the count of no tagged fields.
 _THROTTLE_TIME_AT: Final = 9
@@ -124,7 +125,7 @@ def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
         body = k71_get_telemetry_subscriptions.encode_response(
             GetTelemetrySubscriptionsResponse(error_code=error_code), header.api_version
         )
-    return frame(response_header(header), body)
+    return answer_frame(header, body)
 
 
 def without_tagged_fields(header: RequestHeader) -> RequestHeader:
@@ -132,9 +133,12 @@ def without_tagged_fields(header: RequestHeader) -> RequestHeader:
     return replace(header, tagged_fields=()) if header.tagged_fields else header
 
 
-def response_header(header: RequestHeader) -> bytes:
-    """Write the response header that belongs to a request header."""
-    return encode_response_header(
-        ResponseHeader(correlation_id=header.correlation_id),
-        response_header_version(header.api_key, header.api_version),
-    )
+def answer_frame(header: RequestHeader, body: bytes) -> bytes:
+    """Write the answer to a request as a frame, without tagged fields in its header.
+
+    Args:
+        header: The request's header.
+        body: The response's body.
+    """
+    start = _ANSWER_STARTS[response_header_version(header.api_key, header.api_version)]
+    return start.pack(start.size - _INT32.size + len(body), header.correlation_id) + body

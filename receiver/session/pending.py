@@ -65,6 +65,7 @@ class PendingRequests:
         source: What is pending for the client's source.
 
     Attributes:
+        count: Their number.
         held_bytes: Memory that the pending requests hold.
         undecided: The number of requests whose responses may open a call.
         costly: The number of requests whose responses are decoded or written anew.
@@ -73,20 +74,18 @@ class PendingRequests:
         source: As given.
     """
 
-    __slots__ = ("_queue", "_random_number", "costly", "held_bytes", "source", "undecided", "work")
+    __slots__ = ("_queue", "_random_number", "costly", "count", "held_bytes", "source", "undecided", "work")
 
     def __init__(self, random_number: Callable[[], int], source: PendingWork) -> None:
         # None when empty, because most connections are idle.
         self._queue: deque[Pending] | None = None
         self._random_number = random_number
+        self.count = 0
         self.held_bytes = 0
         self.undecided = 0
         self.costly = 0
         self.work = 0
         self.source = source
-
-    def __len__(self) -> int:
-        return len(self._queue) if self._queue else 0
 
     @property
     def first(self) -> Pending | None:
@@ -102,6 +101,7 @@ class PendingRequests:
         if self._queue is None:
             self._queue = deque()
         self._queue.append(pending)
+        self.count += 1
         self.held_bytes += pending.held_bytes
         self.undecided += pending.decides
         work = pending.work
@@ -118,6 +118,7 @@ class PendingRequests:
         if not self._queue:
             raise IndexError("no request is pending")
         pending = self._queue.popleft()
+        self.count -= 1
         if not self._queue:
             self._queue = None
         self.held_bytes -= pending.held_bytes

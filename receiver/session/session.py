@@ -128,6 +128,7 @@ class Session:
         upstream: As given.
         login: The connection's logins.
         max_push_bytes: As given.
+        calling: Whether a call is open: nothing may be read from the broker until it is answered.
         closing: Set when the connection has to be closed after all returned bytes have been sent.
     """
 
@@ -148,6 +149,7 @@ class Session:
         "_pending",
         "_worked",
         "broker",
+        "calling",
         "closing",
         "identity",
         "login",
@@ -212,6 +214,7 @@ class Session:
         self._answered_here = 0  # requests that were answered without a marker
         self._added = 0  # further requests that the broker got
         self._call: OpenCall | None = None
+        self.calling = False
         self._call_bytes = 0
         self._edit: CoordinatorsEdit | None = None  # edits the response that arrives
 
@@ -238,14 +241,6 @@ class Session:
         worked, self._worked = self._worked, False
         return worked
 
-    @property
-    def calling(self) -> bool:
-        """Whether a call is open.
-
-        Then nothing may be read from the broker.
-        """
-        return self._call is not None
-
     def answered(self, answer: bytes | None) -> bytes:
         """Take the answer to the open call, once.
 
@@ -255,7 +250,7 @@ class Session:
             answer: The answer as a frame; None if the request is malformed. The connection has to
                 be closed then.
         """
-        call, self._call, self._call_bytes = self._call, None, 0
+        call, self._call, self._call_bytes, self.calling = self._call, None, 0, False
         return b"" if call is None or answer is None else call.answered(answer)
 
     def close(self) -> None:
@@ -269,7 +264,12 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """Bytes held by incomplete frames, by pending requests and by the open call."""
-        held = self.requests.held + self._pending.held_bytes + self._call_bytes
+        return self.requests.held + self.waiting_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes held by anything but incomplete requests."""
+        held = self._pending.held_bytes + self._call_bytes
         if self.responses.awaited is not None:
             held += self.responses.held
         return held if self._edit is None else held + self._edit.held_bytes
@@ -305,7 +305,7 @@ class Session:
         That is so when requests or responses have changed what the session holds, or when it is
         congested.
         """
-        pending = len(self._pending)
+        pending = self._pending.count
         if abs(pending - self._counted) < _MAX_UNCOUNTED and not self.congested:
             return False
         self._counted = pending
@@ -320,14 +320,6 @@ class Session:
     def due(self) -> int:
         """Bytes still to come of the client's current request; 0 between two."""
         return self.requests.due
-
-    @property
-    def looks_at_headers(self) -> bool:
-        """Whether every request header is read now (KIP-1313).
-
-        That holds for the first request, and for all requests if they are translated.
-        """
-        return self.requests.reads_all_headers
 
     def bytes_in_a_turn(self) -> int:
         """Return the limit on client bytes in one turn while every header is read."""
@@ -361,7 +353,7 @@ class Session:
     @property
     def awaiting(self) -> bool:
         """Whether an answer is pending, of the core or one of the broker that is read."""
-        return bool(self._pending) or self.calling
+        return self._pending.count > 0 or self.calling
 
     # -- what exchanges do to the connection (see the protocol) --------------------------------
 
@@ -400,13 +392,14 @@ class Session:
         """See :class:`~receiver.session.exchange.Connection`."""
         self._call = call
         self._call_bytes = held_bytes
+        self.calling = True
         self._effects.append(call)
 
     def answer_at_once(self) -> bool:
         """See :class:`~receiver.session.exchange.Connection`; this is the shortcut."""
         may = (
             self._marker_answered
-            and self._call is None
+            and not self.calling
             and not self.login.can_expire
             and self._unanswered == 1
             and not self.responses.due
@@ -432,7 +425,7 @@ class Session:
         """See :class:`~receiver.session.exchange.Connection`."""
         self.requests.stop_watching()
         self._opaque = True
-        if not self._pending:
+        if not self._pending.count:
             self.responses.stop_watching()
 
     # -- requests ------------------------------------------------------------------------------
@@ -453,11 +446,12 @@ class Session:
         if not self._admits(header):
             return refuse(without_tagged_fields(header), self)
         translated = None
-        if headers.is_translated(header):
+        if header.client_instance_id is not None and headers.is_translated(header):
             translated = without_tagged_fields(header)
             request = headers.translated(header) + request[reader.offset :]
             header, reader = headers.read(request)
-        header = without_tagged_fields(header)
+        if header.tagged_fields:
+            header = without_tagged_fields(header)
         if not kind.answered_here:
             self._addresses.check(header)
         client_id = headers.client_id(header)
@@ -511,7 +505,7 @@ class Session:
         pending = self._pending
         if pending.costly + self.calling >= _MAX_COSTLY_OUTSTANDING:
             return _MAX_COSTLY_OUTSTANDING
-        return _MAX_OUTSTANDING if len(pending) >= _MAX_OUTSTANDING else 0
+        return _MAX_OUTSTANDING if pending.count >= _MAX_OUTSTANDING else 0
 
     def _check_outstanding(self) -> None:
         if most := self._most_outstanding:
@@ -579,7 +573,7 @@ class Session:
     def _take_pending(self) -> Pending:
         pending = self._pending.take()
         self._await_next()
-        if self._opaque and not self._pending:
+        if self._opaque and not self._pending.count:
             self.responses.stop_watching()
         return pending
 

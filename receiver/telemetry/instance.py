@@ -148,6 +148,8 @@ class ClientInstance:
     last_get_at: float | None = None  # of its last answered get
     last_push_at: float | None = None  # of its last accepted push
     last_push_received_at_ns: int = 0  # the same in nanoseconds since the epoch
+    push_interval_ms: int = field(init=False)
+    lifetime_s: float = field(init=False)  # how long it is kept after its last request
     reported_interval_ms: int | None = None  # its push interval, as the broker of a bridge says it
     queued_for_s: float = 0.0  # the lifetime under which ClientInstances keeps it
     site: str = ""  # the site that it counts for in ClientInstances
@@ -157,6 +159,8 @@ class ClientInstance:
     _labels: Labels | None = None
     _label_bytes: bytes = b""
     _wanted: tuple[bytes, ...] | None = None
+    #: The labels of its latest push, and what they were made of: its identity, and the rules.
+    labelled: tuple[ClientIdentity, object, Labels] | None = None
     _resource: int | None = None  # a hash of the Resource that revealed what is known
 
     def __post_init__(self) -> None:
@@ -169,19 +173,9 @@ class ClientInstance:
         return self.request.metrics
 
     @property
-    def push_interval_ms(self) -> int:
-        """Its push interval."""
-        return self.reported_interval_ms or self.request.interval_ms
-
-    @property
     def subscription_id(self) -> int:
         """The subscription id that its pushes must have."""
         return self.request.subscription_id
-
-    @property
-    def lifetime_s(self) -> float:
-        """How long it is kept after its last request, in seconds."""
-        return max(MIN_LIFETIME_S, _LIFETIME_INTERVALS * self.push_interval_ms / 1000)
 
     def is_expired(self, now: float) -> bool:
         """Return whether its lifetime is over."""
@@ -218,6 +212,11 @@ class ClientInstance:
         self.interval_factor = interval_factor
         self._derive()
 
+    def report_interval(self, interval_ms: int | None) -> None:
+        """Take its push interval from another party that decides it; None: there is none."""
+        self.reported_interval_ms = interval_ms
+        self._follow_interval()
+
     def check_get(self, now: float) -> ErrorCode:
         """Return the answer to a get: NONE, or THROTTLING_QUOTA_EXCEEDED."""
         if self.last_error not in _GETS_AT_ONCE and not self._interval_is_over(self._counted_at, now):
@@ -239,7 +238,7 @@ class ClientInstance:
             self._first_push_due = False
         elif not terminating:
             return self.refuse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        if subscription != self.subscription_id:
+        if subscription != self.request.subscription_id:
             return self.refuse(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         return ErrorCode.NONE
 
@@ -290,6 +289,11 @@ class ClientInstance:
         )
         prefixes = self.request.metrics
         self._wanted = None if "" in prefixes else tuple(prefix.encode() for prefix in prefixes)
+        self._follow_interval()
+
+    def _follow_interval(self) -> None:
+        self.push_interval_ms = self.reported_interval_ms or self.request.interval_ms
+        self.lifetime_s = max(MIN_LIFETIME_S, _LIFETIME_INTERVALS * self.push_interval_ms / 1000)
 
     def _interval_is_over(self, since: float, now: float) -> bool:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S

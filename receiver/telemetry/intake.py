@@ -18,7 +18,6 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecError
-from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
@@ -83,6 +82,7 @@ class Intake:
 
     def replace_rules(self, rules: Rules) -> None:
         """Replace the settings, the steps and the folding."""
+        self._rules = rules
         self._folding = rules.folding
         self._steps = rules.steps
         self._settings = rules.settings
@@ -104,7 +104,7 @@ class Intake:
         size = len(arrival.metrics)
         inflated = _EMPTY
         labelled = LabelledMetrics()
-        labels = self._labels(identity)
+        labels = self._labels(instance)
         site = identity.peers.site
         admission = self._history.admission(identity, instance.id, now)
         try:
@@ -177,13 +177,21 @@ class Intake:
                 raise TooLargeError(f"{len(metrics)} bytes are more than {max_bytes} allowed")
         return inflate(codec, metrics, self._settings.max_inflated_bytes)
 
-    def _labels(self, identity: ClientIdentity) -> Labels:
-        """Return the labels of a push, folded and with the privacy rules applied."""
+    def _labels(self, instance: ClientInstance) -> Labels:
+        """Return the labels of a push, folded and with the privacy rules applied.
+
+        They are those of the push before it, unless the identity or a rule has changed since.
+        """
+        identity, known = instance.identity, instance.labelled
+        if known is not None and known[0] is identity and known[1] is self._rules:
+            return known[2]
         labels = identity_labels(identity)
         client_id = self._folding.fold(identity.client_id)
         if client_id != identity.client_id:
             labels = labels._replace(client_id=client_id)
-        return self._steps.privacy.labels(labels)
+        labels = self._steps.privacy.labels(labels)
+        instance.labelled = identity, self._rules, labels
+        return labels
 
     def _push_id(
         self, instance: ClientInstance, arrival: Arrival, inflated: bytes, labelled: LabelledMetrics

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -148,11 +148,7 @@ def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> int:
                     if len(metrics) >= _MAX_NAMES or len(metric.name) > _MAX_NAME_CHARS:
                         continue
                     sums = metrics[metric.name] = _Sum()
-                sums.series += _points(metric)
+                if (kind := metric.WhichOneof("data")) in DATA_KINDS:
+                    sums.series += len(getattr(metric, kind).data_points)
                 sums.bytes += size
     return total
-
-
-def _points(metric: Any) -> int:
-    kind = metric.WhichOneof("data")
-    return len(getattr(metric, kind).data_points) if kind in DATA_KINDS else 0

@@ -42,7 +42,7 @@ def build_push(
         client_software_version=labels.client_software_version or "",
         broker_id=NO_NODE_ID if broker_id is None else broker_id,
         cluster_id=labels.cluster_id,
-        subscription_id=instance.subscription_id,
+        subscription_id=instance.request.subscription_id,
         push_interval_ms=instance.push_interval_ms,
         received_at_ns=received_at_ns,
         sasl_mechanism=labels.sasl_mechanism,

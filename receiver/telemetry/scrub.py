@@ -110,7 +110,7 @@ def refuse_too_many_hits(data: bytes, metrics: int) -> None:
 
 def _hits(patterns: tuple[re.Pattern[bytes], ...], data: bytes) -> list[int]:
     """Return the suspicious places; raise TooLargeError if there are too many."""
-    found = itertools.chain.from_iterable(pattern.finditer(data) for pattern in patterns)
+    found = itertools.chain.from_iterable(map(re.Pattern.finditer, patterns, itertools.repeat(data)))
     hits = [hit.start() for hit in itertools.islice(found, MAX_ATTRIBUTES + 1)]
     if len(hits) > MAX_ATTRIBUTES:
         raise TooLargeError(f"has more than {MAX_ATTRIBUTES} suspicious places")

@@ -224,8 +224,9 @@ class ClientTelemetry:
             instance.refuse(_error_of(taken.refusal))
         if taken.push is not None:
             software = instance.identity.client_software_name
-            self.profiles.sample(taken.push.payload.data, software, instance.requested_metrics, now)
-            self._match_revealed(instance)
+            self.profiles.sample(taken.push.payload.data, software, instance.request.metrics, now)
+            if instance.revealed != instance.matched[1]:
+                self._match_revealed(instance)
         return _outcome(instance.identity, request, taken)
 
     def accept(
@@ -243,7 +244,7 @@ class ClientTelemetry:
         if not isinstance(instance, ClientInstance):
             return Taken(refusal=instance)
         taken = self._intake.accept(instance, arrival, now=now)
-        if taken.push is not None:
+        if taken.push is not None and instance.revealed != instance.matched[1]:
             self._match_revealed(instance)
         return taken
 
@@ -267,9 +268,8 @@ class ClientTelemetry:
 
         The next push is then answered UNKNOWN_SUBSCRIPTION_ID, and the client asks at once.
         """
-        identity, revealed = instance.matched
-        if instance.revealed != revealed and instance.subscriptions.reads_revealed:
-            self._assign(instance, identity)
+        if instance.subscriptions.reads_revealed:
+            self._assign(instance, instance.matched[0])
 
     def _admit(
         self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, now: float
@@ -310,7 +310,8 @@ class ClientTelemetry:
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
-        instance.reported_interval_ms = interval_ms
+        if instance.reported_interval_ms != interval_ms:
+            instance.report_interval(interval_ms)
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
         self.instances.keep(instance, identity, now)
         return instance, created

@@ -26,6 +26,7 @@ SUPPORTED_VERSIONS: Final = range(2)
 _ID_SUBSCRIPTION_TERMINATING_CODEC = Struct(">16si?b")
 _SUBSCRIPTION_TERMINATING_CODEC = Struct(">i?b")
 _THROTTLE_AND_ERROR = Struct(">ih")
+_THROTTLE_ERROR_AND_NO_TAGS = Struct(">ihx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,8 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 def encode_response(value: PushTelemetryResponse, version: int) -> bytes:
     """Write a response body (KIP-714, "PushTelemetry API")."""
     check_version(api_keys.PUSH_TELEMETRY, version, SUPPORTED_VERSIONS)
+    if not value.tagged_fields:
+        return _THROTTLE_ERROR_AND_NO_TAGS.pack(value.throttle_time_ms, value.error_code)
     writer = Writer()
     writer.fixed(_THROTTLE_AND_ERROR, value.throttle_time_ms, value.error_code)
     writer.tagged_fields(value.tagged_fields)

@@ -96,7 +96,11 @@ class Reader:
 
     def int8(self, field: str = "int8") -> int:
         """Read a signed integer of one byte."""
-        value: int = _INT8.unpack_from(self._buffer, self._advance(1, f"{field} (int8)"))[0]
+        start = self._offset
+        if start + 1 > self._end:
+            self._advance(1, f"{field} (int8)")  # raises
+        self._offset = start + 1
+        value: int = _INT8.unpack_from(self._buffer, start)[0]
         return value
 
     def skip(self, size: int, field: str = "fixed fields") -> None:
@@ -110,17 +114,29 @@ class Reader:
 
     def int16(self, field: str = "int16") -> int:
         """Read a signed integer of two bytes."""
-        value: int = _INT16.unpack_from(self._buffer, self._advance(2, f"{field} (int16)"))[0]
+        start = self._offset
+        if start + 2 > self._end:
+            self._advance(2, f"{field} (int16)")  # raises
+        self._offset = start + 2
+        value: int = _INT16.unpack_from(self._buffer, start)[0]
         return value
 
     def int32(self, field: str = "int32") -> int:
         """Read a signed integer of four bytes."""
-        value: int = _INT32.unpack_from(self._buffer, self._advance(4, f"{field} (int32)"))[0]
+        start = self._offset
+        if start + 4 > self._end:
+            self._advance(4, f"{field} (int32)")  # raises
+        self._offset = start + 4
+        value: int = _INT32.unpack_from(self._buffer, start)[0]
         return value
 
     def int64(self, field: str = "int64") -> int:
         """Read a signed integer of eight bytes."""
-        value: int = _INT64.unpack_from(self._buffer, self._advance(8, f"{field} (int64)"))[0]
+        start = self._offset
+        if start + 8 > self._end:
+            self._advance(8, f"{field} (int64)")  # raises
+        self._offset = start + 8
+        value: int = _INT64.unpack_from(self._buffer, start)[0]
         return value
 
     def uuid(self, field: str = "uuid") -> Uuid:
@@ -174,10 +190,17 @@ class Reader:
         length means null, as in Kafka's request header.
         """
         start = self._offset
-        length = self.int16(field)
+        begin = start + 2
+        if begin > self._end:
+            self.int16(field)  # raises
+        self._offset = begin
+        length: int = _INT16.unpack_from(self._buffer, start)[0]
         if length < 0:
             return None
-        data = bytes(self._view(start, length, field))
+        if begin + length > self._end:
+            self._view(start, length, field)  # raises
+        self._offset = begin + length
+        data = bytes(self._buffer[begin : begin + length])
         if data.isascii():
             return data.decode("ascii")
         return data.decode(errors="replace").encode()[:MAX_STRING_BYTES].decode(errors="ignore")

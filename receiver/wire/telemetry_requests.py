@@ -33,7 +33,7 @@ def decode_telemetry_request(
             that the kept part of its metrics must exceed.
 
     Raises:
-        WireError: The request is malformed, or its version is not offered.
+        WireError: The request is malformed.
     """
     reader = Reader(request)
     header = decode_request_header(reader)

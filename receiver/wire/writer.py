@@ -133,6 +133,9 @@ class Writer:
 
     def tagged_fields(self, fields: TaggedFields) -> None:
         """Append tagged fields; the caller orders them by ascending tag (KIP-482)."""
+        if not fields:
+            self._out.append(0)
+            return
         self.unsigned_varint(len(fields))
         for tag, value in fields:
             self.unsigned_varint(tag)

@@ -42,7 +42,7 @@ from receiver.session.effects import (
 )
 from receiver.session.exchange import SessionEnd
 from receiver.session.session import Session
-from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
@@ -265,7 +265,10 @@ class Connection:
         now = services.clock.monotonic()
         services.limits.spent(self.identity, seconds, now)
         services.core.report_soon()
-        if self._muted is None and (exceeded := services.limits.overspent(self.identity, now)) is not None:
+        if self._muted is not None:
+            return
+        exceeded = services.limits.over(LimitName.CORE_TIME, self.identity, now)
+        if exceeded is not None:
             services.log.limit_exceeded(self.identity, exceeded)
             self._mute_client(now)
             self._control_flow()  # a chunk that passes is not followed by `moved`
@@ -277,29 +280,31 @@ class Connection:
 
     def moved(self) -> None:
         """Execute the session's effects and act on its state after bytes were moved."""
-        if not self._closed:
+        if self._state is not State.CLOSED:
             self._execute_effects()
-        if not self._closed:
+        if self._state is not State.CLOSED:
             self._follow_session()
 
     def _execute_effects(self) -> None:
         try:
             for effect in self._session.take_effects():
                 self._execute(effect)
-                if self._closed:
+                if self._state is State.CLOSED:
                     return
-            if self._session.closing is None:
+            if self._identity_changed and self._session.closing is None:
                 self._report_identity()
         except Exception as error:  # a bug must end this connection only
             self.fail(error)
 
     def _execute(self, effect: Effect) -> None:
         services = self._services
+        if isinstance(effect, OpenCall):
+            if self._identity_changed:
+                self._report_identity()
+            services.core.call(self.number, effect, self._answered)
+            return
         services.events.report(self.identity, effect)
         match effect:
-            case OpenCall():
-                self._report_identity()
-                services.core.call(self.number, effect, self._answered)
             case IdentityChanged(identity):
                 instance = self.identity.client_instance_id
                 self.identity = identity
@@ -319,10 +324,9 @@ class Connection:
         self.identity = replace(self.identity, client_instance_id=instance)
 
     def _report_identity(self) -> None:
-        """Tell the core who the client is, unless it is refused for that."""
-        if self._identity_changed:
-            self._identity_changed = False
-            self._services.core.changed(self.number, self.identity)
+        """Tell the core who the client is now."""
+        self._identity_changed = False
+        self._services.core.changed(self.number, self.identity)
 
     def _authenticated(self) -> None:
         services = self._services
@@ -333,7 +337,7 @@ class Connection:
 
     def _answered(self, answer: Answer) -> None:
         """Send the core's answer to a call, which may come much later."""
-        if self._closed:
+        if self._state is State.CLOSED:
             return
         try:
             if answer.throttled:
@@ -364,13 +368,14 @@ class Connection:
 
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""
-        if not self._closed:
+        if self._state is not State.CLOSED:
             self._count_memory()
 
     def _count_memory(self) -> None:
         requests, up, down = self._session.requests, self._up, self._down
-        held_bytes = self._session.held_bytes + up.held_bytes + down.held_bytes
-        self._services.memory.update(self, held_bytes, requests.frames if requests.held else None)
+        incomplete = requests.held
+        held_bytes = incomplete + self._session.waiting_bytes + up.held_bytes + down.held_bytes
+        self._services.memory.update(self, held_bytes, requests.frames if incomplete else None)
 
     def _control_flow(self) -> None:
         """Set what the directions may read now; nothing else does."""
@@ -384,7 +389,7 @@ class Connection:
         else:
             # A client that does not read its responses is not read from.
             waits = not down.flushed
-            up.limit = session.bytes_in_a_turn if session.looks_at_headers else None
+            up.limit = session.bytes_in_a_turn if session.requests.reads_all_headers else None
         takes_nothing = state in (State.REFUSED, State.ENDING) or self._failed is up
         up.paused = takes_nothing or waits or congested or self._muted is not None
         # The answer to a call comes before everything that the broker says after it.
@@ -410,7 +415,7 @@ class Connection:
 
     def ended(self, direction: Direction) -> None:
         """Handle the end of one direction; the other one must end soon."""
-        if self._closed:
+        if self._state is State.CLOSED:
             return
         if self._ended_first is None:
             self._ended_first = self._reason_of(
@@ -440,7 +445,7 @@ class Connection:
 
         After a TLS error both peers see an orderly end, because OpenSSL has sent an alert.
         """
-        if self._closed:  # by the other direction, in the same turn
+        if self._state is State.CLOSED:  # by the other direction, in the same turn
             return
         if self._refused is not None:
             self._close_as_ended()
@@ -457,7 +462,7 @@ class Connection:
 
         What its peer had sent before still goes on to the other peer.
         """
-        if self._closed:
+        if self._state is State.CLOSED:
             return
         if self._refused is not None or isinstance(error, ssl.SSLError):
             self.source_failed(self.opposite(direction), error)
@@ -492,7 +497,7 @@ class Connection:
             self.close(CloseReason.BROKER_PROTOCOL_ERROR, error)
             return
         self._execute_effects()
-        if self._closed:
+        if self._state is State.CLOSED:
             return
         self._refused = error
         self._ended_first = CloseReason.CLIENT_PROTOCOL_ERROR

@@ -126,10 +126,10 @@ class RequestMemory:
         self._add(source, held_bytes - self._bytes.get(connection, 0))
         self._bytes[connection] = held_bytes
         source.connections.setdefault(connection)
-        if incomplete is None:
-            self._complete(connection)
-        else:
+        if incomplete is not None:
             self._begin(connection, incomplete, source)
+        elif connection in self._incomplete:
+            self._complete(connection)
         self._close_surplus(source)
 
     def release(self, connection: Holder) -> None:
@@ -140,7 +140,8 @@ class RequestMemory:
         source = self._sources[connection.identity.peers.site]
         self._add(source, -held_bytes)
         del source.connections[connection]
-        self._complete(connection)
+        if connection in self._incomplete:
+            self._complete(connection)
         if not source.held_bytes:
             del self._sources[source.name]
 
@@ -152,26 +153,24 @@ class RequestMemory:
 
     def _close_surplus(self, *sources: _Source) -> None:
         """Close connections over a source's share, or over the bound."""
+        # This relay closes connections only if it holds more than an equal part of a bound.
+        relays, most, most_of_source = self._relays, self._max_bytes, self._max_source_bytes
         for source in sources:
             while (
-                self._has_much(source.held_bytes, self._max_source_bytes)
-                and self._shared.total(source.name) > self._max_source_bytes
+                source.held_bytes * relays > most_of_source
+                and self._shared.total(source.name) > most_of_source
             ):
                 next(iter(source.connections)).close_for_held_bytes()
-        while self._has_much(self.total, self._max_bytes) and self._shared.total(_ALL) > self._max_bytes:
+        while self.total * relays > most and self._shared.total(_ALL) > most:
             largest = max(self._sources.values(), key=lambda source: source.held_bytes)
             next(iter(largest.connections)).close_for_held_bytes()
-        if self._relays == 1 or self._look is not None:
+        if relays == 1 or self._look is not None:
             return
-        if self._has_much(self.total, self._max_bytes) or any(
-            self._has_much(source.held_bytes, self._max_source_bytes) for source in sources
+        if self.total * relays > most or any(
+            source.held_bytes * relays > most_of_source for source in sources
         ):
             # What the other relays hold may grow while nothing happens here.
             self._look = running_loop().call_later(_LOOK_S, self._look_again)
-
-    def _has_much(self, held_bytes: int, bound: int) -> bool:
-        """Return whether this relay holds more than an equal part of a bound."""
-        return held_bytes * self._relays > bound
 
     def _look_again(self) -> None:
         self._look = None
@@ -190,7 +189,7 @@ class RequestMemory:
             self._timer = running_loop().call_at(deadline, self._close_expired)
 
     def _complete(self, connection: Holder) -> None:
-        self._incomplete.pop(connection, None)
+        del self._incomplete[connection]
         if self._timer is not None and not self._incomplete:
             self._timer.cancel()
             self._timer = None

@@ -32,8 +32,8 @@ from receiver.brokers.upstream import Upstream
 from receiver.session.effects import ApiVersionsAnswered
 from receiver.session.exchange import Connection, Exchange, Kind, Request, SessionEnd
 from receiver.session.messages import (
+    answer_frame,
     api_versions_request,
-    response_header,
     unknown_version_request,
     with_correlation_id,
 )
@@ -158,7 +158,7 @@ class _Refused(Exchange):
         if self._refusal.close:
             connection.end(SessionEnd.INVALID_REQUEST)
         connection.emit(ApiVersionsAnswered(self._header, self._refusal.error_code))
-        return frame(response_header(self._header), self._refusal.body)
+        return answer_frame(self._header, self._refusal.body)
 
 
 class _Forwarded(Exchange):
@@ -187,7 +187,7 @@ class _Forwarded(Exchange):
                 self._learn_software(connection)
             body = _edited(body, upstream, requested=self._header.api_version, forwarded=forwarded)
         connection.emit(ApiVersionsAnswered(self._header, error_code))
-        return frame(response_header(self._header), body)
+        return answer_frame(self._header, body)
 
     def _learn_software(self, connection: Connection) -> None:
         # Only after the broker accepted it, because Kafka 4.4 refuses names that KIP-511 allows.

@@ -24,7 +24,7 @@ from receiver.brokers.upstream import Upstream
 from receiver.session.call import OpenCall
 from receiver.session.effects import ConfigRequestAllowed, ConfigRequestHidden, ConfigRequestRefused
 from receiver.session.exchange import Connection, Exchange, Kind, Request
-from receiver.session.messages import response_header
+from receiver.session.messages import answer_frame
 from receiver.wire import (
     api_keys,
     config_resources,
@@ -145,7 +145,7 @@ class _Parts:
         if others is not None:
             body = config_resources.merge(self.asked, api_key, version, body, _body(others, api_key, version))
         longest = max(throttle_time_ms, config_resources.throttle_time_ms(body))
-        return frame(response_header(header), config_resources.with_throttle_time(body, longest))
+        return answer_frame(header, config_resources.with_throttle_time(body, longest))
 
 
 class _State(Enum):
@@ -330,7 +330,7 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
         resources = alter.decode_request(own, version).resources
         results = [Result(one.resource, error_code, message) for one in resources]
         body = alter.encode_response(results, version)
-    return frame(response_header(header), body)
+    return answer_frame(header, body)
 
 
 def _altering(api_key: int) -> ModuleType:

@@ -12,7 +12,7 @@ from typing import Final
 
 from receiver.brokers.upstream import Upstream
 from receiver.session.exchange import Connection, Exchange, Kind, Request
-from receiver.session.messages import response_header, with_correlation_id
+from receiver.session.messages import answer_frame, with_correlation_id
 from receiver.wire import api_keys
 from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, at_body
@@ -34,7 +34,7 @@ class _Translated(Exchange):
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """See the base class."""
         body = at_body(response, api_keys.OFFSET_DELETE, self._header.api_version - 1)
-        return frame(response_header(self._header), response_to_v1(body))
+        return answer_frame(self._header, response_to_v1(body))
 
 
 def _begin(request: Request, connection: Connection) -> bytes:

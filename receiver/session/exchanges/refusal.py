@@ -14,7 +14,7 @@ from typing import Final
 
 from receiver.session.effects import ClientInstanceRefused
 from receiver.session.exchange import Connection, Exchange
-from receiver.session.messages import response_header, unknown_version_request
+from receiver.session.messages import answer_frame, unknown_version_request
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -144,7 +144,7 @@ def refusal(header: RequestHeader) -> bytes:
             offset=0,
             found="another one, or none",
         )
-    return frame(response_header(header), body)
+    return answer_frame(header, body)
 
 
 def error_body(api_key: int, api_version: int, error_code: int) -> bytes | None:

@@ -29,20 +29,12 @@ class TelemetryExchange(Exchange, OpenCall):
 
     answer_within_s: ClassVar[float] = 0.8
 
-    def __init__(self, request: Request, cut_beyond: int | None) -> None:
+    def __init__(self, request: Request, cut_beyond: int | None, marker_version: int) -> None:
         self.header = request.header
         self.request = request.data
         self.cut_beyond = cut_beyond
-        self._marker_version = 0
+        self._marker_version = marker_version
         self._throttle_time_ms = 0  # of the marker's response
-
-    def begin(self, client_id: str | None, connection: Connection) -> bytes:
-        """Open the call at once if the order allows it, else return the marker."""
-        if connection.answer_at_once():
-            connection.open_call(self, len(self.request))
-            return b""
-        version = self._marker_version = connection.upstream.metadata_version()
-        return marker(client_id, version, connection.expect(self, held_bytes=len(self.request), decides=True))
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """See the base class; the response is the marker's."""
@@ -81,8 +73,15 @@ def _begin(request: Request, connection: Connection) -> bytes:
             offset=2,
             found=f"version {header.api_version}",
         )
-    cut_beyond = connection.max_push_bytes if request.cut else None
-    return TelemetryExchange(request, cut_beyond).begin(request.client_id, connection)
+    held_bytes, cut_beyond = len(request.data), connection.max_push_bytes if request.cut else None
+    if connection.answer_at_once():
+        connection.open_call(TelemetryExchange(request, cut_beyond, 0), held_bytes)
+        return b""
+    version = connection.upstream.metadata_version()
+    exchange = TelemetryExchange(request, cut_beyond, version)
+    return marker(
+        request.client_id, version, connection.expect(exchange, held_bytes=held_bytes, decides=True)
+    )
 
 
 KIND: Final = Kind(

@@ -143,10 +143,10 @@ class Limits:
         self._changed: dict[_Key, None] = {}
         self.urgent = False
         self._alone = False
-        note = self._used if relays else self._filled
-        self._sources = _Peers("source_address", note)
-        self._sites = _Peers("source_site", note)
-        self._principals = _Peers("principal", note)
+        note = self._used if relays else self._filled  # a core notes what relays must know
+        self._sources = _Peers("source_address", note, notes_all=relays > 0)
+        self._sites = _Peers("source_site", note, notes_all=relays > 0)
+        self._principals = _Peers("principal", note, notes_all=relays > 0)
         self._by_scope: dict[str, _Peers] = {
             one.scope: one for one in (self._sources, self._sites, self._principals)
         }
@@ -215,8 +215,11 @@ class Limits:
 
         When it may be handled, :meth:`spent` should be called afterwards.
         """
-        exceeded = self.take(LimitName.TELEMETRY_REQUESTS, identity, now)
-        return exceeded or self.overspent(identity, now)
+        exceeded = self.over(LimitName.TELEMETRY_REQUESTS, identity, now)
+        if exceeded is not None:
+            return exceeded
+        self.use(LimitName.TELEMETRY_REQUESTS, identity, 1, now)
+        return self.over(LimitName.CORE_TIME, identity, now)
 
     def flooded(self, identity: ClientIdentity, now: float) -> None:
         """Count a connection closed for a flood as many, because its client reconnects."""
@@ -228,11 +231,9 @@ class Limits:
 
         CPU time, because elapsed time would charge a peer for the work of other processes.
         """
-        self.use(LimitName.CORE_TIME, identity, seconds * 1000, now)
-
-    def overspent(self, identity: ClientIdentity, now: float) -> Exceeded | None:
-        """Return the limit if the peer is over its CPU time."""
-        return self.over(LimitName.CORE_TIME, identity, now)
+        by_scope, units = self._by_scope, seconds * 1000
+        for scope, peer in identity.peers.limited:
+            by_scope[scope].fill(LimitName.CORE_TIME, peer, units, now)
 
     def take(self, limit: LimitName, identity: ClientIdentity, now: float) -> Exceeded | None:
         """Count one unit for all peers, or for none if one of them is over."""
@@ -385,8 +386,7 @@ class Limits:
         return 0.0 if self._relays == 1 else (_FACTOR_PER_RELAY * self._relays - 1) * units
 
     def _filled(self, peers: _Peers, peer: str, rate: _Rate, units: float, now: float) -> None:
-        if rate.bucket.in_relays:
-            self._changed[peers.scope, peer, rate.bucket.limit] = None
+        self._changed[peers.scope, peer, rate.bucket.limit] = None
 
 
 #: A bucket.
@@ -462,9 +462,12 @@ class _Peers:
     _max_peers: int
     _rates: dict[LimitName, _Rate]
 
-    def __init__(self, scope: Scope, note: Callable[[_Peers, str, _Rate, float, float], None]) -> None:
+    def __init__(
+        self, scope: Scope, note: Callable[[_Peers, str, _Rate, float, float], None], *, notes_all: bool
+    ) -> None:
         self.scope: Final = scope
         self._note = note
+        self._notes_all = notes_all
         self._connections: dict[str, int] = {}
         self._empty_at: OrderedDict[str, dict[LimitName, float]] = OrderedDict()
         self._presumed: dict[tuple[str, LimitName], float] = {}
@@ -555,10 +558,15 @@ class _Peers:
         rate = self._rates.get(limit)
         if rate is None:
             return
-        empty_at = self._buckets(peer)
+        empty_at = self._empty_at.get(peer)
+        if empty_at is None:
+            empty_at = self._buckets(peer)
+        else:
+            self._empty_at.move_to_end(peer)
         filled = max(empty_at.get(limit, _NEVER), now if since is None else since) + units * rate.unit_s
         empty_at[limit] = min(filled, now + rate.bucket.burst_s + rate.bucket.debt_s)
-        self._note(self, peer, rate, units, now)
+        if self._notes_all or rate.bucket.in_relays:
+            self._note(self, peer, rate, units, now)
 
     def rise(self, limit: LimitName, peer: str, empty_at: float) -> None:
         """Have a bucket empty no earlier than at a time."""

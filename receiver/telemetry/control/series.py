@@ -85,8 +85,11 @@ class SeriesBudgets:
         own = self._instances.get(client_instance_id)
         allowed = settings.max_per_client
         if settings.max_total is not None:
-            left = settings.max_total - self._held.total + (0 if own is None else own.held)
-            left = max(left, self._fair_share(settings.max_total, site) - self._held_by_others_at(site, own))
+            held = 0 if own is None else own.held
+            at_site = self._held.held_by(site) - (held if own is not None and own.site.name == site else 0)
+            left = settings.max_total - self._held.total + held
+            # Without those that the site ceded.
+            left = max(left, self._fair_share(settings.max_total, site) - at_site)
             allowed = left if allowed is None else min(allowed, left)
         if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
@@ -165,10 +168,6 @@ class SeriesBudgets:
     def _fair_share(self, max_total: int, site: str) -> int:
         return max_total // (len(self._sites) + (site not in self._sites))
 
-    def _held_by_others_at(self, site: str, own: _Instance | None) -> int:
-        """Return the series of the site's other instances, without those that it ceded."""
-        return self._held.held_by(site) - (own.held if own is not None and own.site.name == site else 0)
-
     def _replace(self, own: _Instance, series: int) -> None:
         """Replace the series of an instance.
 
@@ -177,7 +176,8 @@ class SeriesBudgets:
         site = own.site
         held = own.held
         site.ceded -= own.count.series - held
-        self._held.add(site.name, series - held)
+        if series != held:
+            self._held.add(site.name, series - held)
 
     def _take_from_largest(self) -> None:
         max_total = self._settings.max_total

@@ -105,7 +105,11 @@ class AttributeRewriter:
             end = place - _BEFORE_A_KEY
             begin = end - _WITH_START
             if begin < 0 or metric[begin:end:9] not in _TAGS_WITH_START:
-                begin, end = _times_and_value(metric, end, len(names[index]))
+                # Probably without a start, else anywhere behind the name.
+                begin, after_name = end - _WITHOUT_START, len(names[index])
+                if begin < after_name or metric[begin:end:9] not in _TAGS:
+                    found = _TIMES_AND_VALUE.search(metric, after_name)
+                    begin, end = (0, 0) if found is None else found.span()
             around = (metric[:begin], metric[end:])
             entry = entries.get(around)
             if entry is not None:
@@ -235,19 +239,6 @@ class AttributeRewriter:
         if len(attributes) > MAX_KEYS:
             raise TooLargeError(f"has more than {MAX_KEYS} attributes in one place")
         return rewrite(attributes, normalize=normalize, privacy=self._privacy, counts=counts)
-
-
-def _times_and_value(metric: bytes, guess: int, start: int) -> tuple[int, int]:
-    """Guess where the times and the value of a metric's only data point begin and end.
-
-    They probably end at ``guess``, and come after the metric's name, which ends at ``start``. The
-    result is 0 and 0 when nothing looks like them.
-    """
-    begin = guess - _WITHOUT_START
-    if begin >= start and metric[begin:guess:9] in _TAGS:
-        return begin, guess
-    found = _TIMES_AND_VALUE.search(metric, start)
-    return found.span() if found is not None else (0, 0)
 
 
 def _span(parsed: Any, kind: str | None, metric: bytes) -> tuple[int, int] | None:

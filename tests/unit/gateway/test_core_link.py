@@ -31,7 +31,7 @@ def get(number: int) -> OpenCall:
     data = get_subscriptions(correlation_id=number)[4:]
     reader = Reader(data)
     header = decode_request_header(reader)
-    return TelemetryExchange(Request(header=header, client_id=None, data=data, reader=reader), None)
+    return TelemetryExchange(Request(header=header, client_id=None, data=data, reader=reader), None, 0)
 
 
 def config_call(api_key: int, version: int, own: bytes) -> OpenCall:

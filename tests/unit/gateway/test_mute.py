@@ -12,6 +12,7 @@ from receiver.gateway.connection.closing import CloseReason
 from receiver.gateway.connection.mute import Mute
 from receiver.session.exchange import SessionEnd
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, PrincipalLimitsSettings
+from receiver.telemetry.control.limits import LimitName
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
 from tests.unit.gateway.support import (
     Gate,
@@ -136,7 +137,7 @@ def test_work_before_the_login_is_charged() -> None:
             # The mute itself may be over when this process gets to run again.
             exceeded = {"limit": "core_time", "scope": "source_address"}
             await eventually(lambda: gate.value("limit_exceeded_total", **exceeded) == 1, "a mute")
-            assert gate.limits.overspent(wire.relay.identity, gate.clock.now) is not None
+            assert gate.limits.over(LimitName.CORE_TIME, wire.relay.identity, gate.clock.now) is not None
 
     on_loop(main())
 

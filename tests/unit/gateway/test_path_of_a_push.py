@@ -121,7 +121,7 @@ class Client:
 
 
 #: The most calls and the most files of each path. Raise them only for a reason.
-MOST = {"get": (260, 35), "push": (475, 56), "push behind a marker": (625, 60)}
+MOST = {"get": (188, 32), "push": (263, 51), "push behind a marker": (385, 56)}
 
 
 @pytest.fixture(scope="module")

@@ -283,7 +283,7 @@ def test_requests_of_unknown_keys_are_soon_looked_at_no_more(monkeypatch: pytest
             sender = asyncio.create_task(send(wire.client, data))
             assert await receive(wire.broker, len(data)) == data
             await sender
-            assert not wire.session.looks_at_headers
+            assert not wire.session.requests.reads_all_headers
 
     on_loop(main())
     # As many as come with the first read; the eighth says that no client instance will be named.

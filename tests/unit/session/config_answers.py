@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from receiver.session.call import OpenCall
-from receiver.session.messages import response_header
+from receiver.session.messages import answer_frame
 from receiver.wire import (
     altered_configs,
     api_keys,
@@ -19,7 +19,6 @@ from receiver.wire import (
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
 from receiver.wire.config_resources import BROKER, Resource, Result
-from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -76,7 +75,7 @@ class ConfigCall:
             body = _ALTERS[key].encode_response(
                 [Result(one.resource, 0, "done here") for one in altered.resources], version
             )
-        return frame(response_header(self.header), body)
+        return answer_frame(self.header, body)
 
 
 def body_of(key: int, version: int, *resources: Resource, validate_only: bool = False) -> bytes:

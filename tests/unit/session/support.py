@@ -25,7 +25,7 @@ from receiver.session.effects import (
     LoginOutcome,
     UnauthenticatedTelemetry,
 )
-from receiver.session.messages import response_header
+from receiver.session.messages import answer_frame
 from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.model import TelemetrySettings
@@ -43,7 +43,6 @@ from receiver.wire import (
 )
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.wire.errors import WireError
-from receiver.wire.frame_rewriter import frame
 from receiver.wire.headers import RequestHeader, decode_response_header, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -151,7 +150,7 @@ def answer_call(
     else:
         subscribed = outcome = telemetry.get_telemetry_subscriptions(identity, request, now=now)
         body = k71_get_telemetry_subscriptions.encode_response(subscribed.response, header.api_version)
-    return frame(response_header(header), body), outcome
+    return answer_frame(header, body), outcome
 
 
 def proven_broker(cluster_id: str | None = None) -> ListenerBroker:

@@ -149,7 +149,7 @@ def test_relays_work_for_a_peer_as_long_as_one_process_does(relays: int, delay: 
         receiver.run_until(1000.0 + turn / 1000)
         for relay in range(relays):
             limits = receiver.relays[relay]
-            if limits.overspent(one, receiver.now) is None:
+            if limits.over(LimitName.CORE_TIME, one, receiver.now) is None:
                 limits.spent(one, 0.0005, receiver.now)
                 spent += 0.0005
             if limits.urgent:

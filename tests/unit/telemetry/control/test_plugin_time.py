@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from receiver.settings.limits import LimitsSettings
-from receiver.telemetry.control.limits import Limits
+from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from tests.unit.telemetry.parts import connection
 
@@ -22,7 +22,7 @@ def test_time_is_charged_to_open_connections_and_to_the_latest_that_closed(
     for one in connections[:3]:
         plugin_time.closed(one.id)
     plugin_time.charge({one.id: 10.0 for one in connections}, 0.0)
-    charged = [limits.overspent(one, 0.0) is not None for one in connections]
+    charged = [limits.over(LimitName.CORE_TIME, one, 0.0) is not None for one in connections]
     assert charged == [False, True, True, True], "the first that closed is forgotten"
 
 
@@ -32,4 +32,4 @@ def test_a_connection_that_was_never_open_is_not_kept() -> None:
     refused = connection()
     plugin_time.closed(refused.id)
     plugin_time.charge({refused.id: 10.0}, 0.0)
-    assert limits.overspent(refused, 0.0) is None
+    assert limits.over(LimitName.CORE_TIME, refused, 0.0) is None
