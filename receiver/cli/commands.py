@@ -18,6 +18,7 @@ from receiver.cli import rest
 from receiver.cli.clients import clients_app, list_connections
 from receiver.cli.doctor import doctor
 from receiver.cli.output import fail
+from receiver.cli.rollup import rollup_app
 from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
@@ -26,7 +27,6 @@ from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
-from spark_streaming.cli import app as rollup_app
 
 EXIT_CONFIG = 2
 

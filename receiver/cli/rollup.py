@@ -10,7 +10,10 @@ import sys
 from typing import Final
 
 from receiver.settings.reference import table
-from spark_streaming.cli import app as rollup_app
+from spark_streaming.cli import app
+
+#: The roll-up's commands, with the one below.
+rollup_app: Final = app
 
 _HEAD: Final = """\
 # The roll-up's settings
