@@ -2,8 +2,9 @@
 
 The rule: an operator can correct whatever is wrong with a destination, its address or its login, so
 such an export is retried. Only an answer about the *content* of the export ends the retries,
-because the same bytes would get the same answer for ever. ``docs/delivery.md`` shows the table, and
-a test compares them.
+because the same bytes would get the same answer for ever. Where an answer does not say which of the
+two is at fault, the host compares with other pushes. ``docs/delivery.md`` shows the table, and a
+test compares them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from receiver.plugin import BatchRefusedError, ExportError, RetryableError
+from receiver.plugin import BatchRefusedError, ExportError, RetryableError, UnclearError
 
 #: HTTP statuses about the content, for OTLP and remote write.
 REFUSED_HTTP_STATUSES: Final[Mapping[int, str]] = {
@@ -25,8 +26,18 @@ REFUSED_HTTP_STATUSES: Final[Mapping[int, str]] = {
 #: gRPC codes about the content.
 REFUSED_GRPC_CODES: Final[Mapping[str, str]] = {
     "INVALID_ARGUMENT": "bad data",
-    "RESOURCE_EXHAUSTED": "too large, unless RetryInfo says when to come back",
-    "INTERNAL": "the Collector's answer to a message that it can't read",
+}
+
+#: HTTP statuses that do not say whether the content is at fault.
+UNCLEAR_HTTP_STATUSES: Final[Mapping[int, str]] = {
+    500: "an error of the destination, perhaps with this content only",
+}
+
+#: gRPC codes that do not say whether the content is at fault.
+UNCLEAR_GRPC_CODES: Final[Mapping[str, str]] = {
+    "INTERNAL": "the Collector's answer to a message that it can't read, and a proxy's error",
+    "RESOURCE_EXHAUSTED": "too large, or over a quota; with RetryInfo it is retried",
+    "UNKNOWN": "an exception in the destination",
 }
 
 #: Kafka's errors about the content (Kafka's protocol guide, "Error codes").
@@ -45,6 +56,8 @@ def http_error(status: int, reason: str, retry_after_s: float | None) -> ExportE
     """
     if status in REFUSED_HTTP_STATUSES:
         return BatchRefusedError(reason)
+    if status in UNCLEAR_HTTP_STATUSES and retry_after_s is None:
+        return UnclearError(reason)
     return RetryableError(reason, retry_after_s=retry_after_s)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from plugins.otlp.config import Endpoint
-from receiver.plugin import BatchRefusedError, ExportResult, RetryableError
+from receiver.plugin import BatchRefusedError, ExportResult, RetryableError, UnclearError
 from receiver.plugin.breaker import CircuitBreaker
 
 #: After this many consecutive failures an endpoint is skipped, because each may cost a whole
@@ -39,6 +39,7 @@ class Transport(Protocol):
 
         Raises:
             RetryableError: The same request may succeed later.
+            UnclearError: It may succeed later, or never.
             BatchRefusedError: The same request will always fail. A part of it may succeed.
         """
 
@@ -84,11 +85,13 @@ class BalancedTransport:
 
         Raises:
             RetryableError: No endpoint accepts it now. The delay is the shortest that one asks for.
+            UnclearError: No endpoint accepts it, and none says why.
             BatchRefusedError: An endpoint refused the content. Another would refuse it too.
         """
         first = self._next
         self._next = (first + 1) % len(self._routes)
         failures: list[str] = []
+        unclear = 0
         for route in self._routes[first:] + self._routes[:first]:
             if not route.circuit.allows(self._clock()):
                 continue
@@ -97,12 +100,18 @@ class BalancedTransport:
             except RetryableError as error:
                 route.circuit.failed(self._clock(), error.retry_after_s)
                 failures.append(f"{route.endpoint.text}: {error}")
+            except UnclearError as error:
+                route.circuit.failed(self._clock())
+                failures.append(f"{route.endpoint.text}: {error}")
+                unclear += 1
             except BatchRefusedError:
                 route.circuit.succeeded()  # the endpoint works, the content is at fault
                 raise
             else:
                 route.circuit.succeeded()
                 return _with_failures(result, failures)
+        if unclear == len(self._routes):
+            raise UnclearError("; ".join(failures))
         now = self._clock()
         raise RetryableError(
             "; ".join(failures) or f"none of {len(self._routes)} endpoints answered lately",

@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from plugins._shared.answers import REFUSED_GRPC_CODES
-from receiver.plugin import BatchRefusedError, ExportError, ExportResult, RetryableError
+from plugins._shared.answers import REFUSED_GRPC_CODES, UNCLEAR_GRPC_CODES
+from receiver.plugin import BatchRefusedError, ExportError, ExportResult, RetryableError, UnclearError
 
 _RETRY_INFO: Final = "/google.rpc.RetryInfo"
 #: Bound on the characters of a destination's message.
@@ -70,10 +70,10 @@ def grpc_error(code: grpc.StatusCode, reason: str, details: bytes | None) -> Exp
     ``details`` is the ``google.rpc.Status`` of ``grpc-status-details-bin``.
     """
     present, delay_s = _retry_info(details or b"")
-    if present and code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return RetryableError(reason, retry_after_s=delay_s)
     if code.name in REFUSED_GRPC_CODES:
         return BatchRefusedError(reason)
+    if code.name in UNCLEAR_GRPC_CODES and not present:
+        return UnclearError(reason)
     return RetryableError(reason, retry_after_s=delay_s)
 
 

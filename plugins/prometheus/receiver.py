@@ -31,6 +31,7 @@ from receiver.plugin import (
     PluginConfig,
     Push,
     RetryableError,
+    UnclearError,
 )
 from receiver.plugin.breaker import requested_delay_s
 
@@ -211,6 +212,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
                 writer.write(ends)
             except RetryableError as error:
                 self._ends_after = time.monotonic() + (requested_delay_s(error.retry_after_s) or 0.0)
+                return
+            except UnclearError:
                 return
             except BatchRefusedError:
                 if len(ends) > 1:

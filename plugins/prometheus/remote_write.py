@@ -48,6 +48,7 @@ class RemoteWriter:
         Raises:
             RetryableError: The destination is slow or unavailable, or refuses all requests
                 (:mod:`plugins._shared.answers`).
+            UnclearError: It is not known whether the content is at fault.
             BatchRefusedError: The destination refuses the content.
 
         Source: Prometheus Remote-Write 2.0, "Response" and "Retries & Backoff".

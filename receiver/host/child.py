@@ -46,6 +46,7 @@ from receiver.plugin import (
     ExportResult,
     PermanentError,
     RetryableError,
+    UnclearError,
 )
 
 #: From <linux/prctl.h>: sets the signal that the kernel sends when the parent's thread ends.
@@ -159,6 +160,8 @@ def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> An
                 text=redaction.text(str(error)),
                 retry_after_s=None if error.retry_after_s is None else float(error.retry_after_s),
             )
+        except UnclearError as error:
+            return Answer(outcome=Outcome.UNCLEAR, text=redaction.text(str(error)))
         except PermanentError as error:
             refused = isinstance(error, BatchRefusedError)
             return Answer(

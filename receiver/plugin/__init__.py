@@ -37,6 +37,7 @@ The exceptions say who must act::
 
     ExportError
     +-- RetryableError    the destination is slow or away: the same push may succeed later
+    +-- UnclearError      the destination or a push is at fault: the host compares with other pushes
     +-- PermanentError    the same push will always fail: the operator must act
         +-- BatchRefusedError    these pushes fail together; smaller batches may succeed
 """
@@ -71,6 +72,7 @@ __all__ = [
     "RetryableError",
     "Secret",
     "TlsConfig",
+    "UnclearError",
 ]
 
 #: :attr:`ClientTelemetryContext.broker_id` while the node id is not known; none is negative.
@@ -220,6 +222,15 @@ class RetryableError(ExportError):
     """
 
     retry_after_s: float | None = None
+
+
+class UnclearError(ExportError):
+    """It is not known whether the destination or one of the pushes is at fault.
+
+    An example is HTTP's 500. The host exports other pushes, and drops a push only if it fails alone
+    while others are accepted. An exception that is no :class:`ExportError` counts as such an error
+    too; the plugin is then stopped and started.
+    """
 
 
 @dataclass(eq=False)

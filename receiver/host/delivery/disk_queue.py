@@ -132,6 +132,17 @@ class DiskQueue(MemoryQueue):
                 if self._account.unread and not self._ended:
                     self._ready.wait(_SHORTAGE_S)
 
+    def read_more(self, *, max_items: int, max_bytes: int) -> list[Push]:
+        """Return pushes that follow those in flight; see :meth:`MemoryQueue.read_more`."""
+        with self._lock:
+            if self._ended or self._writing_since is not None:
+                return []
+            if not self._account.unread:
+                return self._take_more(max_items, max_bytes) if self._readable_unwritten else []
+        with self._disk.lock:
+            adopted = self._adopt_copies()
+        return self._read_disk(max_items, max_bytes) if adopted else []
+
     def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
         """Finish with pushes, also on disk; see :meth:`MemoryQueue.acknowledge`."""
         with self._lock:
@@ -341,7 +352,8 @@ class DiskQueue(MemoryQueue):
                     for queued in copies:
                         queued.copied = True
                     # The sender has read nothing new meanwhile.
-                    acknowledged = len(copies) - len(self._in_flight) if copies else 0
+                    in_flight = {id(queued) for queued in self._in_flight}
+                    acknowledged = sum(id(queued) not in in_flight for queued in copies)
                     pushes = len(copies) + len(kept)
                     self._refused += len(refused)
                     for queued in kept:
@@ -383,6 +395,30 @@ class DiskQueue(MemoryQueue):
                 self._account.read(len(spooled), self._disk.statistics)
                 self._spooled.extend(spooled)
         return [one.push for one in spooled]
+
+    def _adopt_copies(self) -> bool:
+        """Move pushes in flight from memory to those from the disk.
+
+        Returns:
+            Whether none is in flight from memory now. False if the disk does not have them all.
+        """
+        with self._lock:
+            in_flight, before = list(self._in_flight), len(self._spooled)
+            if not in_flight:
+                return True
+            if self._account.uncommitted or not all(queued.copied for queued in in_flight):
+                return False
+        copies = self._disk.spool.read(len(in_flight), ALL)
+        if [copy.push.identity for copy in copies] != [queued.push.identity for queued in in_flight]:
+            self._disk.spool.rewind()
+            self._disk.spool.read(before, ALL)
+            return False
+        with self._lock:
+            if self._ended:
+                return False
+            self._spooled.extend(copies)
+            self._in_flight.clear()
+        return True
 
     def _commit(self) -> None:
         """Commit the acknowledged pushes on disk."""

@@ -97,6 +97,14 @@ class MemoryQueue:
                 self._in_flight.extend(self.memory.take(max_items, max_bytes))
             return [queued.push for queued in self._in_flight]
 
+    def read_more(self, *, max_items: int, max_bytes: int) -> list[Push]:
+        """Return pushes that follow those in flight, without waiting; perhaps none.
+
+        They are in flight too then, behind the others.
+        """
+        with self._lock:
+            return self._take_more(max_items, max_bytes)
+
     def acknowledge(self, count: int, dropped: DropReason | None = None) -> bool:
         """Finish with the oldest pushes in flight.
 
@@ -148,6 +156,13 @@ class MemoryQueue:
             dropped=dict(self._dropped),
             oldest_received_at_ns=min(self._received_at_ns(), default=None),
         )
+
+    def _take_more(self, max_items: int, max_bytes: int) -> list[Push]:
+        if self._ended:
+            return []
+        more = self.memory.take(max_items, max_bytes)
+        self._in_flight.extend(more)
+        return [queued.push for queued in more]
 
     def _count(self, count: int, dropped: DropReason | None) -> None:
         if dropped is None:

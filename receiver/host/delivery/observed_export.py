@@ -21,6 +21,7 @@ from receiver.plugin import (
     PermanentError,
     Push,
     RetryableError,
+    UnclearError,
 )
 
 if TYPE_CHECKING:  # the child process calls plugins too, and does not log
@@ -47,8 +48,14 @@ class BatchRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Crashed:
-    """The plugin raised an exception outside the contract, so its state is unknown."""
+class Unclear:
+    """It is not known whether the destination or a push is at fault.
+
+    Attributes:
+        is_crash: The plugin raised an exception outside the contract, so its state is unknown.
+    """
+
+    is_crash: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class Refused:
     rejected_points: int
 
 
-Outcome = Accepted | Retry | BatchRefused | Crashed | Refused
+Outcome = Accepted | Retry | BatchRefused | Unclear | Refused
 
 
 #: The most rejected points counted for one export, so that the sum fits a metric's float.
@@ -115,7 +122,7 @@ class ObservedExport:
             outcome = self._export(pushes)
         finally:
             self._tally.export_ended(self._clock() - began)
-        if not isinstance(outcome, Retry):
+        if not isinstance(outcome, Retry | Unclear):
             if self._is_warm:
                 self._cpu.add(pushes, self._cpu_s() - cpu_began)
             self._is_warm = True
@@ -139,6 +146,9 @@ class ObservedExport:
                 retry_after_s = None if error.retry_after_s is None else float(error.retry_after_s)
                 self._failed_for_now(str(error), pushes)
                 return Retry(retry_after_s)
+            except UnclearError as error:
+                self._failed("export failed for an unclear reason", str(error), pushes)
+                return Unclear(is_crash=False)
             except PermanentError as error:
                 points = _points(error.rejected_points)
                 if isinstance(error, BatchRefusedError) and len(pushes) > 1:
@@ -148,7 +158,7 @@ class ObservedExport:
                 return Refused(DropReason.PERMANENT, points)
         except BaseException as error:  # the contract: any other exception, SystemExit too, is a crash
             self._failed("plugin crashed, will be restarted", self._redaction.exception(error), pushes)
-            return Crashed()
+            return Unclear(is_crash=True)
 
     def _accepted(self, result: ExportResult | None) -> Accepted:
         if result is None:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
+from receiver.host.delivery.batch import Batch, Part
 from receiver.host.delivery.cpu_account import CpuAccount
 from receiver.host.delivery.lifecycle import PluginLifecycle
 from receiver.host.delivery.memory_queue import MemoryQueue
 from receiver.host.delivery.observed_export import (
     Accepted,
     BatchRefused,
-    Crashed,
     ObservedExport,
     Outcome,
     Refused,
     Retry,
+    Unclear,
 )
 from receiver.host.delivery.pause import Pause
 from receiver.host.delivery.retry import RetryPolicy
@@ -31,44 +31,12 @@ from receiver.host.failure_log import FailureLog
 from receiver.host.plugin_files import PluginFiles
 from receiver.host.redaction import Redaction
 from receiver.host.settings import HostSettings
-from receiver.plugin import ClientTelemetryReceiver, Push
+from receiver.plugin import ClientTelemetryReceiver
 from receiver.plugin.breaker import CircuitBreaker, CircuitState, requested_delay_s
 from receiver.workers import report
 
 #: An open circuit stays open up to half as long again, so that sidecars do not retry in step.
 _JITTER = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """Pushes that are exported together, and their failures so far.
-
-    Attributes:
-        pushes: At least one.
-        failures: Retryable failures.
-        failed_at: The time of the first failure, in monotonic seconds.
-        retry_after_s: The delay that the destination asked for last.
-        crashed: Whether the plugin has crashed on this single push.
-    """
-
-    pushes: Sequence[Push]
-    failures: int = 0
-    failed_at: float = 0.0
-    retry_after_s: float | None = None
-    crashed: bool = False
-
-    def split(self, at: int) -> list[_Part]:
-        """Return two parts, the one with the older pushes last."""
-        return [replace(self, pushes=self.pushes[at:]), replace(self, pushes=self.pushes[:at])]
-
-    def halves(self) -> list[_Part]:
-        """Return two halves without failures, the one with the older pushes last."""
-        return _Part(pushes=self.pushes).split(len(self.pushes) // 2)
-
-    def failed(self, now: float, retry_after_s: float | None) -> _Part:
-        """Return the part with one more failure."""
-        first_at = self.failed_at if self.failures else now
-        return replace(self, failures=self.failures + 1, failed_at=first_at, retry_after_s=retry_after_s)
 
 
 class Sender:
@@ -171,67 +139,72 @@ class Sender:
             self._log.error("pushes dropped at shutdown", pushes_lost=lost)
 
     def _export_queue(self) -> None:
-        while batch := self._queue.read(
+        while pushes := self._queue.read(
             max_items=self._max_items, max_bytes=self._max_bytes, linger_s=self._linger_s
         ):
-            if not self._deliver(batch):
+            if not self._deliver(Batch(pushes, self._max_items)):
                 return
 
-    def _deliver(self, batch: Sequence[Push]) -> bool:
+    def _deliver(self, batch: Batch) -> bool:
         """Export a batch, in parts if necessary; return False after the deadline."""
-        parts = [_Part(pushes=batch)]
-        while parts:
-            part = parts.pop()
-            if len(part.pushes) > 1 and self.circuit is not CircuitState.CLOSED:
-                parts += part.split(1)
-                continue
-            outcome = self._try(part)
-            match outcome:
-                case None:
-                    return False
-                case Retry(retry_after_s=retry_after_s):
-                    parts.append(self._failed(part, retry_after_s))
-                case Crashed():
-                    if len(part.pushes) > 1:
-                        parts += part.halves()
-                    elif not part.crashed:
-                        parts.append(replace(part, crashed=True))
-                    elif not self._done(part, Refused(DropReason.CRASH, 0)):
-                        return False
-                    if not self._lifecycle.restart():
-                        return False
-                case Refused(reason=DropReason.RETRIES_EXHAUSTED):
-                    if not self._done(part, outcome):
-                        return False
-                case BatchRefused():
-                    self._destination_responded()
-                    parts += part.halves()
-                case Accepted() | Refused():
-                    self._destination_responded()
-                    if not self._done(part, outcome):
-                        return False
-                    # The destination works, so the remaining parts get the full retry time.
-                    parts = [_Part(pushes=part.pushes) for part in parts]
+        while not batch.is_done:
+            if batch.has_only_suspects:
+                # They can be compared with others only.
+                batch.extend(self._queue.read_more(max_items=self._max_items, max_bytes=self._max_bytes))
+            part, at_once = batch.next(one_push=self.circuit is not CircuitState.CLOSED)
+            outcome = self._try(part, at_once=at_once)
+            if outcome is None or not self._note(batch, part, outcome):
+                return False
+            if not all(self._done(finished, result) for finished, result in batch.take_finished()):
+                return False
         return True
 
-    def _try(self, part: _Part) -> Outcome | None:
+    def _note(self, batch: Batch, part: Part, outcome: Outcome) -> bool:
+        """Say to the batch what came of a part; return False after the deadline."""
+        match outcome:
+            case Retry(retry_after_s=retry_after_s):
+                batch.retry(part, *self._failed(retry_after_s))
+            case BatchRefused():
+                self._destination_responded()
+                batch.halve(part)
+            case Unclear(is_crash=is_crash):
+                if len(part.pushes) > 1:
+                    batch.halve(part)
+                else:
+                    self._suspect(batch, part, DropReason.CRASH if is_crash else DropReason.PERMANENT)
+                return not is_crash or self._lifecycle.restart()
+            case Refused(reason=DropReason.RETRIES_EXHAUSTED):
+                batch.finish(part, outcome)
+            case Accepted() | Refused():
+                self._destination_responded()
+                batch.finish(part, outcome)
+        return True
+
+    def _suspect(self, batch: Batch, part: Part, reason: DropReason) -> None:
+        now, _ = self._failed(None)
+        batch.suspect(part, now, reason)
+        if part.outcome is not None:
+            error = self._tally.snapshot().last_error
+            self._log.limited("export refused, pushes dropped", error=error, pushes=1)
+
+    def _try(self, part: Part, *, at_once: bool) -> Outcome | None:
         """Wait for the retry delay and export; return None when the deadline comes first."""
-        delay = self._delay_s(part)
+        delay = self._delay_s(part, at_once=at_once)
         if delay is None:
             self._log.limited("export given up after retries, pushes dropped", pushes=len(part.pushes))
             return Refused(DropReason.RETRIES_EXHAUSTED, 0)
         if not self._pause(delay):
             return None
-        if part.failures:
+        if part.failures or part.is_suspect:
             self._tally.retried()
         self._log_circuit()
         self._files.follow()
         return self._export(part.pushes)
 
-    def _delay_s(self, part: _Part) -> float | None:
+    def _delay_s(self, part: Part, *, at_once: bool) -> float | None:
         now = self._clock()
         pause = self._breaker.retry_in_s(now) * (1 + _JITTER * self._rng())
-        if not part.failures:
+        if at_once or not part.failures:
             return pause
         return self._policy.delay_s(
             failures=part.failures,
@@ -240,12 +213,13 @@ class Sender:
             random=self._rng(),
         )
 
-    def _failed(self, part: _Part, retry_after_s: float | None) -> _Part:
+    def _failed(self, retry_after_s: float | None) -> tuple[float, float | None]:
+        """Count a failure; return its time and the delay that is asked for."""
         now = self._clock()
         delay_s = requested_delay_s(retry_after_s)
         self._breaker.failed(now, delay_s)
         self._log_circuit()
-        return part.failed(now, delay_s)
+        return now, delay_s
 
     def _destination_responded(self) -> None:
         """Record a response of the destination, even if it was a refusal."""
@@ -268,7 +242,7 @@ class Sender:
         else:
             self._log.info("circuit closed")
 
-    def _done(self, part: _Part, outcome: Accepted | Refused) -> bool:
+    def _done(self, part: Part, outcome: Accepted | Refused) -> bool:
         """Acknowledge and count pushes; return False if the queue has taken them back."""
         dropped = outcome.reason if isinstance(outcome, Refused) else None
         if not self._queue.acknowledge(len(part.pushes), dropped):

@@ -63,6 +63,7 @@ class Outcome(StrEnum):
 
     DONE = "done"
     RETRYABLE = "retryable"
+    UNCLEAR = "unclear"
     BATCH_REFUSED = "batch_refused"
     PERMANENT = "permanent"
     CRASH = "crash"

@@ -39,8 +39,8 @@ from receiver.plugin import (
     PermanentError,
     PluginConfig,
     Push,
-    PushIdentity,
     RetryableError,
+    UnclearError,
 )
 from receiver.settings import PREFIX
 
@@ -51,9 +51,6 @@ _LOAD_TIMEOUT_S: Final = 60.0
 
 #: Seconds for the process to exit after its last answer.
 _EXIT_TIMEOUT_S: Final = 2.0
-
-#: Pushes are refused after the process has died this often in a row while it exported them.
-_MAX_DEATHS: Final = 3
 
 
 class PluginCrashError(Exception):
@@ -75,9 +72,9 @@ class _ProcessGoneError(Exception):
 class PluginProxy(ClientTelemetryReceiver):
     """Forwards the calls of a plugin to its process.
 
-    If a call hangs, the proxy kills the process. The call is retryable then, and also if the
-    process dies. The next call starts a new process. If the process dies three times in a row on
-    the same pushes, they are refused as a batch, so that the host finds the fatal push by halving.
+    If a call hangs, the proxy kills the process, and the call is retryable. If the process dies, a
+    push may have killed it: the host compares with other pushes. The next call starts a new
+    process.
 
     Args:
         plugin: The plugin, constructed here to check its settings, and not used further.
@@ -107,8 +104,6 @@ class PluginProxy(ClientTelemetryReceiver):
         self._settings = settings
         self._process: _Process | None = None
         self._started_before = False
-        self._fatal_pushes: list[PushIdentity] = []
-        self._deaths = 0
 
     def start(self) -> None:
         """Start the process, and the plugin in it.
@@ -126,9 +121,9 @@ class PluginProxy(ClientTelemetryReceiver):
         """Export pushes in the process.
 
         Raises:
-            RetryableError: The plugin raised it, or its process hung, died or failed to start.
-            BatchRefusedError: The plugin raised it, or its process died three times on these
-                pushes.
+            RetryableError: The plugin raised it, or its process hung or failed to start.
+            UnclearError: The plugin raised it, or its process died.
+            BatchRefusedError: The plugin raised it.
             PermanentError: The plugin raised it.
             PluginCrashError: The plugin raised another exception.
         """
@@ -137,14 +132,16 @@ class PluginProxy(ClientTelemetryReceiver):
             answer = process.ask(Request.EXPORT, pushes_to_bytes(pushes), self._settings.call_timeout_s)
         except _ProcessGoneError as gone:
             self._process = None
-            raise self._died(gone, pushes) from None
-        self._deaths = 0
+            # A hanging plugin usually waits for its destination, so the pushes are not the cause.
+            raise (RetryableError if gone.hung else UnclearError)(str(gone)) from None
         self.cpu_s += answer.cpu_s
         match answer.outcome:
             case Outcome.DONE:
                 return ExportResult(rejected_points=answer.rejected_points, message=answer.text)
             case Outcome.RETRYABLE:
                 raise RetryableError(answer.text, answer.retry_after_s)
+            case Outcome.UNCLEAR:
+                raise UnclearError(answer.text)
             case Outcome.BATCH_REFUSED:
                 raise BatchRefusedError(answer.text, answer.rejected_points)
             case Outcome.PERMANENT:
@@ -212,18 +209,6 @@ class PluginProxy(ClientTelemetryReceiver):
             raise RetryableError(f"the plugin's process can't be started: {error}") from None
         self._process = process
         return process
-
-    def _died(self, gone: _ProcessGoneError, pushes: Sequence[Push]) -> RetryableError | BatchRefusedError:
-        # A hanging plugin usually waits for its destination, so the pushes are not the cause.
-        if gone.hung:
-            return RetryableError(str(gone))
-        identities = [push.identity for push in pushes]
-        self._deaths = self._deaths + 1 if identities == self._fatal_pushes else 1
-        self._fatal_pushes = identities
-        if self._deaths < _MAX_DEATHS:
-            return RetryableError(str(gone))
-        self._deaths = 0
-        return BatchRefusedError(f"{gone}, {_MAX_DEATHS} times in a row with the same pushes")
 
 
 class _Process:

@@ -16,7 +16,7 @@ from receiver.host.delivery.disk_queue import DiskQueue
 from receiver.host.delivery.statistics import DropReason
 from tests.exploration import examples
 from tests.unit.host.disks import Clock, disk_queue, due, full_disk, killed, read
-from tests.unit.host.support import push
+from tests.unit.host.support import numbers, push
 
 
 def places(queue: DiskQueue) -> int:
@@ -86,6 +86,13 @@ class AnyLog(RuleBasedStateMachine):
         assert len(self.in_flight) <= max_items
 
     @precondition(lambda self: self.in_flight)
+    @rule(max_items=st.integers(1, 8))
+    def read_more(self, max_items: int) -> None:
+        more = self.queue.read_more(max_items=max_items, max_bytes=10**9)
+        assert len(more) <= max_items
+        self.in_flight += numbers(more)
+
+    @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
         count = data.draw(st.integers(1, len(self.in_flight)))
@@ -139,9 +146,9 @@ class AnyLog(RuleBasedStateMachine):
                 self.acknowledged += self.in_flight
             while not self.queue._readable_unwritten and due(self.queue, self.clock):
                 assert self.queue.write()
-            while numbers := read(self.queue, 5):
-                self.queue.acknowledge(len(numbers))
-                self.acknowledged += numbers
+            while found := read(self.queue, 5):
+                self.queue.acknowledge(len(found))
+                self.acknowledged += found
             self.in_order_and_once()
             self.in_flight = []
             self.every_push_is_in_one_place()
@@ -227,9 +234,9 @@ class SpoolAlways(RuleBasedStateMachine):
         with self.folder:
             killed(self.queue)
             self.restart()
-            while numbers := read(self.queue):
-                self.delivered |= set(numbers)
-                self.queue.acknowledge(len(numbers))
+            while found := read(self.queue):
+                self.delivered |= set(found)
+                self.queue.acknowledge(len(found))
             assert self.delivered == self.stored
             assert self.queue.finish() == 0
 

@@ -14,22 +14,24 @@ from plugins._shared.answers import (
     REFUSED_GRPC_CODES,
     REFUSED_HTTP_STATUSES,
     REFUSED_KAFKA_ERRORS,
+    UNCLEAR_GRPC_CODES,
+    UNCLEAR_HTTP_STATUSES,
     http_error,
 )
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
-from receiver.plugin import BatchRefusedError, RetryableError
+from receiver.plugin import BatchRefusedError, RetryableError, UnclearError
 from tests.unit.host.support import FAST, wait_for
 from tests.unit.plugins.destinations import GrpcDestination, HttpDestination, Reply
 from tests.unit.plugins.support import client_push
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "delivery.md"
-#: The sender, what is retried, what is refused.
+#: The sender, what is retried, what is unclear, what is refused.
 ROWS: Final = {
     cells[0]: cells[1:]
     for line in PAGE.read_text().partition("### What is retried")[2].splitlines()
-    if line.startswith("| `") and len(cells := [cell.strip() for cell in line.strip("|").split(" | ")]) == 3
+    if line.startswith("| `") and len(cells := [cell.strip() for cell in line.strip("|").split(" | ")]) == 4
 }
 PUSHES: Final = 5
 
@@ -40,19 +42,22 @@ def words(row: str, pattern: str) -> list[set[str]]:
 
 def test_the_page_has_the_table_of_the_code() -> None:
     assert len(ROWS) == 3
-    retried, refused = words("`otlp` over HTTP, remote write", r"\b[345]\d\d\b")
+    retried, unclear, refused = words("`otlp` over HTTP, remote write", r"\b[345]\d\d\b")
     assert refused == {str(status) for status in REFUSED_HTTP_STATUSES}
-    assert not retried & refused
-    retried, refused = words("`otlp` over gRPC", r"\b[A-Z_]{5,}\b")
+    assert unclear == {str(status) for status in UNCLEAR_HTTP_STATUSES}
+    assert not retried & (unclear | refused)
+    retried, unclear, refused = words("`otlp` over gRPC", r"\b[A-Z_]{5,}\b")
     assert refused == set(REFUSED_GRPC_CODES)
-    assert retried & refused == {"RESOURCE_EXHAUSTED"}
-    _, refused = words("`kafka_topic`", r"\b[A-Z_]{5,}\b")
+    assert unclear == set(UNCLEAR_GRPC_CODES)
+    assert retried & (unclear | refused) == {"RESOURCE_EXHAUSTED"}
+    *_, refused = words("`kafka_topic`", r"\b[A-Z_]{5,}\b")
     assert refused == set(REFUSED_KAFKA_ERRORS.values())
 
 
 def test_each_refused_name_exists() -> None:
     assert {HTTPStatus(status) for status in REFUSED_HTTP_STATUSES}
-    assert {grpc.StatusCode[name] for name in REFUSED_GRPC_CODES}
+    assert {HTTPStatus(status) for status in UNCLEAR_HTTP_STATUSES}
+    assert {grpc.StatusCode[name] for name in (*REFUSED_GRPC_CODES, *UNCLEAR_GRPC_CODES)}
 
 
 @pytest.mark.parametrize("status", range(300, 600))
@@ -60,9 +65,12 @@ def test_every_other_status_is_retried(status: int) -> None:
     error = http_error(status, "why", 7.0)
     if status in REFUSED_HTTP_STATUSES:
         assert type(error) is BatchRefusedError
+        assert type(http_error(status, "why", None)) is BatchRefusedError
     else:
         assert isinstance(error, RetryableError)
         assert error.retry_after_s == 7.0
+        unclear = type(http_error(status, "why", None)) is UnclearError
+        assert unclear == (status in UNCLEAR_HTTP_STATUSES)
 
 
 def deliver(entry: dict[str, Any], corrected: Any) -> PluginStatistics:
@@ -79,7 +87,7 @@ def deliver(entry: dict[str, Any], corrected: Any) -> PluginStatistics:
     return host.statistics()[0]
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 405, 407])
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 405, 407, 500])
 @pytest.mark.parametrize("type_", ["otlp", "prometheus"])
 def test_an_operators_mistake_over_http_costs_no_push(
     http_server: HttpDestination, type_: str, status: int
@@ -101,7 +109,7 @@ def test_an_operators_mistake_over_http_costs_no_push(
     assert f"HTTP {status}" in (statistics.last_error or "")
 
 
-@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"])
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INTERNAL"])
 def test_an_operators_mistake_over_grpc_costs_no_push(grpc_server: GrpcDestination, code: str) -> None:
     def refuse(body: bytes, context: grpc.ServicerContext) -> bytes:
         context.set_code(grpc.StatusCode[code])

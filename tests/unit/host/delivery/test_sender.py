@@ -20,6 +20,7 @@ from receiver.plugin import (
     PluginConfig,
     Push,
     RetryableError,
+    UnclearError,
 )
 from tests.unit.host.support import Batching, Single, hosted, numbers, push, run, took, total, wait_for
 
@@ -92,56 +93,110 @@ def test_the_destinations_wish_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason", "message"),
-    [
-        (PermanentError("wrong address", rejected_points=4), DropReason.PERMANENT, "wrong address"),
-        (BatchRefusedError("over 4 MiB", rejected_points=4), DropReason.PERMANENT, "over 4 MiB"),
-        (ValueError("a bug"), DropReason.CRASH, "a bug"),
-        (SystemExit("leave me"), DropReason.CRASH, "leave me"),
-        (KeyboardInterrupt(), DropReason.CRASH, "KeyboardInterrupt"),
-        (BaseException("base"), DropReason.CRASH, "base"),
-        (RetryableError("x", retry_after_s=cast("Any", "soon")), DropReason.CRASH, "soon"),
-        (PermanentError("x", rejected_points=cast("Any", None)), DropReason.CRASH, "NoneType"),
-        (PermanentError(cast("Any", None)), DropReason.CRASH, "__str__ returned non-string"),
-    ],
-    ids=lambda value: value.__class__.__name__ if isinstance(value, BaseException) else None,
+    "error", [PermanentError("wrong", rejected_points=4), BatchRefusedError("over 4 MiB", rejected_points=4)]
 )
-def test_a_failing_export_drops_its_pushes_only(
-    error: BaseException, reason: DropReason, message: str
-) -> None:
+def test_refused_content_is_dropped_at_once(error: PermanentError) -> None:
     def export(pushes: Sequence[Push]) -> None:
         if numbers(pushes) == [1]:
             raise error
 
     plugin = Single(export)
     statistics = run(plugin, 3)
-    crashed = reason is DropReason.CRASH
-    assert plugin.calls == ([[0], [1], [1], [2]] if crashed else [[0], [1], [2]])
-    assert statistics.exported_pushes == 2
-    assert statistics.dropped[reason] == 1
-    assert statistics.failures == (2 if crashed else 1)
-    assert statistics.restarts == (2 if crashed else 0)
+    assert plugin.calls == [[0], [1], [2]]
+    assert statistics.dropped[DropReason.PERMANENT] == 1
+    assert (statistics.exported_pushes, statistics.failures, statistics.restarts) == (2, 1, 0)
+    assert error.reason in (statistics.last_error or "")
+    assert statistics.rejected_points == 4
+
+
+class NastyError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("from __str__")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UnclearError("HTTP 500"), "HTTP 500"),
+        (ValueError("a bug"), "a bug"),
+        (UnicodeError("label empty or too long"), "label empty or too long"),
+        (SystemExit("leave me"), "leave me"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (BaseException("base"), "base"),
+        (RetryableError("x", retry_after_s=cast("Any", "soon")), "soon"),
+        (PermanentError("x", rejected_points=cast("Any", None)), "NoneType"),
+        (PermanentError(cast("Any", None)), "__str__ returned non-string"),
+        (NastyError(), "its text raised SystemExit"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+@pytest.mark.parametrize("kind", [Single, Batching])
+def test_a_push_is_at_fault_if_others_are_accepted(
+    kind: type[Single], error: BaseException, message: str
+) -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if 1 in numbers(pushes):
+            raise error
+
+    plugin = kind(export)
+    statistics = run(plugin, 12)
+    crashed = not isinstance(error, UnclearError)
+    assert plugin.calls.count([1]) == 4, "alone, and after each of three others"
+    assert statistics.exported_pushes == 11
+    assert statistics.dropped[DropReason.CRASH if crashed else DropReason.PERMANENT] == 1
+    assert (statistics.restarts > 0) == crashed
     assert plugin.started == plugin.stopped == statistics.restarts + 1
     assert message in (statistics.last_error or "")
-    assert statistics.rejected_points == (4 if reason is DropReason.PERMANENT else 0)
 
 
-def test_an_exception_that_cannot_be_shown_is_contained_too() -> None:
-    class NastyError(Exception):
-        def __str__(self) -> str:
-            raise SystemExit("from __str__")
+@pytest.mark.parametrize("error", [UnclearError("HTTP 500"), UnicodeError("a bug"), MemoryError()])
+@pytest.mark.parametrize("kind", [Single, Batching])
+def test_a_destination_is_at_fault_if_no_push_is_accepted(kind: type[Single], error: BaseException) -> None:
+    away = {"away": True}
 
     def export(pushes: Sequence[Push]) -> None:
-        raise NastyError
+        if away["away"]:
+            raise error
 
-    statistics = run(Single(export), 2)
-    assert statistics.dropped[DropReason.CRASH] == 2
-    assert "its text raised SystemExit" in (statistics.last_error or "")
+    plugin = kind(export)
+    host = PluginHost([hosted(plugin, breaker={"failures": 3})])
+    for number in range(8):
+        host.offer(push(number))
+    host.start()
+    wait_for(lambda: len(plugin.calls) > 40)
+    assert host.statistics()[0].circuit != "closed"
+    away["away"] = False
+    wait_for(lambda: host.statistics()[0].exported_pushes == 8)
+    assert host.statistics()[0].circuit == "closed"
+    host.stop(10)
+    (statistics,) = host.statistics()
+    assert sum(statistics.dropped.values()) == 0
+    assert total(statistics) == 8
+
+
+def test_a_lone_push_waits_for_another_one_to_compare_with() -> None:
+    def export(pushes: Sequence[Push]) -> None:
+        if 0 in numbers(pushes):
+            raise UnclearError("HTTP 500")
+
+    plugin = Single(export)
+    host = PluginHost([hosted(plugin)])
+    host.start()
+    host.offer(push(0))
+    wait_for(lambda: len(plugin.calls) > 20)
+    assert host.statistics()[0].dropped[DropReason.PERMANENT] == 0
+    for number in range(1, 5):
+        host.offer(push(number))
+    wait_for(lambda: host.statistics()[0].exported_pushes == 4)
+    assert host.statistics()[0].dropped[DropReason.PERMANENT] == 1
+    host.stop(10)
 
 
 def test_a_result_that_is_none_of_ours_is_a_crash() -> None:
-    statistics = run(Single(lambda pushes: cast("Any", "done")), 1)
-    assert statistics.dropped[DropReason.CRASH] == 1
+    def export(pushes: Sequence[Push]) -> ExportResult | None:
+        return cast("Any", "done") if numbers(pushes) == [0] else None
+
+    assert run(Single(export), 6).dropped[DropReason.CRASH] == 1
 
 
 def test_a_batch_refused_as_a_whole_is_halved_until_it_passes_and_only_the_hopeless_are_dropped() -> None:
@@ -326,27 +381,6 @@ def test_stop_gives_up_at_the_deadline_what_a_dead_destination_does_not_take() -
     assert plugin.stopped == 1
 
 
-def test_a_plugin_that_crashes_is_started_anew_and_the_batch_is_halved_until_one_push_is_to_blame() -> None:
-    def export(pushes: Sequence[Push]) -> None:
-        if 5 in numbers(pushes):
-            raise MemoryError
-
-    plugin = Batching(export)
-    host = PluginHost([hosted(plugin)])
-    for number in range(8):
-        host.offer(push(number))
-    with capture_logs() as logs:
-        host.start()
-        host.stop(10)
-    (statistics,) = host.statistics()
-    assert plugin.calls == [list(range(8)), [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [4], [5], [5], [6, 7]]
-    assert statistics.exported_pushes == 7
-    assert statistics.dropped[DropReason.CRASH] == 1
-    assert statistics.restarts == 5
-    assert (plugin.started, plugin.stopped) == (6, 6)
-    assert len([line for line in logs if line["event"] == "plugin started"]) == 6
-
-
 def test_a_crash_that_comes_once_costs_nothing() -> None:
     crashes = iter([SystemExit("now")])
 
@@ -356,7 +390,7 @@ def test_a_crash_that_comes_once_costs_nothing() -> None:
 
     plugin = Single(export)
     statistics = run(plugin, 2)
-    assert plugin.calls == [[0], [0], [1]]
+    assert plugin.calls == [[0], [1], [0]], "another push told that the destination works"
     assert (statistics.exported_pushes, statistics.restarts) == (2, 1)
 
 

@@ -23,6 +23,7 @@ from receiver.plugin import (
     PluginConfig,
     Push,
     RetryableError,
+    UnclearError,
 )
 from receiver.plugin.secret import Secret
 
@@ -105,6 +106,8 @@ class Misbehaving(ClientTelemetryReceiver):
                 raise PermanentError("never", rejected_points=3)
             case "refused":
                 raise BatchRefusedError("too much", rejected_points=2)
+            case "unclear":
+                raise UnclearError("what now")
             case "crash":
                 raise LookupError(f"no {token}")
             case "system exit":

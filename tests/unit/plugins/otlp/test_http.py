@@ -16,7 +16,14 @@ from plugins._shared.http_client import HttpClient, parse_retry_after
 from plugins.otlp import OtlpConfig
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
-from receiver.plugin import BatchRefusedError, ExportResult, Push, RetryableError
+from receiver.plugin import (
+    BatchRefusedError,
+    ExportError,
+    ExportResult,
+    Push,
+    RetryableError,
+    UnclearError,
+)
 from tests.unit.host.support import wait_for
 from tests.unit.plugins.destinations import (
     Certificates,
@@ -90,7 +97,8 @@ def test_a_status_is_retried_unless_it_is_about_the_content(
     http_server: HttpDestination, status: int
 ) -> None:
     http_server.answer = lambda body: Reply(status, rpc_status("why"))
-    kind = BatchRefusedError if status in {400, 409, 413, 422} else RetryableError
+    refused = BatchRefusedError if status in {400, 409, 413, 422} else RetryableError
+    kind: type[ExportError] = UnclearError if status == 500 else refused
     failure(kind, f"HTTP {status}: why", endpoint=endpoint(http_server), protocol="http")
     assert len(http_server.bodies) == 1
 
