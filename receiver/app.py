@@ -6,7 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-from receiver import log_writer
+from receiver import log_once, log_writer
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
 from receiver.log import configure as configure_log
@@ -29,6 +29,7 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
         wrong.
     """
     log_writer.install()
+    log_once.install()
     configure_log(settings.log)
     _raise_file_limit()
     # The processes share the memory of what is imported, as long as nothing writes to it.

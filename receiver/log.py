@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import structlog
 
+from receiver.log_once import drop_repeats
 from receiver.settings.model import LogSettings
 
 _EVERY_S: Final = 10.0
@@ -26,6 +27,7 @@ def configure(settings: LogSettings) -> None:
     )
     structlog.configure(
         processors=[
+            drop_repeats,
             _add_process,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -116,11 +116,14 @@ class TlsContext:
         except TlsFilesError as error:
             self._watch.remind()
             self._warnings.warning(
-                "TLS files can't be used, the old ones stay", listener=self._listener, problem=str(error)
+                "TLS files can't be used, the old ones stay",
+                once=f"TLS {self._listener}",
+                listener=self._listener,
+                problem=str(error),
             )
         else:
             self._not_after = _not_after(self._certificates)
-            _log.info("TLS files re-read", listener=self._listener)
+            _log.info("TLS files re-read", once=f"TLS {self._listener}", listener=self._listener)
         return self._context
 
     def not_after(self) -> float | None:

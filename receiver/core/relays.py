@@ -42,7 +42,7 @@ from receiver.link.messages import (
     decode_relay_message,
     encode,
 )
-from receiver.link.stream import LinkStream
+from receiver.link.stream import CLOSED, LinkStream
 from receiver.log import RateLimitedLog
 from receiver.metrics import ReceiverMetrics, replay
 from receiver.peers.peers import Scope
@@ -182,7 +182,8 @@ class Relays:
         """Forget a link that has ended."""
         if self._links.get(link.relay_id) is link:
             del self._links[link.relay_id]
-        _log.info("a relay's link ended", relay=link.relay_id, problem=reason)
+        if reason != CLOSED:  # the supervisor logs a relay that has died
+            _log.warning("a relay's link ended", relay=link.relay_id, problem=reason)
 
     def learned_token(self, link: _RelayLink, message: TokenOwner) -> None:
         """Hand the owner of a delegation token on to the other relays."""

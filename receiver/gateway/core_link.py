@@ -202,7 +202,8 @@ class CoreLink:
         self._late.clear()
 
     def _ended(self, reason: str) -> None:
-        _log.warning("the link to the core ended, telemetry is throttled until it is back", problem=reason)
+        event = "the link to the core ended, telemetry is throttled until it is back"
+        _log.warning(event, once="link", problem=reason)
         self._detach()
         # Later, because a core that refuses the link would be asked in a loop.
         running_loop().call_later(_ASK_AFTER_S, self._ask_if_needed)
@@ -350,7 +351,7 @@ class CoreLink:
         self._timer = None
         now = self._clock.monotonic()
         if self._fail_overdue(now):
-            _log.warning("the core does not answer, its calls are answered without it")
+            _log.warning("the core does not answer, its calls are answered without it", once="core")
         if self._pending:
             deadline = min(pending.deadline for pending in self._pending.values())
             self._check_after(max(0.0, deadline - now))

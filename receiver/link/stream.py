@@ -27,6 +27,9 @@ _READ_BYTES: Final = 65_536
 #: Bytes that may wait for the other end.
 _MAX_BACKLOG_BYTES: Final = 134_217_728
 
+#: Why a stream has ended whose other end was closed, as at a stop.
+CLOSED: Final = "the other end closed the link"
+
 _LENGTH = Struct(">I")
 
 _log = structlog.get_logger("receiver.link")
@@ -118,11 +121,14 @@ class LinkStream:
             count = self._socket.recv_into(memoryview(self._buffer)[self._received :], room)
         except BlockingIOError:
             return False
+        except ConnectionError:
+            self._end(CLOSED)
+            return False
         except OSError as error:
             self._end(error.strerror or str(error))
             return False
         if not count:
-            self._end("the other end closed the link")
+            self._end(CLOSED)
             return False
         self._received += count
         # The answers to the messages of one read leave together.
@@ -177,6 +183,11 @@ class LinkStream:
             try:
                 sent = self._socket.sendmsg(packets)
             except BlockingIOError:
+                break
+            except ConnectionError:
+                # The other end is closed. What it sent before is still to be read.
+                self._backlog.clear()
+                self.backlog_bytes = 0
                 break
             except OSError as error:
                 self._end(error.strerror or str(error))

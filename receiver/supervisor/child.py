@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from receiver import log_writer
+from receiver import log_once, log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 
@@ -118,7 +118,7 @@ def fork(
     if pid == 0:
         status = 1
         try:
-            _begin(name, parent, {*keep, theirs.fileno()}, nice)
+            _begin(name, parent, {*keep, theirs.fileno(), *log_once.descriptors()}, nice)
             status = run(theirs)
         except Exception:
             _log.exception("the process ended with an error")

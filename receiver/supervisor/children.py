@@ -34,6 +34,9 @@ class ChildEvents(Protocol):
     def ended(self, child: Child, how: str, ran_s: float) -> None:
         """Handle the end of a process that ran so many seconds."""
 
+    def cannot_start(self, problem: str, status: int) -> None:
+        """End the start with an exit status."""
+
 
 class Children:
     """The running child processes, in the order of their start.
@@ -63,8 +66,7 @@ class Children:
         """End the start for want of a process, or try again later."""
         problem = f"the process {name} cannot be started: {error.strerror or error}"
         if self._lifecycle.state is State.STARTING:
-            _log.error("cannot start", problem=problem)
-            self._lifecycle.end(1)
+            self._events.cannot_start(problem, 1)
             return
         delay_s = backoff.died(0.0)
         _log.error("a process cannot be started", problem=problem, restart_in_s=delay_s)

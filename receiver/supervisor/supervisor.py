@@ -183,8 +183,7 @@ class Supervisor:
         try:
             self._current.sockets.listen()
         except SocketError as error:
-            _log.error("cannot start", problem=str(error))
-            self._lifecycle.end(1)
+            self.cannot_start(str(error), 1)
             return
         self._relays.start()
 
@@ -229,7 +228,7 @@ class Supervisor:
             case State.RELEASING:
                 self._hand_over.core_ended()
             case State.STARTING:
-                self._cannot_start(core, how)
+                self._ended_too_early(core, how)
             case _:
                 self._core.restart(core, how, ran_s)
 
@@ -238,10 +237,17 @@ class Supervisor:
             case State.LEAVING | State.STOPPING | State.EXPORTING:
                 self._stop.go_on()
             case State.STARTING:
-                self._cannot_start(relay, how)
+                self._ended_too_early(relay, how)
             case _:
                 self._relays.restart(relay, how, ran_s)
 
-    def _cannot_start(self, child: Child, how: str) -> None:
-        _log.error("cannot start", problem=child.problem or f"the process {child.name} ended: {how}")
-        self._lifecycle.end(child.status or 1)
+    def _ended_too_early(self, child: Child, how: str) -> None:
+        problem = child.problem or f"the process {child.name} ended: {how}"
+        self.cannot_start(problem, child.status or 1)
+
+    def cannot_start(self, problem: str, status: int) -> None:
+        """End the start with an exit status, and tell the receiver that was to be taken over."""
+        _log.error("cannot start", problem=problem)
+        if self._take_over is not None:
+            self._take_over.failed(problem)
+        self._lifecycle.end(status)

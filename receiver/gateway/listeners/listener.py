@@ -191,6 +191,7 @@ class Listener:
             self.nodes.open()
         _log.info(
             "accepting clients",
+            once=f"listener {self.name}",
             listener=self.name,
             bind=str(self.settings.bind),
             upstream=str(self.settings.upstream),
@@ -245,6 +246,7 @@ class Listener:
                 self._warnings.warning(
                     "clients are refused until the broker can be reached",
                     kind="away",
+                    once=f"listener {self.name}",
                     listener=self.name,
                     upstream=str(self.settings.upstream),
                     problem=self._watch.problem,
@@ -261,7 +263,11 @@ class Listener:
             self._socket.listen(BACKLOG)  # another relay may have closed the port; else it changes nothing
         except OSError as error:  # another program has the port of a node that was not open yet
             self._warnings.warning(
-                "can't listen", kind="listen", listener=self.name, problem=describe_error(error)
+                "can't listen",
+                kind="listen",
+                once=f"listener {self.name}",
+                listener=self.name,
+                problem=describe_error(error),
             )
             asyncio.get_running_loop().call_later(_LISTEN_AGAIN_S, self._open_port)
             return

@@ -163,7 +163,8 @@ class Nodes(Generic[_Listener]):
             if broker.node_id >= 0:
                 self._table.name(broker)
         for node_id in self._table.record_nodes({broker.node_id for broker in cluster.brokers}):
-            _log.info("a node has left the cluster", listener=self._name, node=node_id)
+            once = f"node {self._name} {node_id}"
+            _log.info("a node has left the cluster", once=once, listener=self._name, node=node_id)
             if (listener := self._listeners.pop(node_id, None)) is not None:
                 listener.close_port()
                 self._retire(listener)
@@ -196,6 +197,7 @@ class Nodes(Generic[_Listener]):
         self._warnings.warning(
             "clients can't reach a broker",
             kind="hidden",
+            once=f"hidden {self._name} {broker.node_id}",
             node=broker.node_id,
             address=f"{broker.host}:{broker.port}",
             problem="its address is not valid, or its node id is not less than rewrite.nodes; raise that",

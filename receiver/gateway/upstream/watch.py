@@ -72,6 +72,7 @@ class UpstreamWatch:
         self._address = address
         self._broker = broker
         self._fields = {"listener": name or settings.name, "upstream": str(settings.upstream)}
+        self._subject = f"broker of {self._fields['listener']}"
         self._log = structlog.get_logger("receiver.gateway", **self._fields)
         self._warnings = RateLimitedLog("receiver.gateway", fields=self._fields)
         self._probing: asyncio.Task[None] | None = None
@@ -132,7 +133,7 @@ class UpstreamWatch:
         self.away = not error.connected
         self._broker.mark_away()
         self._on_change()
-        self._warnings.warning("the broker does not answer", problem=self.problem)
+        self._warnings.warning("the broker does not answer", once=self._subject, problem=self.problem)
 
     async def _probe_until_answered(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -149,7 +150,9 @@ class UpstreamWatch:
                 )
             except BrokerLoginError as error:
                 self._warnings.warning(
-                    "the sidecar can't log in to ask the broker for its node id", problem=str(error)
+                    "the sidecar can't log in to ask the broker for its node id",
+                    once=f"login {self._subject}",
+                    problem=str(error),
                 )
             except ProbeError as error:
                 self._record_failure(error)
@@ -190,14 +193,17 @@ class UpstreamWatch:
             return
         self._logged = (known, problem)
         if (bypass := bypass_problem(self._settings, known)) is not None:
-            self._log.warning("clients pass by the sidecar", problem=bypass)
+            self._log.warning("clients pass by the sidecar", once=f"bypass {self._subject}", problem=bypass)
         if (shadow := shadow_problem(known)) is not None:
-            self._log.warning("the broker's own telemetry has no effect", problem=shadow)
+            self._log.warning(
+                "the broker's own telemetry has no effect", once=f"shadow {self._subject}", problem=shadow
+            )
         if problem is not None:
-            self._log.error("the broker is not the configured one", problem=problem)
+            self._log.error("the broker is not the configured one", once=self._subject, problem=problem)
         else:
             self._log.info(
                 "the broker answers",
+                once=self._subject,
                 broker_id=known.broker.id,
                 cluster_id=known.broker.cluster_id,
                 proven=known.proven,

@@ -15,6 +15,7 @@ message                 from          meaning
 ``links``               new           a link to the new core for each of these old relays
 ``accepting``           new           its relays accept clients: the old relays should leave
 ``need_link``           old           an old relay has lost its link to the new core
+``failed``              new           why it does not take over; it ends
 ======================  ============  ==========================================================
 
 Until ``accepting`` nothing is lost if the new version fails: the old supervisor then starts a core

@@ -150,7 +150,8 @@ class TakeOver:
             # The ports of nodes are open, and clients at them should not wait for a response.
             self._current.learn(predecessor.nodes)
             predecessor.release_core()
-        except BaseException:
+        except BaseException as error:
+            predecessor.channel.send("failed", problem=str(error))
             predecessor.close()
             raise
         self._current.sockets = sockets
@@ -168,6 +169,11 @@ class TakeOver:
         """Tell it that this receiver accepts clients, so that its relays leave."""
         if self._predecessor is not None:
             self._predecessor.channel.send("accepting")
+
+    def failed(self, problem: str) -> None:
+        """Tell it why this receiver does not take over, for its log."""
+        if self._predecessor is not None:
+            self._predecessor.channel.send("failed", problem=problem)
 
     def close(self) -> None:
         """Leave it alone."""

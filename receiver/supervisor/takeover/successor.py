@@ -188,7 +188,9 @@ class HandOver:
         try:
             while self._successor is successor and (message := successor.channel.receive()) is not None:
                 self._handle(successor, message)
-        except (EOFError, ChannelError, LookupError, TypeError, ValueError) as error:
+        except EOFError:
+            self._lost(successor, "the new version ended; its log may have the reason")
+        except (ChannelError, LookupError, TypeError, ValueError) as error:
             self._lost(successor, str(error))
 
     def _handle(self, successor: Successor, message: Message) -> None:
@@ -201,6 +203,8 @@ class HandOver:
                 self._relays.pass_link(str(message.fields["relay"]), message.fds)
             case "accepting" if successor.stage is Stage.RELEASED:
                 self._leave(successor)
+            case "failed":
+                self._lost(successor, f"the new version failed: {message.fields['problem']}")
             case _:
                 message.close()
                 raise ValueError(f"it sent {message.type!r} out of turn")

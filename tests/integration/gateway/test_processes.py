@@ -177,6 +177,19 @@ def test_limits_hold_for_all_relays_together(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.full
+def test_each_line_is_logged_once_and_a_stop_logs_no_problem(broker: ScriptedBroker) -> None:
+    settings = config(broker.port, **relays(2), log={"format": "json"})
+    with GatewaySidecar(settings) as sidecar, contextlib.ExitStack() as opened:
+        for raw in on_all_relays(sidecar, opened).values():
+            _, instance, subscription = read_get(raw.exchange(get_subscriptions()))
+            raw.exchange(push(instance, subscription))
+        for event in ("accepting clients", "the broker answers"):
+            assert len(sidecar.awaited(event)) == 1
+        assert sidecar.terminate() == 0
+        assert [line for line in sidecar.logged_objects() if line["level"] != "info"] == []
+        assert [line for line in sidecar.logged_objects() if "problem" in line] == []
+
+
 def test_every_process_shows_its_cost(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port, **relays(2))) as sidecar:
         for name in ("process_cpu_seconds_total", "process_resident_bytes", "event_loop_lag_seconds"):

@@ -141,6 +141,17 @@ def test_the_other_end_may_close_in_the_middle_of_a_message(end: End) -> None:
     assert end.ended == ["the other end closed the link"]
 
 
+def test_what_the_other_end_sent_before_it_closed_is_read(end: End) -> None:
+    end.other.sendall(packet(b"last"))
+    end.other.close()
+    end.stream.send(b"in vain")
+    assert (end.ended, end.stream.backlog_bytes) == ([], 0)
+    end.poll()
+    end.poll()
+    assert end.received == [b"last"]
+    assert end.ended == ["the other end closed the link"]
+
+
 def test_messages_wait_for_room_and_arrive_in_order(end: End) -> None:
     messages = [bytes([number]) * 50_000 for number in range(100)]
     for message in messages:
@@ -210,5 +221,7 @@ def test_sending_to_an_end_that_is_gone_ends_the_stream_once(end: End) -> None:
     end.other.close()
     end.stream.send(b"one")
     end.stream.send(b"two")
-    assert len(end.ended) == 1
+    end.poll()
+    end.stream.send(b"three")
+    assert end.ended == ["the other end closed the link"]
     assert end.stream.closed

@@ -126,7 +126,7 @@ def test_the_old_version_goes_on_if_the_new_one_fails(tmp_path: Path, name: str)
             with successor(tmp_path, config, fail={name: ["broken", 2]}) as new:
                 assert new.wait() == 2
                 assert new.until_logged("cannot start")["problem"] == "broken"
-            old.until_logged(FAILED, round_)
+            assert old.until_logged(FAILED, round_)["problem"] == "the new version failed: broken"
             client.until_core(old.until_another("core", core))
             assert {key: pid for key, pid in old.children().items() if key != "core"} == relays
         assert old.logged("the core died, telemetry is throttled until it is back") == []
@@ -144,8 +144,9 @@ def test_an_address_that_the_new_version_cannot_bind_disturbs_nothing(tmp_path: 
             used = {**listener("NEW"), "bind": f"127.0.0.1:{taken.getsockname()[1]}"}
             with successor(tmp_path, {**config, "listeners": [*config["listeners"], used]}) as new:
                 assert new.wait() == 1
-                assert "listener NEW" in new.until_logged("cannot start")["problem"]
-        old.until_logged(FAILED)
+                problem = new.until_logged("cannot start")["problem"]
+                assert "listener NEW" in problem
+        assert old.until_logged(FAILED)["problem"] == f"the new version failed: {problem}"
         assert old.children() == children
 
 
