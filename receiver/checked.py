@@ -70,6 +70,7 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
             Quirks(settings.telemetry.quirks, compression=())
         except InvalidValueError as error:
             errors.append(SettingsError(path.name, "", str(error)))
+        errors += [sourced(error, path, environ) for error in shared_ports(settings, plugins)]
     if settings is None or errors:
         for one in errors:
             one.further = ()
@@ -86,7 +87,7 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
         SettingsError: As :func:`load_checked`.
     """
     settings, plugins = load_checked(path, environ)
-    found = (*_files(settings), *_subscriptions(settings), *shared_ports(settings, plugins))
+    found = (*_files(settings), *_subscriptions(settings))
     mistakes = [sourced(one, path, environ) for one in found]
     warnings = [sourced(one, path, environ) for one in _inline_secrets(settings)]
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)

@@ -1,4 +1,4 @@
-"""Logs a line once that several processes have to tell, such as all relays of a listener.
+"""Logs a line once that several processes have to tell, such as all relays.
 
 The processes share a table: what was logged last about each subject, and when. The supervisor makes
 it and its children inherit it by fork. A relay that sees something else than the others is heard,
@@ -69,9 +69,9 @@ def descriptors() -> list[int]:
 
 
 def drop_repeats(_logger: Any, method: str, event: structlog.typing.EventDict) -> Mapping[str, Any]:
-    """Drop a line about a subject that another process has just logged: a processor of structlog.
+    """Drop a line that another process has just logged: a structlog processor.
 
-    The subject is the field ``once``, which is not logged. Lines without it stay.
+    The subject of a line is the field ``once``, which is not logged. Lines without it stay.
     """
     subject = event.pop("once", None)
     if subject is not None and _tables:

@@ -201,6 +201,15 @@ RECEIVER_RULES: Final = (
         "keep them don't answer or refuse the login. GET /readyz names the place, and the log each mistake.",
     ),
     PrometheusRule(
+        name="KafkaTelemetryReloadRefused",
+        expression="kafka_telemetry_config_last_reload_successful == 0",
+        lasts="5m",
+        severity="warning",
+        summary="Receiver {{ .Labels.instance }} refused a changed configuration",
+        description="The configuration before it stays in force. GET /readyz and the log name the key, the "
+        "value and the fix.",
+    ),
+    PrometheusRule(
         name="KafkaTelemetryCertificateEnds",
         expression="kafka_telemetry_tls_certificate_expiry_seconds - time() < 14 * 86400",
         lasts="1h",

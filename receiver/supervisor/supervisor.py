@@ -246,7 +246,7 @@ class Supervisor:
         self.cannot_start(problem, child.status or 1)
 
     def cannot_start(self, problem: str, status: int) -> None:
-        """End the start with an exit status, and tell the receiver that was to be taken over."""
+        """End the start with an exit status, and tell the predecessor why."""
         _log.error("cannot start", problem=problem)
         if self._take_over is not None:
             self._take_over.failed(problem)

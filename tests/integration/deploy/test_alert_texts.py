@@ -83,6 +83,7 @@ SUMMARIES: Final = {
     "KafkaTelemetrySubscriptionsStale": (
         "Receiver sidecar:8080 can't follow the changes of its subscriptions"
     ),
+    "KafkaTelemetryReloadRefused": "Receiver sidecar:8080 refused a changed configuration",
     "KafkaTelemetryRollupDown": "Roll-up sidecar:8080 does not answer",
     "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",
     "KafkaTelemetryRollupLags": "Roll-up sidecar:8080 is minutes behind",

@@ -41,6 +41,7 @@ PUSHES_NOT_STORED: Final = "kafka_telemetry_pushes_not_stored_total"
 OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
 STALE: Final = "kafka_telemetry_subscriptions_stale"
+RELOADED: Final = "kafka_telemetry_config_last_reload_successful"
 CERTIFICATE: Final = 'kafka_telemetry_tls_certificate_expiry_seconds{listener="CLIENT",side="client"}'
 
 #: A sidecar that is well, is asked by a health check, and to which all kinds of things happened
@@ -73,6 +74,7 @@ WELL: Final[Shown] = {
     OVERFLOWED: always(5),
     EVICTED: always(6),
     STALE: always(0),
+    RELOADED: always(1),
     CERTIFICATE: always(NOW_S + 60 * DAY_S),
 }
 
@@ -148,6 +150,10 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
     "subscriptions can't be followed": (
         "KafkaTelemetrySubscriptionsStale",
         WELL | {STALE: always(1)},
+    ),
+    "a reload is refused": (
+        "KafkaTelemetryReloadRefused",
+        WELL | {RELOADED: always(0)},
     ),
     "a certificate ends": (
         "KafkaTelemetryCertificateEnds",

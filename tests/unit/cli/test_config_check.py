@@ -129,13 +129,12 @@ broker: {{login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}}
 
 def test_two_services_on_one_port_are_a_mistake(run: Run, tmp_path: Path) -> None:
     text = GOOD + '  - {type: prometheus, bind: "0.0.0.0:19092"}\n'
-    assert check(run, tmp_path, text) == (
-        2,
-        [
-            'receiver.yaml:5:24: plugins[1].bind: "0.0.0.0:19092": listeners[0] listens on 127.0.0.1:19092 '
-            "already: choose another port"
-        ],
+    problem = (
+        'receiver.yaml:5:24: plugins[1].bind: "0.0.0.0:19092": listeners[0] listens on 127.0.0.1:19092 '
+        "already: choose another port"
     )
+    for arguments in ((), ("--elsewhere",)):
+        assert check(run, tmp_path, text, *arguments) == (2, [problem])
 
 
 def test_a_secret_in_the_file_is_a_warning(run: Run, tmp_path: Path) -> None:
