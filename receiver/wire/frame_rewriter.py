@@ -137,6 +137,11 @@ class FrameRewriter(ABC):
         self._passes = False
         self._skip = _NONE
 
+    def end(self) -> None:
+        """Forget an incomplete frame, because no further bytes come."""
+        self._held = None
+        self.stop_passing()
+
     def feed(self, chunk: memoryview) -> memoryview | bytes:
         """Take the next bytes and return the bytes to send.
 

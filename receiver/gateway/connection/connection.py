@@ -417,6 +417,10 @@ class Connection:
         """Handle the end of one direction; the other one must end soon."""
         if self._state is State.CLOSED:
             return
+        if direction is self._up:
+            # Its rest never comes, so it must not time out while responses are due.
+            self._session.requests.end()
+            self._count_memory()
         if self._ended_first is None:
             self._ended_first = self._reason_of(
                 direction, CloseReason.CLIENT_CLOSED, CloseReason.BROKER_CLOSED

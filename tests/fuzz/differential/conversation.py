@@ -17,14 +17,14 @@ from tests.fuzz.differential.script import Script
 from tests.fuzz.differential.sides import Side
 from tests.testbed.ports import LOOPBACK
 
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 40.0
 _RESET: Final = struct.pack("ii", 1, 0)
 _READ_BYTES: Final = 262_144
 #: How long a request of a lockstep waits for the answer before it, which may never come.
 _STEP_S: Final = 0.3
 
 #: ``open``: the last request was answered. ``closed``: by the other side, orderly or by a reset,
-#: because that depends on unread bytes. ``silent``: nothing came in a minute. ``left``: the client
+#: because that depends on unread bytes. ``silent``: nothing came for long. ``left``: the client
 #: sent a reset. ``refused``: nobody listens.
 End = Literal["open", "closed", "silent", "left", "refused"]
 
@@ -38,12 +38,14 @@ class Transcript:
         answers: The whole answers without their lengths.
         rest: Bytes behind the last whole answer.
         end: How it ended.
+        seconds: How long it took.
     """
 
     side: Side
     answers: list[bytes] = field(default_factory=list)
     rest: bytes = b""
     end: End = "silent"
+    seconds: float = 0.0
 
 
 async def play(script: Script, side: Side) -> Transcript:
@@ -65,6 +67,7 @@ class _Player:
         self._arrived = asyncio.Event()
 
     async def play(self) -> Transcript:
+        started = self._loop.time()
         transcript, resets = self._transcript, self._script.ending == "reset"
         with self._socket as connected:
             connected.setblocking(False)
@@ -86,6 +89,7 @@ class _Player:
                     await sending
             if resets:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transcript.seconds = self._loop.time() - started
         transcript.rest = bytes(self._received)
         return transcript
 

@@ -15,7 +15,8 @@ from tests.fuzz.differential.schemas import Api
 from tests.fuzz.differential.script import API_VERSIONS, PUSH_TELEMETRY, Step
 from tests.fuzz.differential.sides import Path
 
-_CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 58, 59, 82})
+#: Requests to controllers.
+CONTROLLER_KEYS: Final = frozenset({52, 53, 54, 58, 59, 82})
 _NONE: Final = 0
 _ADDED: Final[Mapping[int, tuple[int, int]]] = {18: (0, 5), 71: (0, 1), 72: (0, 1)}
 #: NONE and THROTTLING_QUOTA_EXCEEDED.
@@ -100,7 +101,7 @@ def _offer(answer: Answer) -> Tree:
         return tree
     ranges = {entry["ApiKey"]: entry for entry in tree["ApiKeys"]}
     if answer.path == "rewritten":
-        ranges = {key: entry for key, entry in ranges.items() if key not in _CONTROLLER_KEYS}
+        ranges = {key: entry for key, entry in ranges.items() if key not in CONTROLLER_KEYS}
         if 17 in ranges:
             ranges[17] = ranges[17] | {"MinVersion": 1}
     for key, (low, high) in _ADDED.items():
@@ -158,7 +159,7 @@ def _padded(tree: Tree, unused: int) -> Tree | None:
     for tag in _PADDING_TAGS:
         for length in range(max(0, unused - 8), unused):
             if len(uvarint(tag)) + len(uvarint(length)) + length == unused:
-                return tree | {UNKNOWN_TAGS: [*tree.get(UNKNOWN_TAGS, ()), (tag, bytes(length))]}
+                return tree | {UNKNOWN_TAGS: sorted([*tree.get(UNKNOWN_TAGS, ()), (tag, bytes(length))])}
     return None
 
 
@@ -196,6 +197,11 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         change=_without_controllers,
     ),
 )
+
+
+def differs(api_key: int | None, path: Path) -> bool:
+    """Return whether the answers of an RPC may differ on a path."""
+    return any(api_key in difference.api_keys and path in difference.paths for difference in DIFFERENCES)
 
 
 def expected(answer: Answer) -> Tree:

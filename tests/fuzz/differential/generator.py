@@ -29,6 +29,11 @@ def generate(api: Api, version: int, random: Random, name: str) -> Tree:
     return _Generator(api, version, random, name).struct(api.request)
 
 
+def generate_response(api: Api, version: int, random: Random) -> Tree:
+    """Return the body of a response; arguments as above."""
+    return _Generator(api, version, random, "name").struct(api.response)
+
+
 class _Generator:
     def __init__(self, api: Api, version: int, random: Random, name: str) -> None:
         self._api = api

@@ -73,7 +73,7 @@ class Api:
     Attributes:
         key: Its API key.
         name: Its name, without ``Request``.
-        versions: The versions that Kafka knows.
+        versions: The versions that are stable.
         flexible: The versions with compact types and tagged fields.
         request: The request's body.
         response: The response's body.
@@ -122,10 +122,11 @@ def _messages(jar: Path) -> Iterator[dict[str, Any]]:
 
 
 def _api(request: dict[str, Any], response: dict[str, Any]) -> Api:
+    versions = _versions(request["validVersions"])
     return Api(
         key=request["apiKey"],
         name=request["name"].removesuffix("Request"),
-        versions=_versions(request["validVersions"]),
+        versions=versions[:-1] if request.get("latestVersionUnstable") else versions,
         flexible=_versions(request["flexibleVersions"]),
         request=_struct(request["fields"], _commons(request)),
         response=_struct(response["fields"], _commons(response)),

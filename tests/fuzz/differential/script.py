@@ -132,6 +132,10 @@ class Writer:
         """Return the script of a round."""
         return _Round(self._apis, self._offered, self._seed, number).script()
 
+    def valid_script(self, number: int) -> Script:
+        """Return a script of valid requests without a login and telemetry, which is not cut."""
+        return _Round(self._apis, self._offered, self._seed, number).valid_script()
+
 
 class _Round:
     def __init__(self, apis: Mapping[int, Api], offered: Mapping[int, range], seed: str, number: int) -> None:
@@ -166,6 +170,28 @@ class _Round:
             cut=cut,
             lockstep=random.random() < 0.2,
             pieces=random.choice((1, 1, 1, 2, 3, 5, 20)),
+        )
+
+    def valid_script(self) -> Script:
+        keys = [key for key in self._offered if key not in TELEMETRY | {SASL_HANDSHAKE, SASL_AUTHENTICATE}]
+        steps = []
+        for _ in range(self._random.choice(_FEW_REQUESTS)):
+            key = self._random.choice((self._random.choice(keys), self._random.choice(_FAVOURITES)))
+            version = self._random.choice(self._offered[key])
+            body = self._body(key, version)
+            if key == API_VERSIONS:
+                # The session answers by itself where these are wrong.
+                body |= {"ClusterId": None, "NodeId": -1}
+            steps.append(self._request(key, version, body))
+        return Script(
+            seed=self._seed,
+            number=self._number,
+            listener="CLIENT",
+            steps=tuple(steps),
+            ending="half",
+            cut=None,
+            lockstep=False,
+            pieces=1,
         )
 
     def _login(self) -> list[Step]:

@@ -46,6 +46,7 @@ def _member(value: Any) -> bool:
 
 _LOG: Final = "the log of the side's own topic, or of the cluster's metadata, has grown"
 _CHOSEN: Final = "the broker chooses a new number or id each time"
+_TIME: Final = "the time"
 _DISK: Final = "the disk has other users"
 
 VOLATILE: Final[tuple[Volatile, ...]] = (
@@ -54,11 +55,14 @@ VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=11, path="MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Leader", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Members.MemberId", reason=_CHOSEN, allows=_member),
+    Volatile(api_key=15, path="Groups.Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
     Volatile(api_key=22, path="ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
     Volatile(api_key=35, path="Results.TotalBytes", reason=_DISK, allows=_at_least(0)),
     Volatile(api_key=35, path="Results.UsableBytes", reason=_DISK, allows=_at_least(0)),
     Volatile(api_key=35, path="Results.Topics.Partitions.PartitionSize", reason=_LOG, allows=_at_least(0)),
+    Volatile(api_key=65, path="TransactionStates.ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
+    Volatile(api_key=65, path="TransactionStates.TransactionStartTimeMs", reason=_TIME, allows=_at_least(-1)),
     Volatile(api_key=68, path="MemberId", reason=_CHOSEN, allows=_member),
 )
 

@@ -13,7 +13,7 @@ from tests.fuzz.differential.rounds import Outcome, play_rounds
 from tests.fuzz.differential.world import world
 
 #: Rounds with the same broker, which has grown then.
-_SLICE: Final = 5_000
+_SLICE: Final = 10_000
 #: Rounds after which a process tells of its figures.
 _TELL_AFTER: Final = 50
 
@@ -59,11 +59,15 @@ def run(seed: str, numbers: range, processes: int) -> Iterator[str | Outcome]:
 
 def _work(seed: str, slices: list[range], out: Connection[Any, Any]) -> None:
     for numbers in slices:
-        asyncio.run(_play(seed, numbers, out))
+        try:
+            asyncio.run(_play(seed, numbers, out))
+        except ConnectionError as error:  # the next slice has another broker
+            out.send(f"FOUND within rounds {numbers.start} to {numbers.stop - 1} of seed {seed}: {error}")
+            out.send(Outcome(findings=1))
 
 
 async def _play(seed: str, numbers: range, out: Connection[Any, Any]) -> None:
-    with world() as place:
+    with world(len(numbers)) as place:
         outcome = Outcome()
         async for played in play_rounds(place, seed, numbers):
             outcome.add(played)

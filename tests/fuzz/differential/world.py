@@ -25,6 +25,7 @@ from tests.fuzz.differential.sides import (
 from tests.fuzz.differential.sides import Listener as ListenerName
 from tests.fuzz.differential.values import BIG_TOPIC, SHARED_TOPIC, WIDE_TOPIC
 from tests.integration.gateway.support import GatewaySidecar
+from tests.testbed import jvm
 from tests.testbed.broker import NODE_ID, KafkaBroker, Listener
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
@@ -36,6 +37,7 @@ _PATHS: Final[tuple[Path, ...]] = ("direct", "kept", "rewritten")
 _WIDE: Final = 150
 _BIG_BATCHES: Final = 30
 _WITHIN_S: Final = 120.0
+_MANY_ROUNDS: Final = 2_000
 _HOST: Final = "gateway.differential.example"
 _LISTENERS: Final[tuple[ListenerName, ...]] = ("CLIENT", "SASL")
 _PRODUCE, _METADATA, _FIND_COORDINATOR, _DESCRIBE_GROUPS, _API_VERSIONS = 0, 3, 10, 15, 18
@@ -50,6 +52,7 @@ _BROKER_PROPERTIES: Final[Mapping[str, str]] = {
     "group.min.session.timeout.ms": "1",
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "5000",
+    "transactional.id.expiration.ms": "60000",
     "connection.failed.authentication.delay.ms": "1",
 }
 _NO_LIMITS: Final = dict.fromkeys(
@@ -113,15 +116,19 @@ class World:
 
 
 @contextlib.contextmanager
-def world() -> Iterator[World]:
+def world(rounds: int = 0) -> Iterator[World]:
     """Run a broker and a gateway.
+
+    Args:
+        rounds: How many rounds there will be about. For many, the broker takes its time to compile.
 
     Raises:
         StartError: One of them did not start.
         NotSetUpError: The testbed lacks Kafka.
     """
     listeners = (Listener(name="SASL", security_protocol="SASL_PLAINTEXT"),)
-    with KafkaBroker(listeners=listeners, properties=_BROKER_PROPERTIES) as broker:
+    flags = jvm.WARM if rounds > _MANY_ROUNDS else jvm.QUICK_START
+    with KafkaBroker(listeners=listeners, properties=_BROKER_PROPERTIES, jvm_flags=flags) as broker:
         names = [(path, attempt) for path in _PATHS for attempt in range(ATTEMPTS if path == "direct" else 1)]
         side_names = {name: side_name(number) for number, name in enumerate(names)}
         topics = {name: OWN_TOPIC.replace(SIDE, text) for name, text in side_names.items()}

@@ -99,6 +99,26 @@ def test_any_size_passes_whole(size: int) -> None:
     on_loop(main())
 
 
+def test_a_client_that_ends_within_a_request_still_gets_its_answers() -> None:
+    """The request whose rest never comes is forgotten, and does not time out."""
+
+    async def main() -> None:
+        gate = Gate()
+        async with relayed(gate) as wire:
+            await send(wire.client, FETCH + api_versions(3)[:20])
+            await receive_frame(wire.broker)
+            await eventually(lambda: wire.session.held_bytes > 0, "a part of a request")
+            assert gate.memory._timer is not None
+            wire.client.shutdown(socket.SHUT_WR)
+            assert await at_end(wire.broker)
+            assert gate.memory._timer is None
+            assert gate.memory.total == wire.session.due == 0
+            await send(wire.broker, framed(b"\0\0\0\2answer"))
+            assert await receive_frame(wire.client) == b"\0\0\0\2answer"
+
+    on_loop(main())
+
+
 def test_a_clients_end_reaches_the_broker_and_the_rest_still_the_client() -> None:
     async def main() -> None:
         async with relayed() as wire:
