@@ -25,8 +25,6 @@ from tests.fuzz.differential.script import API_VERSIONS, TELEMETRY, Script, Step
 from tests.fuzz.differential.sides import OWN_TOPIC_ID, SHARED_TOPIC_ID, Path, Side, side_name
 from tests.unit.session.support import Wire
 
-__all__ = ["GeneratedAnswers"]
-
 _GATEWAY: Final = Gateway(host="gateway.test", first_port=9000, nodes=2, port=9092)
 _ID_AT: Final = 8
 _ID_END: Final = 12

@@ -17,6 +17,7 @@ from tests.fuzz.differential.codec import UNKNOWN_TAGS, MalformedError, Tree, de
 from tests.fuzz.differential.comparison import Comparison, Problem
 from tests.fuzz.differential.conversation import End, Transcript
 from tests.fuzz.differential.documented import Gateway
+from tests.fuzz.differential.generated_answers import GeneratedAnswers
 from tests.fuzz.differential.generator import generate
 from tests.fuzz.differential.report import finding
 from tests.fuzz.differential.rounds import play_rounds
@@ -30,6 +31,8 @@ from tests.fuzz.differential.world import world
 _FETCH, _METADATA, _OFFSET_FETCH, _FIND_COORDINATOR, _API_VERSIONS, _GET = 1, 3, 9, 10, 18, 71
 _GATEWAY: Final = Gateway(host="gateway.test", first_port=9000, nodes=2, port=9092)
 _SHORT_ROUNDS: Final = 300
+_BRIEF_ANSWERS: Final = 100
+_MANY_ANSWERS: Final = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -327,6 +330,23 @@ def test_a_report_says_how_to_repeat_a_round() -> None:
     assert "seed s round 1, listener CLIENT, addresses kept: it differs" in text
     assert "request: 10 v0, correlation id 1" in text
     assert "--seed s --round 1" in text
+
+
+# -- answers that no real broker gives -----------------------------------------------------------
+
+
+def test_generated_answers_pass_and_are_rewritten(apis: Mapping[int, Api]) -> None:
+    assert _differences(apis, "short", _BRIEF_ANSWERS) == []
+
+
+@pytest.mark.full
+def test_many_generated_answers_pass_and_are_rewritten(apis: Mapping[int, Api]) -> None:
+    assert _differences(apis, SEED or "short", _MANY_ANSWERS) == []
+
+
+def _differences(apis: Mapping[int, Api], seed: str, rounds: int) -> list[str]:
+    generated = GeneratedAnswers(apis, seed)
+    return [finding(*found) for number in range(rounds) for found in generated.problems(number)]
 
 
 @pytest.mark.full
