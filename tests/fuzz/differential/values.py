@@ -79,6 +79,8 @@ _FIELDS: Final[Mapping[tuple[int, str], Sequence[Any]]] = {
     (64, "BrokerId"): _NO_BROKERS,
     # An empty name of a listener ends Kafka 4.4's controller, and the process with it.
     (80, "Name"): ("CONTROLLER", "OTHER", "x"),
+    # Kafka takes half a minute to say that a share group has no state for a topic that there is.
+    (90, "TopicName"): _NO_TOPICS,
     (94, "ControllerId"): _NO_BROKERS,
     (88, "SourceTopics"): _NO_TOPICS,
     (88, "RepartitionSinkTopics"): _NO_TOPICS,

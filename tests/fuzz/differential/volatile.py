@@ -77,6 +77,8 @@ _BY_KEY: Final[Mapping[int, Mapping[str, Volatile]]] = {
 _UNORDERED: Final[Mapping[int, frozenset[str]]] = {
     0: frozenset({"Responses", "Responses.PartitionResponses"}),
     20: frozenset({"Responses"}),
+    35: frozenset({"Results.Topics"}),
+    **dict.fromkeys((78, 79), frozenset({"Responses", "Responses.Partitions"})),
     **dict.fromkeys((83, 84, 85, 86, 87), frozenset({"Results", "Results.Partitions"})),
 }
 

@@ -48,6 +48,8 @@ _NOT_YET: Final = frozenset({14, 15, 16, 51})
 
 _BROKER_PROPERTIES: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
+    # On a busy machine the controller must not fence the only broker.
+    "broker.session.timeout.ms": "600000",
     # What rounds leave behind ends soon.
     "group.min.session.timeout.ms": "1",
     "offsets.retention.minutes": "1",
