@@ -25,6 +25,9 @@ from receiver.gateway import process
 #: One poll, and the callbacks until the next.
 _TURN: Final = "turn"
 
+#: The first step of a relay, which is no work for a client.
+_START: Final = "_Relay.run"
+
 #: A longer time is written once it is so many times the one before.
 _MORE: Final = 1.02
 
@@ -60,9 +63,14 @@ def longest_in(folder: Path) -> Longest:
 
 
 class _Times:
-    """The longest times of one relay, by name."""
+    """The longest times of one relay, by name.
+
+    Attributes:
+        turn_started: The CPU time at which the current turn began.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.turn_started = thread_time()
         self._file = folder / f"times-{os.getpid()}.json"
         self._seconds: dict[str, float] = {}
 
@@ -71,6 +79,10 @@ class _Times:
         self._seconds.clear()
 
     def add(self, name: str, seconds: float) -> None:
+        """Note the time of a callback or of a turn."""
+        if name == _START:
+            self.turn_started = thread_time()
+            return
         if seconds > _MORE * self._seconds.get(name, _LEAST_S):
             self._seconds[name] = seconds
             new = self._file.with_suffix(".new")
@@ -84,15 +96,14 @@ class _Epoll:
     def __init__(self, epoll: Any, times: _Times) -> None:
         self._epoll = epoll
         self._times = times
-        self._started = thread_time()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._epoll, name)
 
     def poll(self, *arguments: Any) -> Any:
-        self._times.add(_TURN, thread_time() - self._started)
+        self._times.add(_TURN, thread_time() - self._times.turn_started)
         ready = self._epoll.poll(*arguments)
-        self._started = thread_time()
+        self._times.turn_started = thread_time()
         return ready
 
 

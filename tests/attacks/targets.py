@@ -23,6 +23,8 @@ from tests.testbed.ports import LOOPBACK, free_port
 
 _PUSH_INTERVAL_MS: Final = 100
 
+_CONSOLE: Final = {"type": "console", "delivery": "memory", "queue": {"max_items": 100}}
+
 _MORE = """\
     bind {tls} ssl crt {keystore}
     bind {rewriting}
@@ -70,7 +72,8 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
     """
     ports = _ports()
     spool = folder / "files" if attack.spool else None
-    plugins = [{"type": "spool_files", "path": str(spool), "roll_seconds": 1}] if spool else []
+    # Without a plugin, clients are asked for nothing.
+    plugin = {"type": "spool_files", "path": str(spool), "roll_seconds": 1} if spool else _CONSOLE
     tls = {"cert_file": str(files.chain), "key_file": str(files.key)}
     configuration: dict[str, Any] = {
         "listeners": [
@@ -97,7 +100,7 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
             },
         ],
         "rest": {"bind": ports["rest"]},
-        "plugins": plugins,
+        "plugins": [plugin],
         **attack.settings,
     }
     times = folder / "times"
