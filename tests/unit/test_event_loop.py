@@ -6,10 +6,11 @@ import asyncio
 import select
 import socket
 import threading
+from itertools import pairwise
 
 import pytest
 
-from receiver.event_loop import run, running_loop
+from receiver.event_loop import MAX_DUE, Share, run, running_loop
 from tests.unit.gateway.support import eventually, on_loop, pair, reset
 
 
@@ -243,3 +244,73 @@ def test_the_end_behind_more_than_one_buffer_is_seen(room: int) -> None:
         other.close()
 
     on_loop(main())
+
+
+def test_asyncio_gets_a_few_ready_sockets_in_each_turn_and_all_in_order() -> None:
+    """So a thousand clients that end at once delay nobody for long."""
+    calls: list[int] = []
+    turns: list[int] = []
+
+    async def main() -> None:
+        loop = running_loop()
+        pairs = [socket.socketpair() for _ in range(5 * MAX_DUE)]
+        direct, other = socket.socketpair()
+        for _, end in (*pairs, (direct, other)):
+            end.send(b"x")
+
+        def turn() -> bool:
+            turns.append(len(calls))
+            return True
+
+        for number, (end, _) in enumerate(pairs):
+            loop.add_reader(end, calls.append, number)
+        loop.set_direct_reader(direct.fileno(), turn, Share())
+        await eventually(lambda: len(calls) >= 3 * len(pairs), "three rounds")
+        for end, _ in pairs:
+            loop.remove_reader(end)
+        # Sockets that wait and are watched no longer are forgotten.
+        before = len(calls)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(calls) == before
+        loop.set_direct_reader(direct.fileno(), None)
+        for end in (direct, other, *(end for ends in pairs for end in ends)):
+            end.close()
+
+    run(main())
+    assert max(later - before for before, later in pairwise(turns)) <= MAX_DUE
+    rounds = [calls[at : at + 5 * MAX_DUE] for at in range(0, 3 * 5 * MAX_DUE, 5 * MAX_DUE)]
+    assert all(len(set(served)) == 5 * MAX_DUE for served in rounds)
+
+
+def test_a_socket_that_waits_is_forgotten_when_it_is_watched_anew() -> None:
+    """Another socket may have its number by then, which would be taken for connected."""
+    calls: list[str] = []
+
+    async def main() -> None:
+        loop = running_loop()
+        pairs = [socket.socketpair() for _ in range(MAX_DUE + 1)]
+        for _, end in pairs:
+            end.send(b"x")
+        last = pairs[-1][0]
+
+        def watch_anew() -> None:
+            calls.append("first")
+            loop.remove_reader(pairs[0][0])
+            loop.remove_reader(last)
+            assert last.recv(1) == b"x"
+            loop.add_reader(last, calls.append, "last")
+
+        loop.add_reader(pairs[0][0], watch_anew)
+        for end, _ in pairs[1:-1]:
+            loop.add_reader(end, calls.append, "other")
+        loop.add_reader(last, calls.append, "last")
+        await eventually(lambda: calls.count("other") >= 3 * MAX_DUE, "some turns")
+        assert "first" in calls
+        assert "last" not in calls
+        for end, other in pairs:
+            loop.remove_reader(end)
+            end.close()
+            other.close()
+
+    run(main())
