@@ -30,6 +30,9 @@ _MAX_BACKLOG_BYTES: Final = 134_217_728
 #: Why a stream has ended whose other end was closed, as at a stop.
 CLOSED: Final = "the other end closed the link"
 
+#: Parts of one write: a length and a message each.
+_MAX_PARTS: Final = 128
+
 _LENGTH = Struct(">I")
 
 _log = structlog.get_logger("receiver.link")
@@ -84,7 +87,9 @@ class LinkStream:
         """Keep a message until the next one is sent, or :meth:`flush` is called."""
         if self.closed:
             return
-        self._backlog.append(memoryview(_LENGTH.pack(len(message)) + message))
+        self._backlog.append(memoryview(_LENGTH.pack(len(message))))
+        if message:
+            self._backlog.append(memoryview(message))  # not joined, because a push is long
         self.backlog_bytes += _LENGTH.size + len(message)
         if self.backlog_bytes > _MAX_BACKLOG_BYTES:
             self._end(f"{self.backlog_bytes} bytes wait for the other end")
@@ -179,7 +184,7 @@ class LinkStream:
 
     def _flush(self) -> None:
         while self._backlog:
-            packets = list(islice(self._backlog, 64))
+            packets = list(islice(self._backlog, _MAX_PARTS))
             try:
                 sent = self._socket.sendmsg(packets)
             except BlockingIOError:
