@@ -47,6 +47,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("subscriptions", "put"),
         ("subscriptions", "patch"),
         ("subscriptions", "apply"),
+        ("subscriptions", "copy"),
         ("subscriptions", "diff"),
         ("subscriptions", "explain"),
         ("subscriptions", "match"),
