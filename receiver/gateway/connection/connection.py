@@ -452,7 +452,11 @@ class Connection:
         if self._state is State.CLOSED:  # by the other direction, in the same turn
             return
         if self._refused is not None:
-            self._close_as_ended()
+            # What the broker has sent still goes to the client, also if the client reads slowly.
+            if direction is self._down:
+                direction.end_source()
+            else:
+                self._close_as_ended()
             return
         if isinstance(error, ssl.SSLError):
             reason = self._reason_of(direction, CloseReason.CLIENT_TLS_ERROR, CloseReason.BROKER_TLS_ERROR)
@@ -467,6 +471,9 @@ class Connection:
         What its peer had sent before still goes on to the other peer.
         """
         if self._state is State.CLOSED:
+            return
+        if self._refused is not None and direction is self._up:
+            direction.drop()  # the broker is gone, and its responses may still be unread
             return
         if self._refused is not None or isinstance(error, ssl.SSLError):
             self.source_failed(self.opposite(direction), error)

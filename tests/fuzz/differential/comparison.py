@@ -239,11 +239,16 @@ def _next(steps: Iterator[Step], correlation_id: int) -> Step | None:
 def _took_long(script: Script, here: _Matched) -> bool:
     """Whether the broker took longer than the gateway waits for it.
 
-    The gateway waits for the answers in front of malformed bytes, but not without end
+    The gateway waits for the answers in front of a request that it refuses, but not without end
     (docs/architecture.md, The states of a connection, REFUSED).
     """
-    refused = any(step.body is None for step in script.steps)
-    return refused and here.transcript.end == "closed" and here.transcript.seconds >= _REFUSED_S
+    ended = here.transcript.end == "closed" and here.transcript.seconds >= _REFUSED_S
+    return ended and _may_be_refused(script)
+
+
+def _may_be_refused(script: Script) -> bool:
+    """Whether the gateway may refuse one of the requests."""
+    return any(step.body is None or _is_refused(step) for step in script.steps)
 
 
 def _logs_in(answered: _Answered) -> bool:
@@ -285,9 +290,10 @@ _SOFTWARE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRST
 def _end_problem(script: Script, direct: Transcript, other: Transcript) -> Problem | None:
     if script.ending == "reset" or direct.end == other.end:
         return None
-    if direct.end == "silent" and other.end == "closed" and script.ending in ("half", "cut"):
-        # The broker lets the client wait. The gateway soon ends what one side has ended
-        # (docs/architecture.md, The states of a connection).
+    ends_soon = script.ending in ("half", "cut") or _may_be_refused(script)
+    if direct.end == "silent" and other.end == "closed" and ends_soon:
+        # The broker lets the client wait. The gateway soon ends what it refuses, and what one side
+        # has ended (docs/architecture.md, The states of a connection).
         return None
     return Problem(what=f"the broker's end: {direct.end}, the gateway's: {other.end}")
 

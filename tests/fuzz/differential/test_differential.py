@@ -315,6 +315,25 @@ def test_the_gateways_own_answers_are_checked(apis: Mapping[int, Api], compare: 
         assert _found(compare, script, [after], [_answer(apis, step, tree | wrong), after]) is not None
 
 
+def test_a_broker_that_does_not_answer_is_not_waited_for(
+    apis: Mapping[int, Api], compare: Comparison
+) -> None:
+    """The gateway soon ends a connection that one side has ended, or whose request it refuses."""
+    one, two = (_answer(apis, step, _coordinator(9092)) for step in _FIND)
+    unknown = replace(_step(95, 0, 3), body=None)
+    waiting: tuple[End, End] = ("silent", "closed")
+    to_the_end = replace(_script(*_FIND), ending="close")
+    assert _found(compare, _script(*_FIND), [one], [one], ends=waiting) is None
+    assert _found(compare, to_the_end, [one], [one], ends=waiting) is not None
+    refused = replace(to_the_end, steps=(*_FIND, unknown))
+    assert _found(compare, refused, [one], [one], ends=waiting) is None
+    # It waits for the answers in front of that request, but not without end.
+    there = Transcript(side=_side("direct"), answers=[one, two], end="closed", seconds=7.0)
+    here = Transcript(side=_side("kept"), answers=[one], end="closed", seconds=6.0)
+    assert compare.problem(refused, there, here) is None
+    assert compare.problem(refused, there, replace(here, seconds=1.0)) is not None
+
+
 def test_a_reset_leaves_the_answers_before_it_to_compare(
     apis: Mapping[int, Api], compare: Comparison
 ) -> None:

@@ -198,6 +198,35 @@ def test_what_came_before_a_reset_arrives_though_the_other_side_still_sends(rese
     on_loop(main())
 
 
+def test_responses_before_a_reset_arrive_though_the_client_sends_malformed_bytes() -> None:
+    async def main() -> None:
+        async with relayed() as wire:
+            await send(wire.client, FETCH)
+            await receive_frame(wire.broker)
+            wire.broker.send(framed(b"\0\0\0\2answer"))
+            reset(wire.broker)
+            wire.client.send(END_OF_REQUESTS)
+            # The malformed bytes meet the reset before the response was read.
+            wire.relay._up.readable()
+            assert await receive_frame(wire.client) == b"\0\0\0\2answer"
+            assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
+
+    on_loop(main())
+
+
+def test_responses_before_a_reset_reach_a_slow_client_that_sends_malformed_bytes() -> None:
+    async def main() -> None:
+        async with relayed(small_buffers=True) as wire:
+            answer = framed(b"\0\0\0\1" + bytes(range(256)) * 1000)
+            await send(wire.broker, answer)
+            await send(wire.client, END_OF_REQUESTS)
+            reset(wire.broker)
+            assert await receive(wire.client, len(answer)) == answer
+            assert await wire.reason() is CloseReason.CLIENT_PROTOCOL_ERROR
+
+    on_loop(main())
+
+
 def test_responses_before_a_reset_reach_a_slow_client() -> None:
     async def main() -> None:
         async with relayed(small_buffers=True) as wire:
