@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from spark_streaming.plain_yaml import PlainYamlError, parse
 from spark_streaming.settings import RollupSettings
+from spark_streaming.units import example, with_units
 
 _MAX_FILE_BYTES: Final = 1_048_576
 _SECRET_KEYS: Final = frozenset({"postgres", "options"})
@@ -40,7 +41,8 @@ def load(file: Path | None, options: Mapping[str, Any]) -> RollupSettings:
     source = f"{file.name}: " if file is not None else ""
     try:
         # Strict JSON turns strings into paths, but does not accept "1" or true for an integer.
-        return RollupSettings.model_validate_json(json.dumps(merged), strict=True)
+        document = with_units(merged, RollupSettings)
+        return RollupSettings.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
         first = next((detail for detail in found if detail["type"] == "extra_forbidden"), found[0])
@@ -59,7 +61,9 @@ def _message(detail: ErrorDetails) -> str:
     value = detail["input"]
     secret = not _SECRET_KEYS.isdisjoint(detail["loc"]) or isinstance(value, dict | list)
     shown = "" if secret or detail["type"] == "missing" else f"{json.dumps(value)[:100]}: "
-    return f"{key}: {shown}{detail['msg'].replace('Input should be', 'must be')}"
+    unit = example(str(detail["loc"][-1])) if isinstance(value, str) else ""
+    with_unit = f", or text with a unit such as {unit}" if unit else ""
+    return f"{key}: {shown}{detail['msg'].replace('Input should be', 'must be')}{with_unit}"
 
 
 def _hint(loc: tuple[int | str, ...]) -> str:

@@ -61,7 +61,10 @@ class SpoolFilesSettings(Settings):
     """Folder that the receiver's plugin spool_files writes."""
 
     path: Path = Field(
-        default=Path("telemetry"), description="The folder. It may be created after the job starts."
+        default=Path("telemetry"),
+        # Strict JSON takes no path.
+        validate_default=False,
+        description="The folder. It may be created after the job starts.",
     )
     max_bytes: int = Field(
         default=33_554_432,

@@ -23,6 +23,7 @@ from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plain_yaml import Loc, key_text
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, settings_errors, together
+from receiver.units import with_units
 
 #: The entry-point group in which a distribution declares its plugins: ``type = "module:class"``.
 ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"
@@ -219,7 +220,9 @@ def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver
 def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) -> _Settings:
     try:
         # Strictly and as JSON, like the receiver's own settings.
-        return model.model_validate_json(json.dumps(values, default=str), strict=True)
+        return model.model_validate_json(
+            json.dumps(with_units(dict(values), model), default=str), strict=True
+        )
     except ValidationError as error:
         errors = settings_errors(error, model)
         raise together([_error(index, one.loc, one.problem, one.value) for one in errors]) from None

@@ -26,6 +26,7 @@ from receiver.settings.schema import (
     type_at,
     type_name,
 )
+from receiver.units import example
 
 _MAX_SHOWN = 100
 
@@ -117,7 +118,9 @@ def wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"must match {context['pattern']}"
     limits = bounds(annotation)
     if kind.endswith(("_type", "_parsing", "_from_float", "literal_error", "enum")) or limits:
-        return f"expected {type_name(annotation)}{f', {limits}' if limits else ''}"
+        unit = example(str(loc[-1])) if loc and isinstance(detail["input"], str) else ""
+        with_unit = f", or text with a unit such as {unit}" if unit else ""
+        return f"expected {type_name(annotation)}{f', {limits}' if limits else ''}{with_unit}"
     return _one_line(detail["msg"])
 
 

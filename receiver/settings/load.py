@@ -18,6 +18,7 @@ from receiver.plain_yaml import PlainYamlError, key_text, parse, walk
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, settings_errors, together
 from receiver.settings.model import ReceiverSettings
+from receiver.units import with_units
 
 #: A larger file is a wrong path, because a configuration is written by hand.
 MAX_FILE_BYTES = 1_048_576
@@ -36,7 +37,8 @@ def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
     try:
         # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
         # an integer.
-        return ReceiverSettings.model_validate_json(json.dumps(merged), strict=True)
+        document = with_units(merged, ReceiverSettings)
+        return ReceiverSettings.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         errors = settings_errors(error, ReceiverSettings)
         raise together([sourced(one, path, environ) for one in errors]) from None

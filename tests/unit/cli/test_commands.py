@@ -134,7 +134,11 @@ def test_a_wrong_variable_stops_serve(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
-        ("1__TIMEOUT_MS", "abc", '1__TIMEOUT_MS: "abc": expected an integer, 1 to 600000'),
+        (
+            "1__TIMEOUT_MS",
+            "abc",
+            '1__TIMEOUT_MS: "abc": expected an integer, 1 to 600000, or text with a unit such as 30s',
+        ),
         (
             "1__TYPE",
             "nonsense",

@@ -239,3 +239,11 @@ def test_two_claims_to_one_type_are_refused(acme: Path) -> None:
 def test_the_same_claim_twice_is_one(acme: Path) -> None:
     install(acme, "again", "[kafka_client_telemetry.plugins]\nacme = acme_plugin:Acme\n")
     assert len(load_plugins([{"type": "acme", "url": "acme://x"}])) == 1
+
+
+def test_a_plugins_sizes_and_times_take_units() -> None:
+    (hosted,) = load_plugins(
+        [{"type": "prometheus", "bind": "127.0.0.1:1", "linger_s": "2m", "spool": {"max_bytes": "2GiB"}}]
+    )
+    assert hosted.plugin.config.linger_s == 120  # type: ignore[attr-defined]
+    assert hosted.settings.spool.max_bytes == 2 << 30

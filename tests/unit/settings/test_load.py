@@ -55,6 +55,18 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
     assert settings.plugins == ({"type": "otlp", "endpoint": "http://127.0.0.1:4317", "protocol": "grpc"},)
 
 
+def test_sizes_and_times_take_units(tmp_path: Path) -> None:
+    text = (
+        'listeners: [{name: A, bind: "a:1", upstream: "b:1"}]\n'
+        "telemetry: {max_bytes: 2MiB, max_inflated_bytes: 4MiB, default_interval_ms: 30s}\n"
+        "limits: {principal: {accepted_bytes_per_minute: 64MiB}}\n"
+    )
+    settings = load(write(tmp_path, text), {"KAFKA_TELEMETRY_DRAIN__TIMEOUT_S": "1500ms"})
+    assert (settings.telemetry.max_bytes, settings.telemetry.default_interval_ms) == (2_097_152, 30_000)
+    assert settings.limits.principal.accepted_bytes_per_minute == 67_108_864
+    assert settings.drain.timeout_s == 1.5
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -69,11 +81,13 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
         ),
         (
             "telemetry: {max_bytes: lots}",
-            'receiver.yaml: telemetry.max_bytes: "lots": expected an integer, 1024 to 104857600',
+            'receiver.yaml: telemetry.max_bytes: "lots": expected an integer, 1024 to 104857600, or text '
+            "with a unit such as 64MiB",
         ),
         (
             'telemetry: {max_bytes: "1048576"}',
-            'receiver.yaml: telemetry.max_bytes: "1048576": expected an integer, 1024 to 104857600',
+            'receiver.yaml: telemetry.max_bytes: "1048576": expected an integer, 1024 to 104857600, or text '
+            "with a unit such as 64MiB",
         ),
         (
             "telemetry: {max_bytes: true}",

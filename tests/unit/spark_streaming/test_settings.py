@@ -32,6 +32,14 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     assert settings.checkpoint is None
 
 
+def test_sizes_and_times_take_units(tmp_path: Path) -> None:
+    file = tmp_path / "rollup.yaml"
+    file.write_text("spool_files: {max_bytes: 64MiB}\ntrigger_seconds: 2m\nretention: {push_days: 336h}\n")
+    settings = load(file, {})
+    assert (settings.spool_files.max_bytes, settings.trigger_seconds) == (67_108_864, 120)
+    assert settings.retention.push_days == 14
+
+
 def test_a_checkpoint_url_is_not_changed() -> None:
     settings = load(None, {"checkpoint": "s3a://bucket/checkpoint"})
     assert settings.checkpoint_path == "s3a://bucket/checkpoint"
