@@ -11,6 +11,9 @@ from typing import Final
 #: Asks for the bytes that are not sent yet (linux/sockios.h).
 _SIOCOUTQNSD: Final = 0x894B
 
+#: The state of a TCP connection that was reset, in the first byte of TCP_INFO (linux/tcp_states.h).
+_TCP_CLOSE: Final = 7
+
 #: The SO_LINGER value with which close() sends a reset.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -38,6 +41,17 @@ class CloseReason(StrEnum):
     REQUEST_TIMEOUT = "request_timeout"
     DRAINED = "drained"
     INTERNAL_ERROR = "internal_error"
+
+
+def is_reset(side: socket.socket) -> bool:
+    """Return whether the peer has reset a connection.
+
+    Bytes that it had sent before may still be there to read.
+    """
+    try:
+        return side.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+    except OSError:  # the socket is gone already
+        return True
 
 
 def has_unsent(side: socket.socket) -> bool:

@@ -21,7 +21,7 @@ from typing import Final
 
 from receiver.clock import Clock
 from receiver.event_loop import DirectEventLoop, Share
-from receiver.gateway.connection.closing import CloseReason, close_with_reset, has_unsent
+from receiver.gateway.connection.closing import CloseReason, close_with_reset, has_unsent, is_reset
 from receiver.gateway.connection.direction import Direction
 from receiver.gateway.connection.mute import Mute
 from receiver.gateway.connection.request_memory import RequestMemory
@@ -276,6 +276,9 @@ class Connection:
     def passed(self) -> None:
         """Count memory and control the flow after many requests or responses passed."""
         if not self._closed and self._session.take_tracked():
+            # Once the client has the broker's end, its own end looks like a reset.
+            if self._failed is None and not self._down.ended and is_reset(self._client):
+                self._peer_failed(self._down)
             self.moved()
 
     def moved(self) -> None:
