@@ -26,6 +26,7 @@ from receiver.session.session import Session
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.series import SeriesBudgets
+from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.outcomes import PushOutcome
@@ -119,8 +120,9 @@ def _fresh_core(limits: Limits) -> ClientTelemetry:
     counter = iter(range(2, 1_000_000))
     core._limits = limits
     core.series = SeriesBudgets(core._settings.series)
+    core.series_history = SeriesHistory(core._settings.series, limits, core._settings.max_instances)
     core._intake = intake = copy.copy(core._intake)
-    intake._limits, intake._series = limits, core.series
+    intake._limits, intake._series, intake._history = limits, core.series, core.series_history
     core.instances = ClientInstances(64, core._on_forget)
     core._random_bytes = lambda size: next(counter).to_bytes(size, "big")
     return core
