@@ -20,6 +20,7 @@ from receiver.plugin import (
     ExportResult,
     Push,
     RetryableError,
+    UnclearError,
 )
 from tests.unit.host.support import FAST, wait_for
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, number
@@ -218,7 +219,7 @@ def test_staleness_markers_wait_for_the_requested_delay(server: HttpDestination)
 @pytest.mark.parametrize(
     ("status", "headers", "kind", "after"),
     [
-        (500, {}, RetryableError, None),
+        (500, {}, UnclearError, None),
         (503, {"retry-after": "7"}, RetryableError, 7.0),
         (429, {"retry-after": "3"}, RetryableError, 3.0),
         (413, {}, BatchRefusedError, None),
