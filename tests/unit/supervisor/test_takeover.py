@@ -347,7 +347,9 @@ def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
                 answer(silent).fields["problem"].startswith("the new version did not say that it takes over")
             )
         assert old.logged(FAILED) == []
-    with Program(tmp_path / "old", config).started() as old:
+    # It is sent away for the new version, and not for its silence.
+    plan = {"constants": {"TAKE_OVER_WITHIN_S": 600.0}}
+    with Program(tmp_path / "old", config, **plan).started() as old:
         (tmp_path / "old" / "log").unlink()
         until(path.is_socket, "the control socket")
         with contextlib.closing(speak(path)) as silent, successor(tmp_path, config).started():
