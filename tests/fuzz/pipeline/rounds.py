@@ -24,6 +24,7 @@ import psycopg
 import yaml
 
 from spark_streaming.embedded import EmbeddedPostgres
+from spark_streaming.settings import NewSeriesSettings
 from tests.fuzz.pipeline.checks import Truth, check, size_of
 from tests.fuzz.pipeline.flood import Flood, Plan, write_round
 from tests.testbed.cpu import cpu_seconds
@@ -195,7 +196,10 @@ class Run:
 
     def _roll_up(self, number: int, url: str) -> None:
         config = self._folder / "rollup.yaml"
-        config.write_text(yaml.safe_dump({"log": {"format": "json"}, "spark": {"spark.master": "local[2]"}}))
+        # All totals are compared, so no series may be left out.
+        unbounded = dict.fromkeys(NewSeriesSettings.model_fields)
+        settings = {"log": {"format": "json"}, "spark": {"spark.master": "local[2]"}, "new_series": unbounded}
+        config.write_text(yaml.safe_dump(settings))
         log = self._folder / f"rollup-{number}.log"
         most_s = _HANGS_AFTER_S + _HANGS_AFTER_S_BY_PUSH * self._plan.pushes
         command: Sequence[str | Path] = (
