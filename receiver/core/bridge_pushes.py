@@ -26,7 +26,7 @@ from receiver.request_log import RequestLog
 from receiver.telemetry.compression import CODECS, sniff
 from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.control.plugin_time import PluginTime
-from receiver.telemetry.errors import InvalidInstanceError, NoPluginError, TooLargeError
+from receiver.telemetry.errors import InvalidInstanceError, TooLargeError
 from receiver.telemetry.identity import MAX_TEXT_CHARS, UNKNOWN, Broker, ClientIdentity, Via
 from receiver.telemetry.intake import Arrival, Taken
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -171,8 +171,6 @@ def _refusal_of(taken: Taken) -> str:
             return _LIMITED
         case TooLargeError():
             return "too_large"
-        case NoPluginError():
-            return "no_plugin"
         case InvalidInstanceError():
             return "invalid_instance"
         case _:

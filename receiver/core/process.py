@@ -414,6 +414,8 @@ class _Core:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(stored, is_safe)
 
+        if not self._telemetry.has_plugins:
+            self._metrics.without_plugin.inc()
         # Charged with each push, so that an idle receiver needs no timer.
         if cpu_s := self._host.take_cpu():
             self._plugin_time.charge(cpu_s, self._clock.monotonic())

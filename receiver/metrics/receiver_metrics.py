@@ -149,6 +149,9 @@ class ReceiverMetrics:
         self.protocol_errors = self._counter(
             "protocol_errors", "Connections with malformed or forbidden requests.", "listener", "reason"
         )
+        self.without_plugin = self._plain_counter(
+            "pushes_without_plugin", "Pushes that were accepted and went nowhere, because plugins is empty."
+        )
         self.not_stored = self._plain_counter(
             "pushes_not_stored",
             "Pushes answered THROTTLING_QUOTA_EXCEEDED because a plugin did not store them in time.",

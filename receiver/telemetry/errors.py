@@ -84,7 +84,7 @@ class PushError(ValueError):
 
 
 class NoPluginError(PushError):
-    """No plugin takes metrics, so no client was asked for any.
+    """No plugin takes metrics that nobody asked for.
 
     KIP-714's draft names FunctionalityNotEnabled, which Kafka has not; a broker without telemetry
     answers as to any request that its ApiVersions do not offer.

@@ -57,7 +57,8 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
-        has_plugins: Whether a plugin takes metrics. While none does, no client is asked for any.
+        has_plugins: Whether a plugin takes metrics. While none does, a push that nobody asked for
+            is refused.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -124,8 +125,6 @@ class ClientTelemetry:
         """
         if not self.subscriptions.known:
             return self._ask_again(identity, request, _ASK_UNKNOWN_S)
-        if not self.has_plugins:
-            return self._ask_again(identity, request, self._settings.default_interval_ms / 1000)
         instance, created = self._find_or_create(request.client_instance_id, identity, now)
         if isinstance(instance, Exceeded):
             return self.ask_again(identity, request, instance)
@@ -202,8 +201,6 @@ class ClientTelemetry:
         The request's metrics are not used after this call. ``now`` is monotonic seconds,
         ``received_at_ns`` nanoseconds since the epoch.
         """
-        if not self.has_plugins:
-            return self._push_without_plugins(identity, request, now)
         arrival = Arrival(
             metrics=request.metrics or _EMPTY,
             codec=request.compression_type,
@@ -218,6 +215,9 @@ class ClientTelemetry:
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return _refused(instance.identity, request, error, _PROBLEMS[error])
+        if not self.has_plugins and not instance.requested_metrics:
+            self._limits.use(LimitName.REJECTED_BYTES, instance.identity, len(arrival.metrics), now)
+            return _refused(instance.identity, request, NoPluginError.error_code, _NO_PLUGIN)
         wanted = None if self._settings.unsubscribed_metrics == "keep" else instance.wanted
         taken = self._intake.accept(instance, arrival, wanted=wanted, now=now)
         if taken.refusal is not None:
@@ -238,8 +238,6 @@ class ClientTelemetry:
         checked.
         The client instance is kept like that of a request. ``now`` is monotonic seconds.
         """
-        if not self.has_plugins:
-            return Taken(refusal=NoPluginError(_NO_PLUGIN))
         instance = self._admit(identity, client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
             return Taken(refusal=instance)
@@ -247,21 +245,6 @@ class ClientTelemetry:
         if taken.push is not None and instance.revealed != instance.matched[1]:
             self._match_revealed(instance)
         return taken
-
-    def _push_without_plugins(
-        self, identity: ClientIdentity, request: PushTelemetryRequest, now: float
-    ) -> PushOutcome:
-        """Refuse a push while no plugin takes metrics.
-
-        A client that was asked while there was a plugin asks again, and is told to push nothing. So
-        it pushes once a plugin is back; any other error would silence it until it restarts. To a
-        client that nobody asked, telemetry is not offered.
-        """
-        instance = self.instances.find(request.client_instance_id)
-        if instance is not None and instance.last_get_at is not None:
-            return _refused(identity, request, ErrorCode.UNKNOWN_SUBSCRIPTION_ID, _NO_PLUGIN)
-        self._limits.use(LimitName.REJECTED_BYTES, identity, len(request.metrics or _EMPTY), now)
-        return _refused(identity, request, NoPluginError.error_code, _NO_PLUGIN)
 
     def _match_revealed(self, instance: ClientInstance) -> None:
         """Match an instance anew if its push revealed what a subscription matches.
