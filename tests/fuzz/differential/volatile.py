@@ -51,12 +51,16 @@ _DISK: Final = "the disk has other users"
 
 VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=0, path="Responses.PartitionResponses.BaseOffset", reason=_LOG, allows=_at_least(-1)),
+    Volatile(
+        api_key=0, path="Responses.PartitionResponses.LogStartOffset", reason=_LOG, allows=_at_least(-1)
+    ),
     Volatile(api_key=1, path="SessionId", reason=_CHOSEN, allows=_at_least(0)),
     Volatile(api_key=11, path="MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Leader", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=15, path="Groups.Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
+    Volatile(api_key=21, path="Topics.Partitions.LowWatermark", reason=_LOG, allows=_at_least(-1)),
     Volatile(api_key=22, path="ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
     Volatile(api_key=35, path="Results.TotalBytes", reason=_DISK, allows=_at_least(0)),
     Volatile(api_key=35, path="Results.UsableBytes", reason=_DISK, allows=_at_least(0)),
