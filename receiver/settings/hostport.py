@@ -35,6 +35,8 @@ class HostPort:
         number = whole_number(port, 65_535)
         if number is None:
             raise ValueError(f"the port must be a number from 0 to 65535; {_EXPECTED}")
+        if ":" in host and not host.startswith("["):
+            raise ValueError("write an IPv6 address in brackets, for example [::1]:19092")
         try:
             return cls(host=parse_host(host), port=number)
         except ValueError as error:

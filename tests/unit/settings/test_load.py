@@ -348,15 +348,15 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
             "listeners[0].upstream_tls: cert_file and key_file belong together: set both or neither",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {certificate: k}}]',
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {certificate: k, cert_file: k, key: k}}]',
             "listeners[0].upstream_tls.certificate: unknown key; write cert_file",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {ca: k}}]',
+            '[{name: A, bind: "a:1", upstream: "b:1", upstream_tls: {ca: k, ca_file: k}}]',
             "listeners[0].upstream_tls.ca: unknown key; write ca_file",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", broker: {login: {username: a, password_file: b}}}]',
+            '[{name: A, bind: "a:1", upstream: "b:1", broker: {login: {username: a, password: {file: b}, password_file: b}}}]',
             "listeners[0].broker.login.password_file: unknown key; write password: {file: PATH}",
         ),
         (
@@ -414,6 +414,26 @@ def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> No
     listeners = '[{name: A, bind: "a:0", upstream: "b:1"}, {name: B, bind: "a:0", upstream: "b:2"}]'
     text = f"broker: {{id: 1}}\nlisteners: {listeners}"
     assert len(load(write(tmp_path, text), {}).listeners) == 2
+
+
+def test_earlier_names_of_tls_files_and_of_a_password_are_taken(tmp_path: Path) -> None:
+    listener = (
+        '{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
+        "tls: {certificate: c, key: k, client_ca: a, client_auth: required, "
+        "server_names: [{name: n, certificate: s, key: t}]}, upstream_tls: {ca: u}, "
+        "broker: {login: {username: v, password_file: w}}}"
+    )
+    file = tmp_path / "receiver.yaml"
+    file.write_text(f"listeners: [{listener}]\nsubscriptions: {{store: sqlite, path: s.db}}\n")
+    (loaded,) = load(file, {}).listeners
+    tls, upstream, broker = loaded.tls, loaded.upstream_tls, loaded.broker
+    assert tls is not None
+    assert upstream is not None
+    assert broker is not None
+    assert broker.login is not None
+    (name,) = tls.server_names
+    files = (tls.cert_file, tls.key_file, tls.client_ca_file, name.cert_file, name.key_file, upstream.ca_file)
+    assert [path and path.name for path in (*files, broker.login.password.file)] == list("ckastuw")
 
 
 def test_a_tls_version_needs_no_quotes(tmp_path: Path) -> None:
