@@ -17,14 +17,14 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
 _CORE = ("wire", "telemetry", "session")
-_COPIED = ("receiver", "plugins", "spark_streaming", "scraping", "deploy", "tests", "docs", "pyproject.toml")
+_COPIED = ("receiver", "plugins", "spark_streaming", "deploy", "tests", "docs", "pyproject.toml")
 
 # mutmut reads its settings from the pyproject.toml of the folder it runs in.
 _SETTINGS = """
 [tool.mutmut]
 source_paths = ["receiver"]
 only_mutate = {files}
-also_copy = ["plugins", "scraping", "docs"]
+also_copy = ["plugins", "spark_streaming", "docs"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {tests}
 track_dependencies = false

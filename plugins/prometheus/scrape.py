@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from plugins.prometheus.web import Web
-from scraping.negotiation import accepts_coding, scrape_format
-from scraping.server import ScrapeHandler, ScrapeServer
+from spark_streaming.scraping.negotiation import accepts_coding, scrape_format
+from spark_streaming.scraping.server import ScrapeHandler, ScrapeServer
 
 #: Maximum duration of a connection.
 _MAX_SECONDS: Final = 60.0

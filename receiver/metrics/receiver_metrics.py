@@ -26,7 +26,7 @@ from receiver.telemetry.otlp import LabelledMetrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.wire.error_codes import ErrorCode, error_name
-from scraping.negotiation import scrape_format
+from spark_streaming.scraping.negotiation import scrape_format
 
 _PREFIX = "kafka_telemetry_"
 

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
-from scraping.negotiation import scrape_format
 from spark_streaming.admission import Bound
+from spark_streaming.scraping.negotiation import scrape_format
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
 #: those from ``decode`` to ``write`` are parts of it, of all tasks together.

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Final, Self
 
-from scraping.server import ScrapeHandler, ScrapeServer
 from spark_streaming.metrics.rollup_metrics import RollupMetrics
+from spark_streaming.scraping.server import ScrapeHandler, ScrapeServer
 
 #: Maximum duration of a connection.
 _MAX_SECONDS: Final = 30.0

@@ -181,7 +181,7 @@ def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Pa
     said = started.run("kafka-telemetry", "--version")
     assert (said.returncode, said.stdout) == (0, f"kafka-telemetry {version_of_the_project()}\n"), said.stderr
     role = "plugins" if name == "receiver" else "spark_streaming"
-    packages = {"receiver", "kafka_client_telemetry", "scraping", role}
+    packages = {"receiver", "kafka_client_telemetry", role}
     modules = [
         ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         for path in (_installed_at(path) for path in context(TREE))

@@ -11,7 +11,7 @@ from typing import Final
 TREE: Final = Path(__file__).parents[2]
 #: What others import: the plugin contract.
 _PUBLIC: Final = TREE / "receiver" / "public-api"
-_PRODUCT: Final = ("receiver", "plugins", "spark_streaming", "scraping")
+_PRODUCT: Final = ("receiver", "plugins", "spark_streaming")
 _FOLDERS: Final = (*_PRODUCT, "deploy", "tests", "benchmarks", "examples")
 _MAX_FIRST_LINE: Final = 80
 

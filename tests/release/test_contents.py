@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.release.conftest import TREE, Distributions
 
-PACKAGES = ("receiver", "plugins", "spark_streaming", "scraping")
+PACKAGES = ("receiver", "plugins", "spark_streaming")
 #: Packages in this folder of the tree are at the top level of the wheel.
 PUBLIC_API = Path("receiver/public-api")
 #: Read by programs at run time, so that a package without one starts and then fails.

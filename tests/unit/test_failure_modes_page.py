@@ -19,7 +19,7 @@ ROWS: Final = [
 NOT_OURS: Final = {"No space left on device"}
 SOURCES: Final = "\n".join(
     file.read_text()
-    for folder in ("receiver", "plugins", "spark_streaming", "scraping")
+    for folder in ("receiver", "plugins", "spark_streaming")
     for file in sorted((ROOT / folder).rglob("*.py"))
 )
 

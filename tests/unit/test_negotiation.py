@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.exposition import choose_encoder
 
-from scraping.negotiation import accepts_coding, by_weight, scrape_format
+from spark_streaming.scraping.negotiation import accepts_coding, by_weight, scrape_format
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,"

@@ -25,7 +25,7 @@ READS_TIMES = {
 
 
 def modules() -> Iterator[tuple[str, ast.AST]]:
-    for folder in ("receiver", "plugins", "spark_streaming", "scraping"):
+    for folder in ("receiver", "plugins", "spark_streaming"):
         for path in sorted((TREE / folder).rglob("*.py")):
             yield str(path.relative_to(TREE)), ast.parse(path.read_text())
 

@@ -10,7 +10,7 @@ from kafka_client_telemetry import plugin
 import receiver.plugin
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "webhook-plugin" / "kafka_telemetry_webhook.py"
-OUR_PACKAGES = {"kafka_client_telemetry", "receiver", "plugins", "spark_streaming", "scraping"}
+OUR_PACKAGES = {"kafka_client_telemetry", "receiver", "plugins", "spark_streaming"}
 
 
 def test_the_public_names_are_exactly_those_of_receiver_plugin() -> None:

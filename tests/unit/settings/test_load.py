@@ -356,7 +356,8 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
             "listeners[0].upstream_tls.ca: unknown key; write ca_file",
         ),
         (
-            '[{name: A, bind: "a:1", upstream: "b:1", broker: {login: {username: a, password: {file: b}, password_file: b}}}]',
+            '[{name: A, bind: "a:1", upstream: "b:1", '
+            "broker: {login: {username: a, password: {file: b}, password_file: b}}}]",
             "listeners[0].broker.login.password_file: unknown key; write password: {file: PATH}",
         ),
         (
@@ -420,7 +421,7 @@ def test_earlier_names_of_tls_files_and_of_a_password_are_taken(tmp_path: Path) 
     listener = (
         '{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
         "tls: {certificate: c, key: k, client_ca: a, client_auth: required, "
-        "server_names: [{name: n, certificate: s, key: t}]}, upstream_tls: {ca: u}, "
+        "server_names: [{name: kafka, certificate: s, key: t}]}, upstream_tls: {ca: u}, "
         "broker: {login: {username: v, password_file: w}}}"
     )
     file = tmp_path / "receiver.yaml"

@@ -20,7 +20,7 @@ from plugins.prometheus import PrometheusReceiver, scrape
 from plugins.prometheus.receiver import PrometheusReceiver as Receiver
 from receiver.host.discovery import load_plugins
 from receiver.telemetry.otlp import label_metrics
-from scraping import server
+from spark_streaming.scraping import server
 from tests.testbed.ports import free_port
 from tests.unit.host.support import wait_for
 from tests.unit.plugins._shared.cumulative.support import counter, gauge, metrics_data, number

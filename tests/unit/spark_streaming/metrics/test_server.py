@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from scraping.server import MAX_CONNECTIONS
 from spark_streaming.metrics import MetricsError, MetricsServer, RollupMetrics
+from spark_streaming.scraping.server import MAX_CONNECTIONS
 
 WITHIN_S = 60
 
