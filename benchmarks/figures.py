@@ -88,7 +88,11 @@ class Results:
 
     def table(self) -> str:
         """Return the figures that have a goal, one a line, with the goal and the verdict."""
-        rows = [(one.name, one.text, one.goal, one.verdict, one.note) for one in self.figures if one.goal]
+        rows = [
+            (figure.name, figure.text, figure.goal, figure.verdict, figure.note)
+            for figure in self.figures
+            if figure.goal
+        ]
         return table(("figure", "value", "goal", "verdict", _NOTES), rows)
 
 

@@ -291,7 +291,7 @@ def mean_ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
     For two equal relays it came nearest to 1 among the mean, the median and others.
     """
-    logarithms = sorted(math.log(one / other) for one, other in pairs)
+    logarithms = sorted(math.log(pair / other) for pair, other in pairs)
     dropped = len(logarithms) // 4
     return math.exp(statistics.fmean(logarithms[dropped : len(logarithms) - dropped]))
 

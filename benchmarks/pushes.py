@@ -108,15 +108,19 @@ def run(folder: Path, *, quick: bool, other_version: Path | None = None) -> Repo
     with _contenders(folder, other_version) as contenders:
         # With fewer pairs the brokers' figures are too high.
         pairs = _WARM_UP_PAIRS // (4 if quick else 1)
-        warming = {one.name: _warm_up(one, files[JAVA_PRODUCER], pairs) for one in contenders}
+        warming = {
+            contender.name: _warm_up(contender, files[JAVA_PRODUCER], pairs) for contender in contenders
+        }
         found: _Rounds = {
-            situation.name: {payload.client: {one.name: [] for one in contenders} for payload in files}
+            situation.name: {
+                payload.client: {contender.name: [] for contender in contenders} for payload in files
+            }
             for situation in _SITUATIONS
         }
         everywhere = os.sched_getaffinity(0)
         for situation in _SITUATIONS:
             cores = {max(everywhere)} if situation.one_core else everywhere
-            with on_cores(cores, [process for one in contenders for process in one.processes]):
+            with on_cores(cores, [process for contender in contenders for process in contender.processes]):
                 for number in range(1 if quick else 5):
                     print(f"pushes, {situation.name}: round {number + 1}", flush=True)
                     for payload, file in files.items():

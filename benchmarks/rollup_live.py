@@ -249,7 +249,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, packed_min
     batches = [
         Committed(at_s=at_s, pushes=pushes, points=points, rows=rows) for at_s, pushes, points, rows in ledger
     ]
-    measured = [one for one in batches if before.at_s < one.at_s <= after.at_s]
+    measured = [batch for batch in batches if before.at_s < batch.at_s <= after.at_s]
     points = sum(one.points for one in measured)
     if not points:
         raise BenchmarkError(f"the job committed nothing in {measured_s} s:\n{job.log_tail()}")
@@ -258,7 +258,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, packed_min
     live_cpu = {name: seconds - before.cpu[name] for name, seconds in after.cpu.items()}
     live_cpu["postgresql"] -= packing_cpu
     appeared = [file for file in due if file.at_s <= after.at_s]
-    done = sum(one.pushes for one in batches if one.at_s <= after.at_s)
+    done = sum(batch.pushes for batch in batches if batch.at_s <= after.at_s)
     return _Run(
         clients=clients,
         seconds=after.at_s - before.at_s,

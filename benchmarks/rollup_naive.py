@@ -43,13 +43,15 @@ def _points(otlp: bytes) -> list[tuple[object, ...]]:
 
 def _decoded(data: MetricsData) -> Iterator[tuple[object, ...]]:
     for resource in data.resource_metrics:
-        labels = {one.key: one.value.string_value for one in resource.resource.attributes}
+        labels = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 # The captured clients push no other kinds.
                 kind = metric.sum if metric.HasField("sum") else metric.gauge
                 for point in kind.data_points:
-                    own = labels | {one.key: one.value.string_value for one in point.attributes}
+                    own = labels | {
+                        attribute.key: attribute.value.string_value for attribute in point.attributes
+                    }
                     value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
                     yield (
                         datetime.fromtimestamp(point.time_unix_nano / 1e9, UTC),

@@ -95,7 +95,9 @@ class _Template:
         )
         self._push = push_of(telemetry_core(), connection, Uuid(b"\xa5" * 16), kind.captured)
         self._data = MetricsData.FromString(self._push.payload.data)
-        self._attributes = [one for r in self._data.resource_metrics for one in r.resource.attributes]
+        self._attributes = [
+            attribute for r in self._data.resource_metrics for attribute in r.resource.attributes
+        ]
         metrics = [m for r in self._data.resource_metrics for s in r.scope_metrics for m in s.metrics]
         self._points = [
             (point, point.time_unix_nano, point.as_int or point.as_double, metric.HasField("sum"))

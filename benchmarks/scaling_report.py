@@ -131,7 +131,7 @@ class Scaling:
     def text(self) -> str:
         """All tables."""
         parts, batch = self._parts(), self._batch()
-        here = [self._here(parts[one.counting], one.workers) for one in self.runs]
+        here = [self._here(parts[run.counting], run.workers) for run in self.runs]
         return "\n\n".join(
             (
                 _describe(self.runs),
@@ -164,7 +164,7 @@ class Scaling:
         """By whether the sink counts, from the runs with one worker."""
         dispatch_s = max(0.0, self._dispatch_s())
         return {
-            one.counting: parts_of(one.large, one.small, dispatch_s) for one in self.runs if one.workers == 1
+            run.counting: parts_of(run.large, run.small, dispatch_s) for run in self.runs if run.workers == 1
         }
 
     def _dispatch_s(self) -> float:
@@ -272,25 +272,25 @@ def _describe(runs: Sequence[Run]) -> str:
     )  # fmt: skip
     rows = [
         (
-            _sink(one.counting),
-            str(one.workers),
-            f"{one.rate:,.0f}",
-            f"{one.us('executor', 'tasks', 'postgresql', 'driver', 'jvm'):.2f}",
-            *(f"{one.us(name):.2f}" for name in ("executor", "tasks", "postgresql", "driver", "jvm")),
-            f"{statistics.median(batch.driver_s for batch in one.large):.2f}",
-            f"{one.longest(0):.0%}",
-            f"{one.longest(-1):.0%}",
-            f"{statistics.median(batch.wal_bytes / batch.points for batch in one.large):.0f}",
-            f"{statistics.median(batch.shuffle_bytes / batch.points for batch in one.large):.0f}",
+            _sink(run.counting),
+            str(run.workers),
+            f"{run.rate:,.0f}",
+            f"{run.us('executor', 'tasks', 'postgresql', 'driver', 'jvm'):.2f}",
+            *(f"{run.us(name):.2f}" for name in ("executor", "tasks", "postgresql", "driver", "jvm")),
+            f"{statistics.median(batch.driver_s for batch in run.large):.2f}",
+            f"{run.longest(0):.0%}",
+            f"{run.longest(-1):.0%}",
+            f"{statistics.median(batch.wal_bytes / batch.points for batch in run.large):.0f}",
+            f"{statistics.median(batch.shuffle_bytes / batch.points for batch in run.large):.0f}",
         )
-        for one in runs
+        for run in runs
     ]
     return table(head, rows)
 
 
 def _describe_counted(runs: Sequence[Run]) -> str:
     """Say what the sink took, so that its runs can be judged."""
-    counted = [one for one in runs if one.counting][-1].counted
+    counted = [run for run in runs if run.counting][-1].counted
     found = ", ".join(
         f"{name} {of['rows']:,} rows, {of['bytes'] / _MILLION:.0f} MB" for name, of in counted.items()
     )
@@ -301,14 +301,14 @@ def _describe_check(runs: Sequence[Run], shared: Sequence[Predicted]) -> str:
     head = ("sink", "workers", "measured points/s", "predicted", "by measured", "cores of their own")
     rows = [
         (
-            _sink(one.counting),
-            str(one.workers),
-            f"{one.rate:,.0f}",
+            _sink(run.counting),
+            str(run.workers),
+            f"{run.rate:,.0f}",
             f"{predicted.points_s:,.0f}",
-            f"{predicted.points_s / one.rate:.2f}",
-            f"{one.apart_rate:,.0f}",
+            f"{predicted.points_s / run.rate:.2f}",
+            f"{run.apart_rate:,.0f}",
         )
-        for one, predicted in zip(runs, shared, strict=True)
+        for run, predicted in zip(runs, shared, strict=True)
     ]
     return "The model on this machine, from the parts of one worker:\n" + table(head, rows)
 
@@ -321,16 +321,16 @@ def _describe_parts(parts: Mapping[bool, Parts], batch: Batch) -> str:
     rows = [
         (
             _sink(counting),
-            f"{one.read_us:.2f}",
-            f"{one.task_us:.2f}",
-            f"{one.postgresql_us:.2f}",
-            f"{one.commit_us:.3f}",
-            f"{one.fixed_s:.2f}",
-            f"{one.dispatch_s * 1e3:.1f}",
-            f"{one.wal_bytes:.0f}",
-            f"{one.shuffle_bytes:.0f}",
+            f"{part.read_us:.2f}",
+            f"{part.task_us:.2f}",
+            f"{part.postgresql_us:.2f}",
+            f"{part.commit_us:.3f}",
+            f"{part.fixed_s:.2f}",
+            f"{part.dispatch_s * 1e3:.1f}",
+            f"{part.wal_bytes:.0f}",
+            f"{part.shuffle_bytes:.0f}",
         )
-        for counting, one in parts.items()
+        for counting, part in parts.items()
     ]
     return (
         f"The parts of one worker; a batch has {batch.points / _MILLION:.1f} M points in {batch.files} "
@@ -367,7 +367,9 @@ def page(kept: Mapping[str, Any]) -> str:
         f"{machine['load_average_before']:.1f}"
     )
     scaling = Scaling.of(kept["raw"])
-    rows = [(one.name, one.text, one.goal, one.verdict, one.note) for one in scaling.figures]
+    rows = [
+        (figure.name, figure.text, figure.goal, figure.verdict, figure.note) for figure in scaling.figures
+    ]
     return f"{when}\n\n{scaling.text}\n\n{table(('figure', 'value', 'goal', 'verdict', 'note'), rows)}"
 
 

@@ -58,8 +58,10 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
     try:
         plugins = load_plugins(_entries(path, environ) if settings is None else settings.plugins)
     except SettingsError as error:
-        known = {one.loc for one in errors}
-        errors += [sourced(one, path, environ) for one in (error, *error.further) if one.loc not in known]
+        known = {problem.loc for problem in errors}
+        errors += [
+            sourced(problem, path, environ) for problem in (error, *error.further) if problem.loc not in known
+        ]
     if settings is not None:
         try:
             hash_key(settings.telemetry.privacy)
@@ -72,8 +74,8 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
             errors.append(SettingsError(path.name, "", str(error)))
         errors += [sourced(error, path, environ) for error in shared_ports(settings, plugins)]
     if settings is None or errors:
-        for one in errors:
-            one.further = ()
+        for problem in errors:
+            problem.further = ()
         raise together(errors)
     return settings, plugins
 
@@ -88,8 +90,8 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
     """
     settings, plugins = load_checked(path, environ)
     found = (*_files(settings), *_subscriptions(settings))
-    mistakes = [sourced(one, path, environ) for one in found]
-    warnings = [sourced(one, path, environ) for one in _inline_secrets(settings)]
+    mistakes = [sourced(problem, path, environ) for problem in found]
+    warnings = [sourced(secret, path, environ) for secret in _inline_secrets(settings)]
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
 
 
@@ -115,7 +117,7 @@ def _entries(path: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:
         entries = read_merged(path, environ).get("plugins")
     except SettingsError:
         return []
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         return []
     return entries
 
@@ -178,8 +180,8 @@ def _subscriptions(settings: ReceiverSettings) -> Iterator[SettingsError]:
 def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
     """Yield the files that a section names, also those of its lists."""
     if isinstance(section, list | tuple):
-        for index, one in enumerate(section):
-            yield from _paths(one, (*loc, index))
+        for index, item in enumerate(section):
+            yield from _paths(item, (*loc, index))
         return
     for name in getattr(type(section), "model_fields", ()):
         value = getattr(section, name)

@@ -191,7 +191,8 @@ def server_context(
     def make() -> ssl.SSLContext:
         context = make_one(settings.cert_file, settings.key_file, key)
         by_name = {
-            one.name.lower(): make_one(one.cert_file, one.key_file, f"{key}.server_names[]") for one in names
+            pattern.name.lower(): make_one(pattern.cert_file, pattern.key_file, f"{key}.server_names[]")
+            for pattern in names
         }
 
         def choose(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:

@@ -349,7 +349,7 @@ class Job:
                     batch=progress["batchId"],
                 )
         # Spark keeps a few reports only. What it no longer has will not come.
-        for batch_id in [one for one in self._records_read if recent and one < recent[0]["batchId"]]:
+        for batch_id in [number for number in self._records_read if recent and number < recent[0]["batchId"]]:
             del self._records_read[batch_id]
 
 

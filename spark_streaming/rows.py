@@ -120,4 +120,4 @@ ENTRY_ROWS: Final = pa.schema(
 
 def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a schema's columns of a table, in its order and types."""
-    return pa.Table.from_arrays([table[one.name].cast(one.type) for one in schema], schema=schema)
+    return pa.Table.from_arrays([table[column.name].cast(column.type) for column in schema], schema=schema)

@@ -100,7 +100,9 @@ def configuration(settings: RollupSettings, submitted: Mapping[str, str] | None)
 
 def _joined(*lists: str) -> str:
     """Join comma-separated lists, without repeats."""
-    return ",".join(dict.fromkeys(item.strip() for one in lists for item in one.split(",") if item.strip()))
+    return ",".join(
+        dict.fromkeys(item.strip() for values in lists for item in values.split(",") if item.strip())
+    )
 
 
 def has_ended(spark: SparkSession) -> bool:

@@ -418,10 +418,10 @@ def _histogram_rows(histograms: pa.Table | None) -> tuple[pa.Table, pa.Table]:
     same = {"points": points, "spread": None, "observations": 0, "pushed_sum": None}
     rows = pa.table(
         {
-            one.name: _filled(same[one.name], one.type, histograms.num_rows)
-            if one.name in same
-            else histograms[one.name]
-            for one in rows.schema
+            column.name: _filled(same[column.name], column.type, histograms.num_rows)
+            if column.name in same
+            else histograms[column.name]
+            for column in rows.schema
         }
     )
     lists = histograms["buckets"].combine_chunks()
@@ -497,5 +497,5 @@ def _result(**values: object) -> pa.RecordBatch:
 
 
 def _rows_of(rows: pa.RecordBatch) -> pa.RecordBatch:
-    nothing = [pa.nulls(rows.num_rows, one.type) for one in RESULT_ROWS if one.name != "row"]
+    nothing = [pa.nulls(rows.num_rows, row.type) for row in RESULT_ROWS if row.name != "row"]
     return pa.RecordBatch.from_arrays([*nothing, rows.to_struct_array()], schema=RESULT_ROWS)

@@ -110,7 +110,7 @@ def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]
 def _plain(schema: Any, *, names: bool = False) -> Any:
     """Return a schema without unnecessary keywords; ``names``: its keys are property names."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if not names and schema.get("writeOnly"):

@@ -93,8 +93,8 @@ _OPTIONS: Final[list[Keywords]] = [
         | {"request.timeout.ms": {"type": "integer", "minimum": 1000, "maximum": 60_000}},
     },
     *(
-        _if(_with(one), _without(other))
-        for one, other in (
+        _if(_with(key), _without(other))
+        for key, other in (
             ("sasl.mechanism", "sasl.mechanisms"),
             ("ssl.ca.location", "ssl.truststore.location"),
             ("ssl.certificate.location", "ssl.keystore.location"),

@@ -53,7 +53,7 @@ def _value(value: Value) -> dict[str, Any]:
 def _referring(shape: Any, definitions: dict[str, dict[str, Any]]) -> Any:
     """Return the shape with its references as JSON pointers."""
     if isinstance(shape, list):
-        return [_referring(one, definitions) for one in shape]
+        return [_referring(part, definitions) for part in shape]
     if not isinstance(shape, dict):
         return shape
     name = shape.get("$ref")

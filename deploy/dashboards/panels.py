@@ -360,7 +360,7 @@ def rows(
         panel = panel.with_transformation(transformation)
     for name, properties in columns.items():
         panel = panel.override_by_name(name, properties)
-        if any(one.id_val == "links" for one in properties):
+        if any(setting.id_val == "links" for setting in properties):
             panel = panel.override_by_name(f"{name}_key", column(f"{name}_key", hidden=True))
     return panel
 

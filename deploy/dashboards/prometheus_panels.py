@@ -255,9 +255,9 @@ def of_instances(title: str, name: str) -> Panel:
     own = of_instance(name, selected(name), WINDOW)
     legends = {"p25": "25 % of peers below", "p50": "median of peers", "p75": "75 % of peers below"}
     expressions = {"{{client_instance_id}}": f"topk({TOP}, {own})"}
-    for word, one in peers(name).items():
+    for word, peer in peers(name).items():
         mine = f"group by (cluster_id, client_software_name) ({selected(name)})"
-        expressions[legends[word]] = f"avg({one.name} and on (cluster_id, client_software_name) {mine})"
+        expressions[legends[word]] = f"avg({peer.name} and on (cluster_id, client_software_name) {mine})"
     return over_time(
         title,
         f"`{metric.name}`: {metric.description} Sent by {', '.join(metric.clients)}. Peers are all "

@@ -112,14 +112,14 @@ def recording_rules() -> dict[str, object]:
     groups = {
         "groups": [*GROUPS.values()],
         "topics": [*TOPICS.values()],
-        "peers": [one for name in PEERS for one in peers(name).values()],
+        "peers": [peer for name in PEERS for peer in peers(name).values()],
     }
     return {
         "groups": [
             {
                 "name": f"kafka-client-telemetry-{name}",
                 "interval": "1m",
-                "rules": [one.written() for one in rules],
+                "rules": [rule.written() for rule in rules],
             }
             for name, rules in groups.items()
         ]

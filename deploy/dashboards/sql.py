@@ -160,8 +160,8 @@ name_of_software: Final = "coalesce(client_software_name, 'unknown')"
 def either(condition: str, some: Sequence[Grain], others: Sequence[Grain]) -> tuple[Grain, ...]:
     """Return grains that depend on a condition that is constant in a query, from fine to coarse."""
     return tuple(
-        replace(one, when=f"CASE WHEN {condition} THEN {one.when}\n  ELSE {other.when} END")
-        for one, other in zip(some, others, strict=True)
+        replace(column, when=f"CASE WHEN {condition} THEN {column.when}\n  ELSE {other.when} END")
+        for column, other in zip(some, others, strict=True)
     )
 
 

@@ -267,7 +267,7 @@ def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
     return union(
         [
             over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range)], [source])),
-            latest(by=[by, "metric"], sources=of_metrics([_name(one) for one in newest], [source])),
+            latest(by=[by, "metric"], sources=of_metrics([_name(item) for item in newest], [source])),
         ]
     )
 

@@ -82,9 +82,9 @@ def _rest() -> str:
             if parameters:
                 parts.append("\n| parameter | in | type | required | |\n|---|---|---|---|---|\n")
                 parts.extend(
-                    f"| `{one['name']}` | {one['in']} | {_type(one['schema'])} "
-                    f"| {'yes' if one.get('required') else 'no'} | {_cell(one.get('description', ''))} |\n"
-                    for one in parameters
+                    f"| `{item['name']}` | {item['in']} | {_type(item['schema'])} "
+                    f"| {'yes' if item.get('required') else 'no'} | {_cell(item.get('description', ''))} |\n"
+                    for item in parameters
                 )
             parts.append("\n| status | answer |\n|---|---|\n")
             parts.extend(
@@ -97,8 +97,8 @@ def _rest() -> str:
         if properties := schema.get("properties"):
             parts.append("\n| field | type | |\n|---|---|---|\n")
             parts.extend(
-                f"| `{field}` | {_type(one)} | {_cell(one.get('description', ''))} |\n"
-                for field, one in properties.items()
+                f"| `{field}` | {_type(setting)} | {_cell(setting.get('description', ''))} |\n"
+                for field, setting in properties.items()
             )
     return "".join(parts)
 
@@ -107,7 +107,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rsplit("/", 1)[-1]
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_type(column) for column in schema["anyOf"])
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
@@ -136,7 +136,7 @@ def _command_line() -> str:
         if len(text) > 1:
             example = "\n".join(line.strip() for line in text[1].splitlines() if "kafka-telemetry" in line)
             parts.append(f"\n```sh\n{example}\n```\n")
-        rows = [row for one in command.params if (row := _parameter(one))]
+        rows = [row for param in command.params if (row := _parameter(param))]
         if rows:
             parts.append("\n| option | default | environment | |\n|---|---|---|---|\n")
             parts.extend(rows)
@@ -147,9 +147,9 @@ def _commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Co
     subcommands: dict[str, click.Command] = getattr(command, "commands", {})
     if not subcommands or command.params:
         yield path, command
-    for name, one in subcommands.items():
-        if not one.hidden:
-            yield from _commands(f"{path} {name}", one)
+    for name, subcommand in subcommands.items():
+        if not subcommand.hidden:
+            yield from _commands(f"{path} {name}", subcommand)
 
 
 def _parameter(parameter: click.Parameter) -> str:

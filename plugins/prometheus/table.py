@@ -214,8 +214,8 @@ class SeriesTable:
         name = self._metric_names.of(series.name, series.unit, series.kind)
         same = [
             member
-            for one in name.samples
-            for family in self._named.get(one, ())
+            for sample in name.samples
+            for family in self._named.get(sample, ())
             if (member := family.members.get(labels.pairs)) is not None
         ]
         if not all(member.ended for member in same):
@@ -225,8 +225,8 @@ class SeriesTable:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = Family(name, description(series, name))
-            for one in name.samples:
-                self._named.setdefault(one, []).append(family)
+            for sample in name.samples:
+                self._named.setdefault(sample, []).append(family)
         return self._join(family, series.kind, labels)
 
     def _join(self, family: Family, kind: Kind, labels: LabelSet) -> Exposed:
@@ -276,7 +276,9 @@ class SeriesTable:
             return False
         if self._version:
             fields = target.time_field + exposed.start_field
-            samples += [(line, number_sample(one, fields)) for line, one in zip(lines, values, strict=False)]
+            samples += [
+                (line, number_sample(text, fields)) for line, text in zip(lines, values, strict=False)
+            ]
             if native is not None:
                 encoded = native_sample(native, self._version, time_ms=time_ms, start_ms=start_ms)
                 samples.append((lines[0], encoded))

@@ -108,15 +108,15 @@ class EventLog:
 
     def subscriptions_replaced(self, before: SubscriptionSet, after: SubscriptionSet) -> None:
         """Note what differs between two sets of subscriptions."""
-        for one in after.subscriptions:
-            existing = before.get(one.name)
+        for subscription in after.subscriptions:
+            existing = before.get(subscription.name)
             if existing is None:
-                self._add(EventType.SUBSCRIPTION_CREATED, subscription=one.name)
-            elif existing != one:
-                self._add(EventType.SUBSCRIPTION_CHANGED, subscription=one.name)
-        for one in before.subscriptions:
-            if after.get(one.name) is None:
-                self._add(EventType.SUBSCRIPTION_DELETED, subscription=one.name)
+                self._add(EventType.SUBSCRIPTION_CREATED, subscription=subscription.name)
+            elif existing != subscription:
+                self._add(EventType.SUBSCRIPTION_CHANGED, subscription=subscription.name)
+        for subscription in before.subscriptions:
+            if after.get(subscription.name) is None:
+                self._add(EventType.SUBSCRIPTION_DELETED, subscription=subscription.name)
 
     def subscription_expired(self, name: str) -> None:
         """Note a subscription that ended by itself."""

@@ -112,13 +112,13 @@ def matching_clients(
     found = query.select(instances, "identity.")
     if query.subscription is not None:
         subscribed = _Subscribed(query.subscription)
-        found = [one for one in found if subscribed.by(one.assignment)]
+        found = [entry for entry in found if subscribed.by(entry.assignment)]
     # The first test is quick, and nearly always enough.
     since = now - MIN_LIFETIME_S
-    found = [one for one in found if one.last_request_at > since or not one.is_expired(now)]
+    found = [entry for entry in found if entry.last_request_at > since or not entry.is_expired(now)]
     if query.state is None:
         return found
-    return [one for one in found if state_of(one, now) is query.state]
+    return [entry for entry in found if state_of(entry, now) is query.state]
 
 
 def matching_connections(
@@ -135,13 +135,13 @@ def matching_connections(
     if query.subscription is not None:
         subscribed = _Subscribed(query.subscription)
         found = [
-            one
-            for one in found
-            if (instance := by_connection.get(one.id)) is not None and subscribed.by(instance.assignment)
+            entry
+            for entry in found
+            if (instance := by_connection.get(entry.id)) is not None and subscribed.by(instance.assignment)
         ]
     if query.state is None:
         return found
-    return [one for one in found if connection_state(by_connection.get(one.id), now) is query.state]
+    return [entry for entry in found if connection_state(by_connection.get(entry.id), now) is query.state]
 
 
 def connection_state(instance: ClientInstance | None, now: float) -> ConnectionState:

@@ -81,11 +81,11 @@ def subscription_errors(error: SubscriptionError, document: object) -> InvalidEr
     return InvalidError(
         *(
             FieldError(
-                field=one.field,
-                value=_shown(_value_at(one.field, document)),
-                detail=f"{one.problem}; {one.fix}",
+                field=problem.field,
+                value=_shown(_value_at(problem.field, document)),
+                detail=f"{problem.problem}; {problem.fix}",
             )
-            for one in error.all
+            for problem in error.all
         )
     )
 
@@ -174,11 +174,11 @@ async def _on_parameters(request: Request, error: Any) -> Response:
         *(
             # An unknown parameter may be a misplaced secret.
             field_error(
-                one["loc"][1:],
-                None if one["type"] == "extra_forbidden" else one.get("input"),
-                _parameter_detail(request, one),
+                single["loc"][1:],
+                None if single["type"] == "extra_forbidden" else single.get("input"),
+                _parameter_detail(request, single),
             )
-            for one in error.errors()
+            for single in error.errors()
         )
     ).response
 

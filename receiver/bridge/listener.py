@@ -191,12 +191,12 @@ class BridgeListener:
 
         It is the oldest one of the source that has most.
         """
-        unproven = [one for one in self.connections if one.hello is None]
+        unproven = [connection for connection in self.connections if connection.hello is None]
         if len(unproven) < min(_MAX_UNPROVEN, self.settings.max_connections):
             return
-        sources = Tally(one.source for one in unproven)
+        sources = Tally(connection.source for connection in unproven)
         most = max(sources.values())
-        oldest = next(one for one in unproven if sources[one.source] == most)
+        oldest = next(connection for connection in unproven if sources[connection.source] == most)
         oldest.end("limit", "too many bridges have not proven their token")
 
     def _serve(self, accepted: socket.socket, source_address: str) -> None:

@@ -31,6 +31,6 @@ def bypass_problem(listener: ListenerSettings, known: KnownBroker) -> str | None
             f"clients may pass by the sidecar: {fix}, or correct listeners[].advertised"
         )
     port = int(advertised.rpartition(":")[2])
-    if port == listener.bind.port or port not in {one.port for one in listener.upstream}:
+    if port == listener.bind.port or port not in {address.port for address in listener.upstream}:
         return None
     return f"the broker advertises {advertised}, its own port, so clients pass by the sidecar: {fix}"

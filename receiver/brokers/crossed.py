@@ -21,7 +21,9 @@ def crossed_upstreams(listeners: Sequence[ListenerState]) -> dict[str, str]:
     """
     found = {}
     for listener in listeners:
-        others = [one for one in listeners if one is not listener and one.settings.bind.port]
+        others = [
+            candidate for candidate in listeners if candidate is not listener and candidate.settings.bind.port
+        ]
         problem = _problem(listener, others)
         if problem is not None:
             found[listener.settings.name] = problem
@@ -37,7 +39,7 @@ def _problem(listener: ListenerState, others: Sequence[ListenerState]) -> str | 
     port = _port(known)
     if port == settings.bind.port:
         return None
-    advertised = next((one for one in others if one.settings.bind.port == port), None)
+    advertised = next((other for other in others if other.settings.bind.port == port), None)
     if advertised is None or not (known.named_at_port is not None or _differ(known, advertised.known)):
         return None
     seen = (
@@ -45,7 +47,7 @@ def _problem(listener: ListenerState, others: Sequence[ListenerState]) -> str | 
         f"advertises {known.advertised}, the port of listener {advertised.settings.name}, so clients of "
         f"{settings.name} reach the wrong broker"
     )
-    right = next((one for one in others if _port(one.known) == settings.bind.port), None)
+    right = next((other for other in others if _port(other.known) == settings.bind.port), None)
     if right is not None:
         return f"{seen}: set upstream of listener {settings.name} to {right.settings.upstream}"
     return (

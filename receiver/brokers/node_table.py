@@ -92,7 +92,7 @@ class NodeTable:
         self._missing = {
             node_id: self._missing.get(node_id, 0) + 1 for node_id in self._nodes if node_id not in node_ids
         }
-        gone = [one for one, times in self._missing.items() if times >= _MISSING_BEFORE_FORGOTTEN]
+        gone = [node for node, times in self._missing.items() if times >= _MISSING_BEFORE_FORGOTTEN]
         for node_id in gone:
             del self._nodes[node_id], self._missing[node_id]
         return gone

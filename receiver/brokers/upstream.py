@@ -154,7 +154,7 @@ class Upstream:
         The API key must be one of :attr:`learned_keys`.
         """
         lowest, highest = self.ranges.get(api_key, (0, -1))
-        return next((one for one in reversed(versions) if lowest <= one <= highest), None)
+        return next((version for version in reversed(versions) if lowest <= version <= highest), None)
 
     def api_versions_version(self, requested: int) -> int:
         """Return the version in which to forward an ApiVersions request.

@@ -156,12 +156,16 @@ def explain_client(
         ("interval", f"{found['push_interval_ms'] / 1000:g} s", _origin(interval)),
         ("temporality", found["temporality"], _origin(temporality)),
         *(
-            ("prefix", one["prefix"] or ALL_METRICS, " ".join(one["subscriptions"]))
-            for one in found["metrics_from"]
+            ("prefix", instance["prefix"] or ALL_METRICS, " ".join(instance["subscriptions"]))
+            for instance in found["metrics_from"]
         ),
         *(
-            (f"subscription {one['name']}", "applies" if one["matches"] else "no", "; ".join(one["reasons"]))
-            for one in found["subscriptions"]
+            (
+                f"subscription {instance['name']}",
+                "applies" if instance["matches"] else "no",
+                "; ".join(instance["reasons"]),
+            )
+            for instance in found["subscriptions"]
         ),
     ]
     print_table([{"what": what, "value": value, "why": why} for what, value, why in rows])
@@ -205,7 +209,7 @@ def watch_clients(
         if look:
             time.sleep(every_s)
         look += 1
-        found = {one["client_instance_id"]: one for one in pages(session, "/v1/clients", filters=filters)}
+        found = {page["client_instance_id"]: page for page in pages(session, "/v1/clients", filters=filters)}
         for line in _changes(known, found):
             typer.echo(plain(line))
         known = found
@@ -283,15 +287,17 @@ def _connection_row(connection: dict[str, Any]) -> dict[str, str]:
 
 def _changes(known: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> list[str]:
     lines = []
-    for one, client in found.items():
-        before = known.get(one)
+    for instance, client in found.items():
+        before = known.get(instance)
         if before is None:
-            lines.append(f"+ {one} {client['client_id']} {client['state']}")
+            lines.append(f"+ {instance} {client['client_id']} {client['state']}")
             continue
         changed = [f"{key} {before[key]} -> {client[key]}" for key in _WATCHED if before[key] != client[key]]
         if changed:
-            lines.append(f"~ {one} {client['client_id']} {', '.join(changed)}")
-    lines += [f"- {one} {client['client_id']}" for one, client in known.items() if one not in found]
+            lines.append(f"~ {instance} {client['client_id']} {', '.join(changed)}")
+    lines += [
+        f"- {instance} {client['client_id']}" for instance, client in known.items() if instance not in found
+    ]
     return lines
 
 

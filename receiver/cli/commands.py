@@ -141,7 +141,7 @@ def check(
     else:
         checked = _checked_with_files(file)
         settings, plugins = checked.settings, list(checked.plugins)
-    listeners = ", ".join(f"{one.name} on {one.bind}" for one in settings.listeners)
+    listeners = ", ".join(f"{listener.name} on {listener.bind}" for listener in settings.listeners)
     names = ", ".join(plugin.name for plugin in plugins) or "none"
     typer.echo(f"{file}: good. Listeners: {listeners}. Plugins: {names}.")
 

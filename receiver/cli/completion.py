@@ -31,21 +31,21 @@ _OPTIONS: Final = ("token_file", "ca_file", "client_certificate", "client_key")
 
 def subscription_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return names of subscriptions."""
-    return _begin((one["name"] for one in _items(ctx, "/v1/subscriptions")), incomplete)
+    return _begin((item["name"] for item in _items(ctx, "/v1/subscriptions")), incomplete)
 
 
 def client_instance_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return ids of client instances, each with its client id."""
-    shown = {one["client_instance_id"]: one["client_id"] for one in _items(ctx, "/v1/clients")}
+    shown = {item["client_instance_id"]: item["client_id"] for item in _items(ctx, "/v1/clients")}
     ids = _begin(shown, incomplete)
-    return [(one, shown[one] if _HARMLESS.fullmatch(shown[one]) else "") for one in ids]
+    return [(known_id, shown[known_id] if _HARMLESS.fullmatch(shown[known_id]) else "") for known_id in ids]
 
 
 def client_field(field: str) -> Callable[[typer.Context, str], list[str]]:
     """Return the completion of a filter by a field of clients."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        return _begin((one[field] for one in _items(ctx, "/v1/clients")), incomplete)
+        return _begin((item[field] for item in _items(ctx, "/v1/clients")), incomplete)
 
     return complete
 
@@ -57,11 +57,11 @@ def client_states(incomplete: str) -> list[str]:
 
 def selectors(incomplete: str) -> list[str]:
     """Return the selectors, each with the equals sign that follows it."""
-    return [f"{one}=" for one in SELECTORS if f"{one}=".startswith(incomplete)]
+    return [f"{selector}=" for selector in SELECTORS if f"{selector}=".startswith(incomplete)]
 
 
 def _begin(values: Iterable[str], incomplete: str) -> list[str]:
-    return sorted({one for one in values if one.startswith(incomplete) and _HARMLESS.fullmatch(one)})
+    return sorted({value for value in values if value.startswith(incomplete) and _HARMLESS.fullmatch(value)})
 
 
 def _items(ctx: typer.Context, path: str) -> list[dict[str, Any]]:

@@ -63,9 +63,9 @@ def _files(place: Path) -> Iterator[Path]:
         yield place
         return
     files = [
-        one
-        for one in sorted(place.iterdir())
-        if one.suffix in SUFFIXES and not one.name.startswith(".") and one.is_file()
+        file
+        for file in sorted(place.iterdir())
+        if file.suffix in SUFFIXES and not file.name.startswith(".") and file.is_file()
     ]
     if not files:
         # With --prune, a wrong folder would otherwise delete every subscription.

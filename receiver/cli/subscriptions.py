@@ -160,10 +160,10 @@ def put_subscription(
     parts = {
         "metrics": metric,
         "interval_ms": interval_ms,
-        "match": dict(_pair(one, "--match") for one in match) if match else None,
+        "match": dict(_pair(text, "--match") for text in match) if match else None,
         "expires_at": _end(duration, expires_at),
         "temporality": temporality,
-        "labels": dict(_pair(one, "--label") for one in label) if label else None,
+        "labels": dict(_pair(text, "--label") for text in label) if label else None,
         "description": description,
         "enabled": False if disabled else None,
     }
@@ -350,7 +350,7 @@ def explain_subscription(
     if interval_ms is not None:
         body["interval_ms"] = interval_ms
     if match:
-        body["match"] = dict(_pair(one, "--match") for one in match)
+        body["match"] = dict(_pair(text, "--match") for text in match)
     found = document_of(session.post("/v1/explain", json=body))
     if output is not OutputFormat.TABLE:
         print_document(found, output)
@@ -409,7 +409,7 @@ def _draft(
             "give a command, or --add or --delete with --id NAME, or --list", param_hint="COMMAND"
         )
     if list_all:
-        found = [one for one in pages(session, "/v1/subscriptions") if name in (None, one["name"])]
+        found = [page for page in pages(session, "/v1/subscriptions") if name in (None, page["name"])]
         print_list(found, OutputFormat.TABLE, _row, "there are no subscriptions")
     elif delete and metric:
         _report(session.patch(_named(name), json={"remove_metrics": metric}), str(name), OutputFormat.TABLE)
@@ -423,7 +423,7 @@ def _draft(
         if interval_ms is not None:
             body["interval_ms"] = interval_ms
         if match:
-            body["match"] = dict(_pair(one, "--match") for one in match)
+            body["match"] = dict(_pair(text, "--match") for text in match)
         _report(session.put(_named(name), json=body), str(name), OutputFormat.TABLE)
 
 
@@ -493,7 +493,7 @@ def _row(subscription: dict[str, Any]) -> dict[str, str]:
 
 
 def _existing(session: httpx.Client) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in pages(session, "/v1/subscriptions")}
+    return {page["name"]: page for page in pages(session, "/v1/subscriptions")}
 
 
 def _differences(document: dict[str, Any], existing: dict[str, Any] | None) -> list[str]:
@@ -520,7 +520,7 @@ def _entries(
 ) -> dict[str, str | None] | None:
     """Return the entries of a merge patch (RFC 7396)."""
     entries: dict[str, str | None] = dict.fromkeys(removed or ())
-    entries |= dict(_pair(one, option) for one in added or ())
+    entries |= dict(_pair(text, option) for text in added or ())
     return entries or None
 
 

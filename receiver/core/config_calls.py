@@ -142,7 +142,7 @@ class ConfigCalls:
         asked.answer(answer_frame(asked.header, body), throttled=False)
 
     def _list(self, identity: ClientIdentity, asked: _Asked) -> None:
-        names = [one.name for one in self._subscriptions.in_force.subscriptions]
+        names = [subscription.name for subscription in self._subscriptions.in_force.subscriptions]
         body = k74_list_config_resources.encode_response(names, error_code=ErrorCode.NONE)
         self._answer(identity, asked, body, ErrorCode.NONE)
 
@@ -157,11 +157,11 @@ class ConfigCalls:
                 continue
             configs = described(self._subscriptions.in_force.get(resource.name))
             if keys:
-                configs = tuple(one for one in configs if one.name in keys)
+                configs = tuple(config for config in configs if config.name in keys)
             # Kafka's message is empty here, and null after a change.
             results.append(DescribedResource(Result(resource, ErrorCode.NONE, ""), configs))
         body = k32_describe_configs.encode_response(results, version, request)
-        self._answer(identity, asked, body, _first_error([one.result for one in results]))
+        self._answer(identity, asked, body, _first_error([outcome.result for outcome in results]))
 
     async def _alter(self, identity: ClientIdentity, asked: _Asked, request: AlterConfigsRequest) -> None:
         try:
@@ -177,15 +177,15 @@ class ConfigCalls:
         self, identity: ClientIdentity, asked: _Asked, request: AlterConfigsRequest
     ) -> tuple[bytes, int]:
         """Make the changes of a request, one by one, and return the response's body."""
-        times = Counter(one.resource for one in request.resources)
+        times = Counter(resource.resource for resource in request.resources)
         results = []
-        for one in request.resources:
+        for resource in request.resources:
             if len(request.resources) > MAX_CHANGES:
-                results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _TOO_MANY))
-            elif times[one.resource] > 1:
-                results.append(Result(one.resource, ErrorCode.INVALID_REQUEST, _ONCE))
+                results.append(Result(resource.resource, ErrorCode.INVALID_REQUEST, _TOO_MANY))
+            elif times[resource.resource] > 1:
+                results.append(Result(resource.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
-                results.append(await self._change(identity, asked, request, one))
+                results.append(await self._change(identity, asked, request, resource))
         return _message(asked).encode_response(results, asked.header.api_version), _first_error(results)
 
     async def _change(
@@ -211,7 +211,7 @@ class ConfigCalls:
                 made = edit(existing)
             finally:
                 self._limits.spent(identity, self._clock.cpu() - started, self._clock.monotonic())
-            documents[:] = [None if one is None else to_document(one) for one in (existing, made)]
+            documents[:] = [None if state is None else to_document(state) for state in (existing, made)]
             return made
 
         try:
@@ -246,7 +246,9 @@ def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorC
 
 
 def _first_error(results: list[Result]) -> int:
-    return next((one.error_code for one in results if one.error_code != ErrorCode.NONE), ErrorCode.NONE)
+    return next(
+        (outcome.error_code for outcome in results if outcome.error_code != ErrorCode.NONE), ErrorCode.NONE
+    )
 
 
 def _audit(

@@ -483,7 +483,7 @@ class _Core:
             certificates=self._certificates,
             listeners=self._listeners,
             peers=lambda: self._limits.peers,
-            held_bytes=lambda: sum(one.held_bytes for _, one in self._relays.statistics()),
+            held_bytes=lambda: sum(statistic.held_bytes for _, statistic in self._relays.statistics()),
         )
 
     def _warnings(self) -> list[str]:
@@ -519,12 +519,12 @@ class _Core:
     def _listeners(self) -> list[ListenerState]:
         return [
             ListenerState(
-                settings=one,
-                known=self._relays.known_broker(one.name),
-                nodes=self._relays.known_nodes(one),
-                connections=self._relays.open[one.name],
+                settings=listener,
+                known=self._relays.known_broker(listener.name),
+                nodes=self._relays.known_nodes(listener),
+                connections=self._relays.open[listener.name],
             )
-            for one in self._settings.listeners
+            for listener in self._settings.listeners
         ]
 
     def _processes(self) -> Iterator[ProcessNumbers]:
@@ -541,10 +541,10 @@ class _Core:
         for process, several in by_process.items():  # two while one of them drains
             yield ProcessNumbers(
                 process=process,
-                cpu_s=sum(one.cpu_s for one in several),
-                resident_bytes=sum(one.resident_bytes for one in several),
-                loop_lag_s=max(one.loop_lag_s for one in several),
-                log_lines_dropped=sum(one.log_lines_dropped for one in several),
+                cpu_s=sum(sample.cpu_s for sample in several),
+                resident_bytes=sum(sample.resident_bytes for sample in several),
+                loop_lag_s=max(sample.loop_lag_s for sample in several),
+                log_lines_dropped=sum(sample.log_lines_dropped for sample in several),
             )
 
     def _certificates(self) -> list[tuple[str, str, float]]:

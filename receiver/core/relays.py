@@ -206,7 +206,11 @@ class Relays:
 
     def keep_brokers(self, listeners: Iterable[ListenerSettings]) -> None:
         """Forget the brokers of other listeners than these."""
-        kept = {port_name(one.name, node_id) for one in listeners for node_id in (None, *one.node_ids)}
+        kept = {
+            port_name(listener.name, node_id)
+            for listener in listeners
+            for node_id in (None, *listener.node_ids)
+        }
         self.brokers = {name: known for name, known in self.brokers.items() if name in kept}
 
     def learned_broker(self, link: _RelayLink, message: BrokerKnown) -> None:

@@ -152,9 +152,9 @@ async def _ask(
 def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> list[Answer]:
     """Add to the brokers' own answers which upstreams are crossed."""
     pairs = list(zip(listeners, answers, strict=True))
-    states = [ListenerState(settings=one, known=answer.known, connections=0) for one, answer in pairs]
+    states = [ListenerState(settings=pair, known=answer.known, connections=0) for pair, answer in pairs]
     crossed = crossed_upstreams(states)
-    return [replace(answer, crossed=crossed.get(one.name)) for one, answer in pairs]
+    return [replace(answer, crossed=crossed.get(pair.name)) for pair, answer in pairs]
 
 
 def brokers_elsewhere(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> int:
@@ -185,7 +185,7 @@ class _ListenerAddress(UpstreamAddress):
     def __init__(self, settings: ListenerSettings, turns: HandshakeTurns) -> None:
         super().__init__(settings, turns)
         proxies = () if settings.proxy_protocol is None else settings.proxy_protocol.from_
-        self._proxies = [ipaddress.ip_network(one) for one in proxies]
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
 
     async def _open(self, endpoint: Endpoint) -> socket.socket:
         connected = await super()._open(endpoint)

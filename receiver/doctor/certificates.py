@@ -78,9 +78,9 @@ def _of_server(
         yield failed(Area.TLS, "files", error.setting, error.problem, "correct the file or the setting")
         return
     yield from _chain(f"{key}.cert_file", tls.cert_file, host, ca, now)
-    for index, one in enumerate(tls.server_names if isinstance(tls, TlsSettings) else ()):
+    for index, served in enumerate(tls.server_names if isinstance(tls, TlsSettings) else ()):
         setting = f"{key}.server_names[{index}].cert_file"
-        yield from _chain(setting, one.cert_file, one.name, ca, now)
+        yield from _chain(setting, served.cert_file, served.name, ca, now)
     if tls.client_ca_file is not None:
         yield from _authorities(f"{key}.client_ca_file", tls.client_ca_file, now)
 
@@ -112,7 +112,11 @@ def _chain(setting: str, file: Path, host: str | None, ca: Path | None, now: dat
 
 def _authorities(setting: str, file: Path, now: datetime) -> Iterator[Finding]:
     certificates = _certificates(file)
-    valid = [one for one in certificates if one.not_valid_before_utc <= now < one.not_valid_after_utc]
+    valid = [
+        certificate
+        for certificate in certificates
+        if certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
+    ]
     if certificates and not valid:
         yield failed(
             Area.TLS, "dates", setting, f"{file}: every certificate has expired", "give the CA's current one"
@@ -123,7 +127,7 @@ def _authorities(setting: str, file: Path, now: datetime) -> Iterator[Finding]:
 
 def _dates(setting: str, chain: Sequence[Certificate], now: datetime) -> Finding:
     first = min(chain, key=lambda one: one.not_valid_after_utc)
-    starts = max(one.not_valid_before_utc for one in chain)
+    starts = max(certificate.not_valid_before_utc for certificate in chain)
     ends = first.not_valid_after_utc
     days = (ends - now).days
     text = f"{ends:%Y-%m-%d %H:%M} UTC"
@@ -155,11 +159,11 @@ def _issuer_problem(chain: Sequence[Certificate], authorities: Sequence[Certific
         chain: The certificate and its intermediates.
         authorities: The authorities that must have issued the last one; None: any.
     """
-    for number, (one, issuer) in enumerate(pairwise(chain), 1):
-        if not _issued(one, issuer):
+    for number, (certificate, issuer) in enumerate(pairwise(chain), 1):
+        if not _issued(certificate, issuer):
             return f"certificate {number} in the file was not issued by the one behind it"
     last = chain[-1]
-    if authorities is None or any(one == last or _issued(last, one) for one in authorities):
+    if authorities is None or any(authority == last or _issued(last, authority) for authority in authorities):
         return None
     issuer_name = _name(last.issuer.rfc4514_string())
     return f"none of the authorities that clients trust issued it; its issuer is {issuer_name}"

@@ -60,8 +60,10 @@ class Fleet:
     @property
     def silent(self) -> list[_Document]:
         """Connections of clients that have sent no telemetry request, one for each client."""
-        known = {_who(one) for one in self.clients}
-        found = {_who(one): one for one in self.connections if _who(one) not in known}
+        known = {_who(row) for row in self.clients}
+        found = {
+            _who(connection): connection for connection in self.connections if _who(connection) not in known
+        }
         return list(found.values())
 
 
@@ -90,7 +92,10 @@ def subscription_findings(fleet: Fleet) -> list[Finding]:
     for client in fleet.clients:
         for name in client["subscriptions"]:
             matched[name] = matched.get(name, 0) + 1
-    findings = [_subscription(one, matched.get(one["name"], 0), fleet) for one in fleet.subscriptions]
+    findings = [
+        _subscription(subscription, matched.get(subscription["name"], 0), fleet)
+        for subscription in fleet.subscriptions
+    ]
     return _bounded(findings, Area.SUBSCRIPTION, "subscriptions")
 
 
@@ -111,7 +116,7 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
     if count:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {total} known clients, {every}")
-    reasons = [mismatch(subscription, one) for one in fleet.clients[:_MAX_COMPARED]]
+    reasons = [mismatch(subscription, row) for row in fleet.clients[:_MAX_COMPARED]]
     if None in reasons:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
     return warning(
@@ -158,18 +163,18 @@ def client_findings(fleet: Fleet) -> list[Finding]:
                 "start a client at the listener's address and examine again",
             )
         ]
-    unmatched_clients = [one for one in fleet.clients if not one["subscriptions"]]
+    unmatched_clients = [row for row in fleet.clients if not row["subscriptions"]]
     compared = {one["client_instance_id"] for one in unmatched_clients[:_MAX_COMPARED]}
     found = [
-        _instance(one, fleet, fleet.subscriptions if one["client_instance_id"] in compared else ())
-        for one in fleet.clients
+        _instance(row, fleet, fleet.subscriptions if row["client_instance_id"] in compared else ())
+        for row in fleet.clients
     ]
     found += [_silent(client, fleet) for client in fleet.silent]
-    well = [one for one in found if one.state is State.OK]
+    well = [finding for finding in found if finding.state is State.OK]
     total = len(found) if fleet.complete else f"the first {len(found)}"
-    pushing = sum(1 for one in fleet.clients if one["pushes"])
+    pushing = sum(1 for row in fleet.clients if row["pushes"])
     summary = ok(Area.CLIENT, "all", "clients", f"{len(well)} of {total} are well, {pushing} have pushed")
-    others = [one for one in found if one.state is not State.OK]
+    others = [finding for finding in found if finding.state is not State.OK]
     return [summary, *_bounded(others, Area.CLIENT, "clients")]
 
 
@@ -178,8 +183,8 @@ def one_client(fleet: Fleet, wanted: str) -> list[Finding]:
 
     That such a client has pushed is part of the proof, so each that has not is unknown or failed.
     """
-    clients = [one for one in fleet.clients if wanted in {one["client_id"], one["client_instance_id"]}]
-    silent = [one for one in fleet.silent if one["client_id"] == wanted]
+    clients = [row for row in fleet.clients if wanted in {row["client_id"], row["client_instance_id"]}]
+    silent = [connection for connection in fleet.silent if connection["client_id"] == wanted]
     if not clients and not silent:
         seen = "it is not connected" if fleet.complete else "it is not among the first clients"
         fix = "check its bootstrap.servers and client.id; `kafka-telemetry clients list` shows those known"
@@ -283,7 +288,7 @@ def _asked_for_nothing(
     if client["subscriptions"]:
         seen = f"its subscriptions ask for no metrics; {next_request}"
         return warning(Area.CLIENT, "metrics", subject, seen, "give the subscription metrics")
-    reasons = {one["name"]: mismatch(one, client) for one in subscriptions}
+    reasons = {subscription["name"]: mismatch(subscription, client) for subscription in subscriptions}
     for name, why in reasons.items():
         if why is None:
             return ok(Area.CLIENT, "pushes", subject, f"will be asked by {name}: {next_request}")
@@ -323,7 +328,7 @@ def _bounded(findings: Iterable[Finding], area: Area, subject: str) -> list[Find
     kept, rest = ordered[:_MAX_NAMED], ordered[_MAX_NAMED:]
     if not rest:
         return kept
-    problems = [one for one in rest if one.state is not State.OK]
+    problems = [finding for finding in rest if finding.state is not State.OK]
     if problems:
         seen = f"{len(problems)} more, the first of them: {problems[0].subject}: {problems[0].seen}"
         return [*kept, warning(area, "more", subject, seen, "correct those above first, and examine again")]

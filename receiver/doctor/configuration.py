@@ -24,19 +24,23 @@ def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, 
     except SettingsError as error:
         mistakes = [error, *error.further]
         return None, [
-            failed(Area.CONFIGURATION, "valid", subject, placed(one, path), _FIX) for one in mistakes
+            failed(Area.CONFIGURATION, "valid", subject, placed(mistake, path), _FIX) for mistake in mistakes
         ]
     findings = [
-        failed(Area.CONFIGURATION, "files_and_ports", subject, placed(one, path), "correct it, or create it")
-        for one in checked.mistakes
+        failed(
+            Area.CONFIGURATION, "files_and_ports", subject, placed(mistake, path), "correct it, or create it"
+        )
+        for mistake in checked.mistakes
     ]
     findings += [
-        warning(Area.CONFIGURATION, "secrets", subject, placed(one, path), "move it into a file of mode 0600")
-        for one in checked.warnings
+        warning(
+            Area.CONFIGURATION, "secrets", subject, placed(text, path), "move it into a file of mode 0600"
+        )
+        for text in checked.warnings
     ]
     if not checked.mistakes:
-        listeners = ", ".join(one.name for one in checked.settings.listeners)
-        plugins = ", ".join(one.name for one in checked.plugins) or "none"
+        listeners = ", ".join(listener.name for listener in checked.settings.listeners)
+        plugins = ", ".join(plugin.name for plugin in checked.plugins) or "none"
         seen = f"valid. Listeners: {listeners}. Plugins: {plugins}"
         findings.append(ok(Area.CONFIGURATION, "valid", subject, seen))
     return checked, findings

@@ -25,15 +25,16 @@ _SHARE: Final = 0.8
 async def check_destinations(plugins: Sequence[HostedPlugin]) -> list[Finding]:
     """Let each plugin prove its destination, and look at the folder of its spool."""
     entries = [
-        {key: value for key, value in one.config.items() if key not in _ISOLATION_KEYS} for one in plugins
+        {key: value for key, value in plugin.config.items() if key not in _ISOLATION_KEYS}
+        for plugin in plugins
     ]
     try:
         here = load_plugins(entries)
     except SettingsError as error:  # a file of a secret has changed since the configuration was read
         fix = "correct it, and examine again"
         return [failed(Area.PLUGIN, "destination", "plugins", str(error), fix)]
-    checks = [_check(one.name, loaded) for one, loaded in zip(plugins, here, strict=True)]
-    spools = [finding for one in plugins if (finding := _spool(one)) is not None]
+    checks = [_check(plugin.name, loaded) for plugin, loaded in zip(plugins, here, strict=True)]
+    spools = [finding for plugin in plugins if (finding := _spool(plugin)) is not None]
     return [*await all_of(checks), *spools]
 
 
@@ -105,7 +106,7 @@ def _spool(plugin: HostedPlugin) -> Finding | None:
 
 def delivery_findings(plugins: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return what the running receiver says of its plugins (``/v1/plugins``)."""
-    return [_delivery(one) for one in plugins]
+    return [_delivery(plugin) for plugin in plugins]
 
 
 def _delivery(plugin: Mapping[str, Any]) -> Finding:

@@ -91,8 +91,8 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
             _is_running(api, options),
             all_of(
                 [
-                    ask_broker(one, reads_resources=settings.subscriptions.store == "kafka")
-                    for one in settings.listeners
+                    ask_broker(candidate, reads_resources=settings.subscriptions.store == "kafka")
+                    for candidate in settings.listeners
                 ]
             ),
             check_destinations(checked.plugins),
@@ -110,9 +110,11 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
                 advertised_finding(listener, answer.known, direct=answer, there=None)
                 for listener, answer in zip(settings.listeners, answers, strict=True)
             ]
-            findings += [one for one in advertised if one is not None]
+            findings += [address for address in advertised if address is not None]
         if running is None:
-            checks = [asyncio.to_thread(check_free, *one) for one in addresses(settings, checked.plugins)]
+            checks = [
+                asyncio.to_thread(check_free, *address) for address in addresses(settings, checked.plugins)
+            ]
             findings += await all_of(checks)
     finally:
         await api.close()
@@ -123,14 +125,16 @@ async def _broker_certificates(
     listeners: Sequence[ListenerSettings], answers: Sequence[Answer]
 ) -> list[Finding]:
     """Return until when the brokers' certificates are valid."""
-    answering = [one for one, answer in zip(listeners, answers, strict=True) if answer.problem is None]
-    shown = await all_of([shown_certificate(one) for one in answering])
-    findings = [
-        presented_finding(f"broker of listener {listener.name} at {listener.upstream}", one, now_utc())
-        for listener, one in zip(answering, shown, strict=True)
-        if one is not None
+    answering = [
+        candidate for candidate, answer in zip(listeners, answers, strict=True) if answer.problem is None
     ]
-    return [one for one in findings if one is not None]
+    shown = await all_of([shown_certificate(reached) for reached in answering])
+    findings = [
+        presented_finding(f"broker of listener {listener.name} at {listener.upstream}", reached, now_utc())
+        for listener, reached in zip(answering, shown, strict=True)
+        if reached is not None
+    ]
+    return [finding for finding in findings if finding is not None]
 
 
 async def _is_running(api: RestApi, options: Options) -> tuple[bool | None, list[Finding]]:
@@ -195,7 +199,7 @@ async def _ask_receiver(
     plugins: list[dict[str, Any]] = []
     fleet = None
     try:
-        views = {one["name"]: one for one in (await api.get("/v1/listeners"))["items"]}
+        views = {entry["name"]: entry for entry in (await api.get("/v1/listeners"))["items"]}
         plugins = (await api.get("/v1/plugins"))["items"]
         fleet = await _fleet(api, brokers_elsewhere(settings.listeners, answers))
     except AccessError as error:
@@ -204,9 +208,11 @@ async def _ask_receiver(
         fix = "look at the receiver's log"
         findings.append(unknown(Area.RECEIVER, "answers", subject, f"can't be asked: {error}", fix))
     if views:
-        bound = {name: str(one.get("bind")) for name, one in views.items()}
+        bound = {name: str(view.get("bind")) for name, view in views.items()}
         findings += check_held(settings, checked.plugins, bound)
-    findings += await _of_listeners(checked, answers, access, views, [str(one["name"]) for one in plugins])
+    findings += await _of_listeners(
+        checked, answers, access, views, [str(plugin["name"]) for plugin in plugins]
+    )
     findings += delivery_findings(plugins)
     if fleet is not None:
         findings += subscription_findings(fleet)
@@ -227,7 +233,7 @@ async def _of_listeners(
             *listener_findings(
                 listener,
                 through,
-                plugins=plugins or [one.name for one in checked.plugins],
+                plugins=plugins or [plugin.name for plugin in checked.plugins],
                 broker_answers=direct.problem is None,
                 shows_certificate=access.certificate is not None,
             )
@@ -244,7 +250,7 @@ async def _of_listeners(
             with suppress(ValueError):
                 there = await ask_listener(listener, HostPort.parse(known.advertised), access)
         found.append(advertised_finding(listener, known, direct=direct, there=there))
-        return [one for one in found if one is not None]
+        return [result for result in found if result is not None]
 
     pairs = list(zip(checked.settings.listeners, answers, strict=True))
     found = await all_of([ask(*pair) for pair in pairs if pair[0].bind.port])
@@ -259,7 +265,7 @@ async def _of_listeners(
         for listener, _ in pairs
         if not listener.bind.port
     ]
-    return [*(finding for one in found for finding in one), *unreached]
+    return [*(finding for result in found for finding in result), *unreached]
 
 
 async def _fleet(api: RestApi, elsewhere: int) -> Fleet:
@@ -269,7 +275,7 @@ async def _fleet(api: RestApi, elsewhere: int) -> Fleet:
     return Fleet(
         clients=clients,
         # Without the sidecar's own, which this command makes too.
-        connections=[one for one in connections if one["client_id"] != CLIENT_ID],
+        connections=[connection for connection in connections if connection["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
         complete=all_clients and all_connections,
         brokers_elsewhere=elsewhere,

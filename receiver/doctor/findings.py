@@ -108,13 +108,13 @@ class Report:
     def proven(self) -> bool:
         """Whether nothing failed and nothing is unknown."""
         return bool(self.findings) and not any(
-            one.state in {State.FAILED, State.UNKNOWN} for one in self.findings
+            finding.state in {State.FAILED, State.UNKNOWN} for finding in self.findings
         )
 
     @property
     def counts(self) -> dict[State, int]:
         """Number of findings by state."""
-        counted = Counter(one.state for one in self.findings)
+        counted = Counter(finding.state for finding in self.findings)
         return {state: counted[state] for state in State}
 
     def document(self) -> dict[str, Any]:
@@ -125,13 +125,13 @@ class Report:
             "counts": {str(state): count for state, count in self.counts.items()},
             "findings": [
                 {
-                    "area": str(one.area),
-                    "check": one.check,
-                    "subject": one.subject,
-                    "state": str(one.state),
-                    "seen": one.seen,
-                    "do": one.do or None,
+                    "area": str(finding.area),
+                    "check": finding.check,
+                    "subject": finding.subject,
+                    "state": str(finding.state),
+                    "seen": finding.seen,
+                    "do": finding.do or None,
                 }
-                for one in self.findings
+                for finding in self.findings
             ],
         }

@@ -177,8 +177,8 @@ class CoreLink:
         self._sent_problems = None
         self._sent_brokers.clear()
         self._send(Hello(PROTOCOL_VERSION, self._process))
-        for number, one in self._open.items():
-            self._send(Identity(number, one.identity, resumed=True))
+        for number, connection in self._open.items():
+            self._send(Identity(number, connection.identity, resumed=True))
         for token_id, owner in self._tokens.owners():
             self._send(TokenOwner(token_id, owner))
         self.problems_changed()

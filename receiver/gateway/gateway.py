@@ -42,14 +42,14 @@ class Gateway:
     def brokers(self) -> dict[str, ListenerBroker]:
         """Return what is known of the broker behind each listener and node, by its name."""
         return {
-            one.name: one.broker
+            member.name: member.broker
             for listener in self.listeners
-            for one in (listener, *(() if listener.nodes is None else listener.nodes.listeners.values()))
+            for member in (listener, *(() if listener.nodes is None else listener.nodes.listeners.values()))
         }
 
     def traffic(self) -> dict[str, tuple[int, int]]:
         """Return the bytes read from clients and from the broker, by listener."""
-        for listener in [one for one in self._retired if one.empty]:
+        for listener in [retired for retired in self._retired if retired.empty]:
             self._retired.remove(listener)
             _add(self._traffic_of_gone, listener)
         traffic = dict(self._traffic_of_gone)

@@ -243,13 +243,13 @@ class _Relay:
             and settings.telemetry.max_bytes == self._settings.telemetry.max_bytes
         }
         listeners = []
-        for one in settings.listeners:
-            listener = unchanged.get(one.name)
+        for candidate in settings.listeners:
+            listener = unchanged.get(candidate.name)
             if listener is not None:
-                for name in _socket_names(one):  # it has its own descriptors of the same sockets
+                for name in _socket_names(candidate):  # it has its own descriptors of the same sockets
                     sockets[name].close()
             else:
-                listener = self._listener(one, settings, sockets)
+                listener = self._listener(candidate, settings, sockets)
             listeners.append(listener)
         return tuple(listeners)
 
@@ -273,7 +273,7 @@ class _Relay:
 
         nodes = Nodes(
             settings,
-            {one: sockets[port_name(settings.name, one)] for one in settings.node_binds},
+            {bind: sockets[port_name(settings.name, bind)] for bind in settings.node_binds},
             make_listener=make_node,
             on_new=partial(self._tell_node, settings.name),
             on_hidden=partial(self._metrics.node_hidden, settings.name),

@@ -225,7 +225,9 @@ def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) ->
         )
     except ValidationError as error:
         errors = settings_errors(error, model)
-        raise together([_error(index, one.loc, one.problem, one.value) for one in errors]) from None
+        raise together(
+            [_error(index, problem.loc, problem.problem, problem.value) for problem in errors]
+        ) from None
 
 
 def _names(loaded: Sequence[tuple[str, HostSettings]]) -> list[str]:

@@ -184,11 +184,11 @@ class PulledMetrics(Collector):
             "Log lines of a process that were dropped because the log could not be written.",
             labels=["process"],
         )
-        for one in self._sources.processes():
-            cpu.add_metric([one.process], one.cpu_s)
-            resident.add_metric([one.process], one.resident_bytes)
-            dropped.add_metric([one.process], one.log_lines_dropped)
-            lag.add_metric([one.process], one.loop_lag_s)
+        for process in self._sources.processes():
+            cpu.add_metric([process.process], process.cpu_s)
+            resident.add_metric([process.process], process.resident_bytes)
+            dropped.add_metric([process.process], process.log_lines_dropped)
+            lag.add_metric([process.process], process.loop_lag_s)
         yield from (cpu, resident, lag, dropped)
 
     def _certificates(self) -> Metric:
@@ -229,7 +229,7 @@ class PulledMetrics(Collector):
             name = listener.settings.name
             crossed.add_metric([name], int(name in wrong))
             behind = (listener.known, *listener.nodes.values())
-            shadowed.add_metric([name], int(any(shadow_problem(one) is not None for one in behind)))
+            shadowed.add_metric([name], int(any(shadow_problem(broker) is not None for broker in behind)))
             bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
             ports = [(None, listener.known), *listener.nodes.items()]
             for port, known in ports:

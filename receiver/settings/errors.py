@@ -70,7 +70,7 @@ def settings_errors(error: ValidationError, model: type[BaseModel]) -> list[Sett
     for detail in sorted(details, key=lambda one: one["type"] != "extra_forbidden"):
         loc = _place(detail, model)
         if detail["type"] == "too_short" and any(
-            one["loc"][: len(loc)] == loc for one in details if one != detail
+            entry["loc"][: len(loc)] == loc for entry in details if entry != detail
         ):
             continue  # pydantic does not count entries with mistakes
         shown = _shown(detail, model, loc)
@@ -80,7 +80,7 @@ def settings_errors(error: ValidationError, model: type[BaseModel]) -> list[Sett
 
 def together(errors: Sequence[SettingsError]) -> SettingsError:
     """Return the first of these errors, which holds the others."""
-    first, *others = (one for error in errors for one in (error, *error.further))
+    first, *others = (problem for error in errors for problem in (error, *error.further))
     first.further = tuple(others)
     return first
 

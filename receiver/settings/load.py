@@ -42,7 +42,7 @@ def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
         return ReceiverSettings.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         errors = settings_errors(error, ReceiverSettings)
-        raise together([sourced(one, path, environ) for one in errors]) from None
+        raise together([sourced(problem, path, environ) for problem in errors]) from None
 
 
 def read_merged(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:

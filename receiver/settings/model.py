@@ -253,7 +253,8 @@ class ReceiverSettings(Settings):
                 )
         default = info.data.get("broker", BrokerSettings())
         return tuple(
-            one if one.broker is not None else one.model_copy(update={"broker": default}) for one in listeners
+            candidate if candidate.broker is not None else candidate.model_copy(update={"broker": default})
+            for candidate in listeners
         )
 
     @model_validator(mode="after")
@@ -267,8 +268,8 @@ class ReceiverSettings(Settings):
         if self.bridge is not None:
             taken = [
                 (f"listeners[{index}]", bind)
-                for index, one in enumerate(self.listeners)
-                for bind in one.binds
+                for index, candidate in enumerate(self.listeners)
+                for bind in candidate.binds
             ]
             for owner, bind in (*taken, ("rest", self.rest.bind)):
                 if _collide(self.bridge.bind, bind):
@@ -321,9 +322,9 @@ def _taken(listener: ListenerSettings, earlier: ListenerSettings) -> HostPort | 
     theirs = {bind.port: bind for bind in earlier.binds}
     return next(
         (
-            theirs[one.port]
-            for one in listener.binds
-            if one.port in theirs and _collide(one, theirs[one.port])
+            theirs[address.port]
+            for address in listener.binds
+            if address.port in theirs and _collide(address, theirs[address.port])
         ),
         None,
     )

@@ -171,7 +171,7 @@ def _with(
     read = join(name, Entry(configs=stripped, beside=beside))
     if not isinstance(read, Subscription):
         mistakes = "; ".join(map(str, read))
-        is_request = any(one.loc[:1] in {("interval_ms",), ("name",)} for one in read)
+        is_request = any(problem.loc[:1] in {("interval_ms",), ("name",)} for problem in read)
         code = ErrorCode.INVALID_REQUEST if is_request else ErrorCode.INVALID_CONFIG
         raise ResourceError(code, _short(mistakes))
     changed = replace(read, changed_by=changed_by, changed_at=changed_at)

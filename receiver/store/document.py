@@ -53,7 +53,7 @@ def from_document(
         return read_document(document)
     except SubscriptionError as error:
         errors = error.all if isinstance(document, Mapping) else (error,)
-        return [_mistake(one, document) for one in errors]
+        return [_mistake(problem, document) for problem in errors]
 
 
 def _last_change(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,10 +70,10 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
         found = [((), document, stem)]
     entries: list[Entry] = []
     mistakes: list[str] = []
-    for loc, one, name in found:
-        read = from_document(one, name=name)
+    for loc, value, name in found:
+        read = from_document(value, name=name)
         if isinstance(read, Subscription):
-            entries.append(Entry(read, one, place((*loc, "name"))))
+            entries.append(Entry(read, value, place((*loc, "name"))))
         else:
             mistakes += [f"{place((*loc, *it.loc))}: {Mistake((*loc, *it.loc), it.text)}" for it in read]
     return entries, mistakes

@@ -211,7 +211,7 @@ class KafkaSubscriptionStore:
 
     def _usable(self) -> tuple[dict[str, Subscription], dict[str, str]]:
         """Return the subscriptions, and why each that can't be used stays as it was."""
-        last_good = {one.name: one for one in self._known}
+        last_good = {known.name: known for known in self._known}
         found: dict[str, Subscription] = {}
         refused: dict[str, str] = {}
         for name, read in sorted(self._joined.items()):
@@ -233,12 +233,12 @@ class KafkaSubscriptionStore:
         try:
             return SubscriptionSet(found.values()).subscriptions
         except SubscriptionError:
-            last_good = {one.name: one for one in self._known}
+            last_good = {known.name: known for known in self._known}
             # What is in force comes first, so that a new subscription can't end another one.
             in_order = sorted(found.values(), key=lambda one: one != last_good.get(one.name))
             kept, others = within_bounds(in_order)
-            refused |= {one.name: str(error) for one, error in others}
-            before = [last_good[one.name] for one, _ in others if one.name in last_good]
+            refused |= {other.name: str(error) for other, error in others}
+            before = [last_good[other.name] for other, _ in others if other.name in last_good]
             return SubscriptionSet(within_bounds((*kept, *before))[0]).subscriptions
 
     def _settle_records(self, cluster: Cluster, entries: Mapping[str, Entry]) -> None:
@@ -292,14 +292,14 @@ class KafkaSubscriptionStore:
 
     def _wrote(self, name: str, subscription: Subscription | None) -> None:
         before = self._written.get(name)
-        existing = next((one for one in self._known if one.name == name), None)
+        existing = next((known for known in self._known if known.name == name), None)
         earlier = [*(before.earlier if before else ()), existing]
         self._written[name] = _Written(
             now=subscription,
-            earlier=[one for one in earlier if one != subscription][-_MAX_EARLIER:],
+            earlier=[known for known in earlier if known != subscription][-_MAX_EARLIER:],
             until=time.monotonic() + _SETTLE_S,
         )
-        others = [one for one in self._known if one.name != name]
+        others = [known for known in self._known if known.name != name]
         if subscription is not None:
             others.append(subscription)
         self._use(SubscriptionSet(others).subscriptions)

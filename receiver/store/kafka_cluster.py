@@ -167,7 +167,7 @@ class Cluster:
 
         with self._translated("brokers' configurations cannot be read"):
             brokers = self._admin.describe_cluster()["brokers"]
-            ids = [str(one["broker_id"]) for one in brokers]
+            ids = [str(broker["broker_id"]) for broker in brokers]
             asked = [ConfigResource(ConfigResourceType.BROKER, name) for name in ids]
             found = self._admin.describe_configs(asked, config_filter="all").get("broker", {})
         return {
@@ -225,7 +225,9 @@ class Cluster:
         for begin in range(0, len(names), _PAGE):
             page = [ConfigResource(kind, name) for name in names[begin : begin + _PAGE]]
             for name, values in self._admin.describe_configs(page).get("client_metrics", {}).items():
-                configs = {key: str(one["value"]) for key, one in values.items() if one["value"] is not None}
+                configs = {
+                    key: str(value["value"]) for key, value in values.items() if value["value"] is not None
+                }
                 if configs:  # otherwise it was deleted since it was listed
                     found[name] = configs
         return found
@@ -269,7 +271,7 @@ class Cluster:
         while (position := self._consumer.position(partition)) < end:
             batch = self._consumer.poll(timeout_ms=500).get(partition, [])
             idle = 0 if batch or self._consumer.position(partition) > position else idle + 1
-            total += sum(len(one.key or b"") + len(one.value or b"") for one in batch)
+            total += sum(len(message.key or b"") + len(message.value or b"") for message in batch)
             for record in batch:
                 self._apply(record.key, record.value)
             if total > _MAX_READ_BYTES or len(self._records) > _MAX_RECORDS:

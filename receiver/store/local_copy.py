@@ -53,8 +53,8 @@ class LocalCopy:
         entries = document.get("subscriptions")
         if not isinstance(entries, list):
             raise self._error("is not a copy of subscriptions: set another subscriptions.path")
-        read = (from_document(one, is_stored=True) for one in entries)
-        kept, _ = within_bounds(one for one in read if isinstance(one, Subscription))
+        read = (from_document(entry, is_stored=True) for entry in entries)
+        kept, _ = within_bounds(entry for entry in read if isinstance(entry, Subscription))
         return SubscriptionSet(kept).subscriptions
 
     def write(self, subscriptions: Sequence[Subscription]) -> None:
@@ -66,7 +66,7 @@ class LocalCopy:
         document = {
             "content": _MARK,
             "version": _VERSION,
-            "subscriptions": [to_document(one) for one in subscriptions],
+            "subscriptions": [to_document(subscription) for subscription in subscriptions],
         }
         fresh = self._path.with_name(f".{self._path.name}.tmp")
         try:

@@ -156,7 +156,7 @@ class SqliteSubscriptionStore:
         refused: dict[str, str] = {}
         found = [one for row in rows if (one := _subscription(row, refused)) is not None]
         kept, others = within_bounds(found)
-        refused |= {one.name: str(error) for one, error in others}
+        refused |= {other.name: str(error) for other, error in others}
         self._report(refused)
         return tuple(kept)
 

@@ -52,5 +52,7 @@ class Current:
         self.settings = settings
         sockets.close_others()
         self.sockets = sockets
-        wanted = {(one.name, node_id) for one in settings.listeners for node_id in one.node_ids}
+        wanted = {
+            (listener.name, node_id) for listener in settings.listeners for node_id in listener.node_ids
+        }
         self._nodes = {key: node for key, node in self._nodes.items() if key in wanted}

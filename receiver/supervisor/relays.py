@@ -128,7 +128,7 @@ class Relays:
                 relay = fork(
                     f"relay-{slot}",
                     lambda channel: self._run(channel, setup),
-                    keep=[relay_end.fileno(), *(one.fileno() for one in setup.sockets.values())],
+                    keep=[relay_end.fileno(), *(bound.fileno() for bound in setup.sockets.values())],
                 )
             except OSError:
                 self._all_held_bytes.release(setup.held_bytes)

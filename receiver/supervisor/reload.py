@@ -198,7 +198,9 @@ class Reload:
             of_core = [sockets[REST].fileno(), *([] if bridge is None else [bridge.fileno()])]
             candidate.ask(self._core.child, [fd, *of_core])
         for relay in self._relays:
-            candidate.ask(relay, [fd, *(one.fileno() for one in listening.values())], names=list(listening))
+            candidate.ask(
+                relay, [fd, *(bound.fileno() for bound in listening.values())], names=list(listening)
+            )
         os.close(fd)
         self._poll.call_later(times.RELOAD_WITHIN_S, lambda: self._late(candidate, State.PREPARING))
         self._go_on()

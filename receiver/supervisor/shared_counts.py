@@ -35,7 +35,7 @@ class SharedCounts:
         Raises:
             OSError: There are too many processes.
         """
-        number = next((one for one in range(_MAX_PROCESSES) if one not in self._claimed), None)
+        number = next((index for index in range(_MAX_PROCESSES) if index not in self._claimed), None)
         if number is None:
             raise OSError(f"{_MAX_PROCESSES} relays run already, with those that drain")
         self._claimed.add(number)

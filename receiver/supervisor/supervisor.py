@@ -175,7 +175,7 @@ class Supervisor:
             self._relays.tell_nodes(child)
         if self._lifecycle.state is State.STARTING and child is self._core.child:
             self._start_relays()
-        if self._lifecycle.state is State.STARTING and all(one.ready for one in self._children):
+        if self._lifecycle.state is State.STARTING and all(process.ready for process in self._children):
             self._started()
         self._reload.ask_again()
 

@@ -29,7 +29,11 @@ class CurrentSubscriptions:
 
     def expire(self, now: datetime) -> tuple[str, ...]:
         """Take those whose time is over out of the active ones, and return their names."""
-        ended = tuple(one.name for one in self.active.subscriptions if one.state(now) is not State.ACTIVE)
+        ended = tuple(
+            subscription.name
+            for subscription in self.active.subscriptions
+            if subscription.state(now) is not State.ACTIVE
+        )
         if ended:
             self.active = self.every.active(now)
         return ended

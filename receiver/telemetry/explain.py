@@ -116,9 +116,9 @@ def dry_run(
         SubscriptionError: It is over a bound together with the others.
     """
     SubscriptionSet((*others.subscriptions, subscription))
-    living = [one for one in instances if not one.is_expired(now)]
+    living = [instance for instance in instances if not instance.is_expired(now)]
     matcher = Matcher([subscription.match])
-    matched = [one for one in living if matcher.matching(one.identity, one.revealed)]
+    matched = [client for client in living if matcher.matching(client.identity, client.revealed)]
     prefixes = ("",) if subscription.wants_all else tuple(sorted(subscription.metrics))
     costs = _costs(subscription, matched, prefixes, profiles)
     return DryRun(
@@ -126,7 +126,7 @@ def dry_run(
         clients=len(living),
         series=None if costs is None else round(costs.series),
         bytes_per_second=None if costs is None else round(costs.bytes, 1),
-        asked_within_ms=max((asked_within_ms(one, now) for one in matched), default=0),
+        asked_within_ms=max((asked_within_ms(entry, now) for entry in matched), default=0),
         warnings=tuple(_warnings(subscription, living, matched, profiles, wall, known=costs is not None)),
     )
 
@@ -141,7 +141,7 @@ def _costs(
 
     Clients of a software of which no push was read count as the average of the others.
     """
-    by_treatment = Counter((one.identity.client_software_name, one.treatment) for one in matched)
+    by_treatment = Counter((entry.identity.client_software_name, entry.treatment) for entry in matched)
     series = rate = 0.0
     known = 0
     estimates: dict[str, Estimate | None] = {}
@@ -184,14 +184,14 @@ def _warnings(
         yield "no client like these has pushed yet, so series and bytes are unknown"
     for selector in REVEALED_SELECTORS:
         if any(selector_of(condition)[0] == selector for condition in subscription.match):
-            mute = sum(one.last_push_at is None for one in living)
+            mute = sum(client.last_push_at is None for client in living)
             if mute:
                 yield f"{mute} clients have not pushed yet, so their {selector} is unknown"
-    narrowed = sum(one.demand is not Demand.EVERYTHING for one in matched)
+    narrowed = sum(entry.demand is not Demand.EVERYTHING for entry in matched)
     if narrowed:
         yield f"{narrowed} of the clients are asked for less, because they push too much"
     if subscription.temporality is Temporality.DELTA:
-        cumulative = sum(one.assignment.temporality is Temporality.CUMULATIVE for one in matched)
+        cumulative = sum(entry.assignment.temporality is Temporality.CUMULATIVE for entry in matched)
         if cumulative:
             yield f"{cumulative} of the clients push cumulative values, because another subscription wants it"
 
@@ -201,11 +201,11 @@ def _why_nobody(subscription: Subscription, living: Sequence[ClientInstance]) ->
     found = False
     for condition, pattern in subscription.match.items():
         matcher = Matcher([{condition: pattern}])
-        if any(matcher.matching(one.identity, one.revealed) for one in living):
+        if any(matcher.matching(client.identity, client.revealed) for client in living):
             continue
         found = True
         selector, negated = selector_of(condition)
-        values = {selector_value(selector, one.identity, one.revealed).decode() for one in living}
+        values = {selector_value(selector, client.identity, client.revealed).decode() for client in living}
         if negated:
             yield f"match.{condition}: {_shown(pattern)} matches the {selector} of every client"
             continue
@@ -254,15 +254,17 @@ def explain_client(
         in_effect=request == instance.request,
         prefixes=tuple((prefix, _asking(prefix, matched)) for prefix in request.metrics),
         interval_origin=_interval_origin(request.interval_ms, wanted_ms, interval_factor, matched),
-        interval_subscriptions=tuple(one.name for one in matched if one.interval_ms == wanted_ms),
+        interval_subscriptions=tuple(entry.name for entry in matched if entry.interval_ms == wanted_ms),
         wanted_interval_ms=wanted_ms,
         temporality_origin=Origin.DEFAULT if assignment.temporality is None else Origin.SUBSCRIPTION,
         temporality_subscriptions=tuple(
-            one.name
-            for one in matched
-            if one.temporality is not None and one.temporality is assignment.temporality
+            entry.name
+            for entry in matched
+            if entry.temporality is not None and entry.temporality is assignment.temporality
         ),
-        verdicts=tuple(_verdict(one, active, identity, revealed, wall) for one in every.subscriptions),
+        verdicts=tuple(
+            _verdict(subscription, active, identity, revealed, wall) for subscription in every.subscriptions
+        ),
         asked_within_ms=asked_within_ms(instance, now),
     )
 
@@ -273,10 +275,10 @@ def _asking(prefix: str, matched: Sequence[Subscription]) -> tuple[str, ...]:
     Quirks and narrowing may have made the prefix shorter or longer than an operator wrote it.
     """
     names = []
-    for one in matched:
-        wanted = ("",) if one.wants_all else one.metrics
+    for entry in matched:
+        wanted = ("",) if entry.wants_all else entry.metrics
         if any(prefix.startswith(own) or own.startswith(prefix) for own in wanted):
-            names.append(one.name)
+            names.append(entry.name)
     return tuple(names)
 
 

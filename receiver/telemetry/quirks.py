@@ -257,8 +257,8 @@ def common_prefixes(wanted: Iterable[str], has: Iterable[str]) -> set[str]:
     """Return prefixes that match exactly the names that both sets of prefixes match."""
     has = tuple(has)
     return {
-        max(one, other, key=len)
-        for one in wanted
+        max(prefix, other, key=len)
+        for prefix in wanted
         for other in has
-        if one.startswith(other) or other.startswith(one)
+        if prefix.startswith(other) or other.startswith(prefix)
     }

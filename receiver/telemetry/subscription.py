@@ -104,10 +104,10 @@ class Subscription:
 
     def __post_init__(self) -> None:
         errors: list[SubscriptionError] = []
-        for one in fields(self):
-            check = CHECKS.get(one.name)
+        for key in fields(self):
+            check = CHECKS.get(key.name)
             if check is not None:
-                object.__setattr__(self, one.name, check(getattr(self, one.name), errors.append))
+                object.__setattr__(self, key.name, check(getattr(self, key.name), errors.append))
         if errors:
             first, *first.further = errors
             raise first
@@ -179,12 +179,14 @@ class SubscriptionSet:
 
     def active(self, now: datetime) -> SubscriptionSet:
         """Return the subscriptions that apply at a time."""
-        applying = tuple(one for one in self.subscriptions if one.state(now) is State.ACTIVE)
+        applying = tuple(
+            subscription for subscription in self.subscriptions if subscription.state(now) is State.ACTIVE
+        )
         return self if len(applying) == len(self.subscriptions) else SubscriptionSet(applying)
 
     def next_end(self, now: datetime) -> datetime | None:
         """Return when the next active subscription ends by itself, or None."""
-        ends = (one.expires_at for one in self.subscriptions if one.enabled)
+        ends = (subscription.expires_at for subscription in self.subscriptions if subscription.enabled)
         return min((end for end in ends if end is not None and end > now), default=None)
 
     @cached_property
@@ -251,7 +253,9 @@ def _union(matching: list[Subscription]) -> Assignment:
         prefixes=("",) if everything else tuple(sorted(prefixes)),
         interval_ms=min(subscription.interval_ms for subscription in matching),
         matched=tuple(subscription.name for subscription in matching),
-        temporality=next((one for one in _TEMPORALITIES if one in temporalities), None),
+        temporality=next(
+            (temporality for temporality in _TEMPORALITIES if temporality in temporalities), None
+        ),
     )
 
 

@@ -43,7 +43,7 @@ def _word(api_key: int, version: int) -> int:
     return api_key << 16 | version
 
 
-_TRACKED: Final = frozenset(_word(*one) for one in NAMED_AT_END | NAMED_INSIDE)
+_TRACKED: Final = frozenset(_word(*api) for api in NAMED_AT_END | NAMED_INSIDE)
 _PRODUCE: Final = frozenset(_word(api_keys.PRODUCE, version) for version in k00_produce.SUPPORTED_VERSIONS)
 
 

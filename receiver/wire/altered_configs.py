@@ -86,11 +86,11 @@ def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> by
     """Write a request body. AlterConfigs has no operations."""
     writer = EitherWriter(flexible=is_flexible(api_key, version))
     writer.count(len(value.resources))
-    for one in value.resources:
-        writer.int8(one.resource.type)
-        writer.text(one.resource.name)
-        writer.count(len(one.configs))
-        for config in one.configs:
+    for resource in value.resources:
+        writer.int8(resource.resource.type)
+        writer.text(resource.resource.name)
+        writer.count(len(resource.configs))
+        for config in resource.configs:
             writer.text(config.name)
             if api_key == api_keys.INCREMENTAL_ALTER_CONFIGS:
                 writer.int8(config.operation)

@@ -215,9 +215,9 @@ def without_api_keys(body: bytes, version: int, keys: Collection[int]) -> bytes:
         WireError: The body is malformed.
     """
     response = decode_response(Reader(body), version)
-    if not any(one.api_key in keys for one in response.api_keys):
+    if not any(key.api_key in keys for key in response.api_keys):
         return body
-    kept = tuple(one for one in response.api_keys if one.api_key not in keys)
+    kept = tuple(key for key in response.api_keys if key.api_key not in keys)
     return encode_response(replace(response, api_keys=kept), version)
 
 

@@ -30,10 +30,12 @@ def aggregate(minute: Integers, *points: PointColumns) -> pa.Table:
             observations for each minute, fleet series and bucket. The latter has any one series of
             the fleet. Breakdowns have no spread, because their points are also counted elsewhere.
     """
-    minutes = np.concatenate([minute[one.entry] for one in points])
-    series, fleet = (np.concatenate([one.integers[name] for one in points]) for name in ("series", "fleet"))
-    value = np.concatenate([one.value for one in points])
-    flags = np.concatenate([one.flags for one in points])
+    minutes = np.concatenate([minute[point.entry] for point in points])
+    series, fleet = (
+        np.concatenate([point.integers[name] for point in points]) for name in ("series", "fleet")
+    )
+    value = np.concatenate([point.value for point in points])
+    flags = np.concatenate([point.flags for point in points])
     minute_codes, _ = factorize(minutes)
 
     series_codes, distinct = factorize(series)

@@ -105,11 +105,11 @@ def in_ranges(
         The contributions of carried counts to store, and the states.
     """
     changes: dict[int, dict[int, Contribution]] = {}
-    for one in changed:
-        changes.setdefault(one.client_key, {})[one.minute] = one
+    for contribution in changed:
+        changes.setdefault(contribution.client_key, {})[contribution.minute] = contribution
     own_minutes: dict[int, list[int]] = {}
-    for one in own:
-        own_minutes.setdefault(one.client_key, []).append(one.minute)
+    for contribution in own:
+        own_minutes.setdefault(contribution.client_key, []).append(contribution.minute)
     states = {state.client_key: state for state in after}
     found: list[Contribution] = []
     ranges: dict[int, list[Contribution]] = {}
@@ -126,7 +126,9 @@ def in_ranges(
         others += [minute for minute in own_minutes.get(key, ()) if carries(state, minute)]
         if others:
             state = states[key] = state._replace(carried_from=max(others) + 1)
-        kept = {minute: one for minute, one in of_client.items() if not carries(state, minute)}
+        kept = {
+            minute: contribution for minute, contribution in of_client.items() if not carries(state, minute)
+        }
         if old is not None and (old.counts, old.carried_from) != (state.counts, state.carried_from):
             written = of_client.keys() | own_minutes.get(key, ())
             whole = _no_longer_implied(old, state, written, kept)
@@ -134,11 +136,15 @@ def in_ranges(
                 ranges.setdefault(key, []).append(whole)
         if kept:
             found += _merged(kept)
-    for one in new:
-        state = states[one.client_key] if one.client_key in states else before[one.client_key]
+    for contribution in new:
+        state = (
+            states[contribution.client_key]
+            if contribution.client_key in states
+            else before[contribution.client_key]
+        )
         # Counts of an earlier source than the newest.
-        if not carries(state, one.minute):
-            ranges.setdefault(one.client_key, []).append(one)
+        if not carries(state, contribution.minute):
+            ranges.setdefault(contribution.client_key, []).append(contribution)
     for of_one in ranges.values():
         found += _joined(of_one)
     return found, list(states.values())
@@ -176,19 +182,19 @@ def _carried(state: ClientState, minute: int) -> Contribution:
 
 def _joined(ranges: list[Contribution]) -> Iterator[Contribution]:
     """Join a client's equal ranges that follow each other, and split long ones."""
-    ranges.sort(key=lambda one: one.minute)
+    ranges.sort(key=lambda span: span.minute)
     joined: list[Contribution] = []
-    for one in ranges:
-        if joined and joined[-1].last_minute + 1 == one.minute and joined[-1].packed == one.packed:
-            joined[-1] = joined[-1]._replace(until=one.last_minute)
+    for span in ranges:
+        if joined and joined[-1].last_minute + 1 == span.minute and joined[-1].packed == span.packed:
+            joined[-1] = joined[-1]._replace(until=span.last_minute)
         else:
-            joined.append(one)
-    for one in joined:
-        if one.until - one.minute < MAX_RANGE_MINUTES:
-            yield one
+            joined.append(span)
+    for span in joined:
+        if span.until - span.minute < MAX_RANGE_MINUTES:
+            yield span
             continue
-        for minute in range(one.minute, one.last_minute + 1, MAX_RANGE_MINUTES):
-            yield one._replace(minute=minute, until=min(minute + MAX_RANGE_MINUTES - 1, one.last_minute))
+        for minute in range(span.minute, span.last_minute + 1, MAX_RANGE_MINUTES):
+            yield span._replace(minute=minute, until=min(minute + MAX_RANGE_MINUTES - 1, span.last_minute))
 
 
 def _merged(contributions: Mapping[int, Contribution]) -> Iterator[Contribution]:

@@ -86,8 +86,8 @@ class Reconciliation:
             self,
             rows=self.rows.filter(pc.greater_equal(self.rows["minute"], minute)),
             contributions=[
-                one if one.minute >= minute else one._replace(minute=minute)
-                for one in self.contributions
-                if one.last_minute >= minute
+                contribution if contribution.minute >= minute else contribution._replace(minute=minute)
+                for contribution in self.contributions
+                if contribution.last_minute >= minute
             ],
         )

@@ -85,7 +85,7 @@ def append(cursor: psycopg.Cursor[Any], contributions: Sequence[Contribution], l
     heads["entries_length"], heads["last_length"] = 4, 8
     heads["key"], heads["minute"], heads["load"] = keys, minutes, load_id
     heads["entries"], heads["last"] = np.minimum(entries, _MAX_ENTRIES), times
-    heads["packed_length"] = [len(one) for one in packed]
+    heads["packed_length"] = [len(part) for part in packed]
     tails = np.empty(len(contributions), _TAIL)
     tails["length"], tails["until"] = 8, until
     head, tail = heads.tobytes(), tails.tobytes()

@@ -317,8 +317,8 @@ class Maintenance:
                 ),
             )
             coarser = GRAINS[GRAINS.index(grain) + 1 :][:1]
-            for one in coarser:
-                mark(self._cursor, one, [bucket])
+            for table in coarser:
+                mark(self._cursor, table, [bucket])
         return done
 
     def _minutes_to_add(self, hour: datetime, whole_until: datetime | None) -> tuple[datetime, datetime]:

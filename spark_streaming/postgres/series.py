@@ -194,7 +194,7 @@ def delete_unused(cursor: psycopg.Cursor[Any], before: datetime) -> None:
         ids = [found for (found,) in cursor]
         if not ids:
             continue
-        for totals in (one for one in TOTALS if one.key[0] == key):
+        for totals in (total for total in TOTALS if total.key[0] == key):
             for grain in GRAINS:
                 tables = {totals.table(grain): "bucket", totals.packed_table(grain): "start"}
                 for name, time in tables.items():

@@ -193,7 +193,9 @@ def _replaced(text: str, variables: Sequence[Variable], window: TimeRange, inter
                 if not variable.several:
                     return "".join(variable.values)
                 # Grafana's format of several values for =~.
-                return "(" + "|".join(re.escape(one).replace("\\", "\\\\") for one in variable.values) + ")"
+                return (
+                    "(" + "|".join(re.escape(value).replace("\\", "\\\\") for value in variable.values) + ")"
+                )
         return own.get(name)
 
     return grafana_sql.substitute(text, value)

@@ -259,7 +259,7 @@ class _Instance:
         scope = resource.scope_metrics.add()
         load = self._load(minute)
         for captured in self._metrics:
-            by_topic = any(one.key == "topic" for one in _points(captured)[0].attributes)
+            by_topic = any(attribute.key == "topic" for attribute in _points(captured)[0].attributes)
             for topic in client.topics if by_topic else ("",):
                 metric = scope.metrics.add()
                 metric.CopyFrom(captured)

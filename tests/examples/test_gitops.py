@@ -112,7 +112,7 @@ def test_apply_with_prune_twice_changes_nothing_in_kafka(in_kafka: GatewaySideca
 
 def test_the_folder_is_one_for_the_store_too() -> None:
     folder = read_folder(EXAMPLE / "subscriptions.d")
-    assert [one.name for one in folder.subscriptions.subscriptions] == NAMES
+    assert [subscription.name for subscription in folder.subscriptions.subscriptions] == NAMES
 
 
 def test_terraform_knows_what_the_sidecar_answers(sidecar: GatewaySidecar) -> None:

@@ -41,7 +41,7 @@ def curl(sidecar: Sidecar, what: str) -> str:
 def client(sidecar: Sidecar, client_id: str) -> dict[str, Any]:
     """Return the sidecar's document of a client; empty before its first request."""
     items = json.loads(curl(sidecar, "/v1/clients"))["items"]
-    return next((one for one in items if one["client_id"] == client_id), {})
+    return next((item for item in items if item["client_id"] == client_id), {})
 
 
 @pytest.mark.timeout(600)

@@ -28,7 +28,10 @@ Spec = Mapping[str, Any]
 
 def violations(pod: Spec) -> list[str]:
     """Return the violations in a pod's ``spec``; each names the field."""
-    return [*_of_pod(pod), *(problem for one in _containers(pod) for problem in _of_container(one, pod))]
+    return [
+        *_of_pod(pod),
+        *(problem for container in _containers(pod) for problem in _of_container(container, pod)),
+    ]
 
 
 def _containers(pod: Spec) -> Iterator[Spec]:

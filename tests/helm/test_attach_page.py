@@ -81,7 +81,7 @@ SNIPPETS: Final = _snippets()
 
 
 def _of(kind: str) -> list[Any]:
-    return [pytest.param(one, id=one.section) for one in SNIPPETS if one.kind == kind]
+    return [pytest.param(snippet, id=snippet.section) for snippet in SNIPPETS if snippet.kind == kind]
 
 
 def _strimzi(snippet: Snippet) -> Advertised:
@@ -134,7 +134,7 @@ _OTHERS: Final = {"server.properties", "values.yaml of Bitnami's chart"}
 
 def test_every_snippet_is_tried() -> None:
     assert PAGE.read_text().count("```") == 2 * len(SNIPPETS)
-    assert {one.kind for one in SNIPPETS} == {OURS, RECEIVER, *_BROKERS, *_OTHERS}
+    assert {snippet.kind for snippet in SNIPPETS} == {OURS, RECEIVER, *_BROKERS, *_OTHERS}
 
 
 @pytest.mark.parametrize("snippet", _of(RECEIVER))
@@ -201,7 +201,7 @@ def test_brokers_advertise_their_ports_of_the_gateway(helm: Helm, snippet: Snipp
 
 def test_a_gateway_that_rewrites_has_the_ports_that_it_names(helm: Helm) -> None:
     ours, receiver = (
-        next(one for one in SNIPPETS if one.title == title)
+        next(snippet for snippet in SNIPPETS if snippet.title == title)
         for title in (f"{OURS}: addresses are rewritten", "receiver.yaml: a port for each node")
     )
     manifests = parse(helm.template(ours.values))
@@ -216,7 +216,7 @@ def test_a_gateway_that_rewrites_has_the_ports_that_it_names(helm: Helm) -> None
 
 
 def test_a_machines_broker_and_sidecar_fit_together() -> None:
-    broker, receiver = (one for one in SNIPPETS if one.section == "On machines")
+    broker, receiver = (snippet for snippet in SNIPPETS if snippet.section == "On machines")
     settings = dict(line.split("=", 1) for line in broker.text.splitlines())
     (listener,) = receiver.values["listeners"]
     binds, advertised = (
@@ -230,7 +230,7 @@ def test_a_machines_broker_and_sidecar_fit_together() -> None:
 
 
 def test_bitnamis_values_have_the_charts_container_and_volumes(helm: Helm, tmp_path: Path) -> None:
-    ours, theirs = (one for one in SNIPPETS if one.section == "Bitnami's chart")
+    ours, theirs = (snippet for snippet in SNIPPETS if snippet.section == "Bitnami's chart")
     parent = tmp_path / "parent"
     (parent / "templates").mkdir(parents=True)
     shutil.copy(BROKER_CHART / "Chart.yaml", parent)

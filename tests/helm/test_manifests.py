@@ -62,7 +62,7 @@ def test_a_field_that_kubernetes_does_not_know_is_found(helm: Helm, tmp_path: Pa
 
 
 def test_a_feature_without_its_name_needs_no_custom_resources(rendered: Rendered) -> None:
-    groups = {one["apiVersion"].rpartition("/")[0] for one in rendered.manifests}
+    groups = {manifest["apiVersion"].rpartition("/")[0] for manifest in rendered.manifests}
     assert bool(groups & _CUSTOM) == rendered.name.startswith("crds-")
 
 
@@ -145,11 +145,11 @@ def test_the_programs_accept_their_configurations(rendered: Rendered, tmp_path: 
 
 def test_files_that_a_configuration_names_are_mounted(rendered: Rendered) -> None:
     missing = [
-        (one.name, path)
-        for one in configurations(rendered.manifests)
-        if one.mounts is not None
-        for path in one.secret_files
-        if not any(path.startswith(f"{mount}/") for mount in one.mounts)
+        (configuration.name, path)
+        for configuration in configurations(rendered.manifests)
+        if configuration.mounts is not None
+        for path in configuration.secret_files
+        if not any(path.startswith(f"{mount}/") for mount in configuration.mounts)
     ]
     assert missing == []
 
@@ -157,8 +157,8 @@ def test_files_that_a_configuration_names_are_mounted(rendered: Rendered) -> Non
 def test_no_manifest_has_a_secret(rendered: Rendered) -> None:
     assert of_kind(rendered.manifests, "Secret") == []
     assert _URL_WITH_PASSWORD.findall(rendered.text) == []
-    for one in rendered.manifests:
-        assert list(_secrets(one)) == [], one["metadata"]["name"]
+    for manifest in rendered.manifests:
+        assert list(_secrets(manifest)) == [], manifest["metadata"]["name"]
     for configuration in configurations(rendered.manifests):
         assert list(_secrets(yaml.safe_load(configuration.text))) == [], configuration.name
 

@@ -46,9 +46,11 @@ def last_stage(name: str) -> list[dockerfile.Instruction]:
 
 @named
 def test_the_base_is_pinned_by_tag_and_digest(name: str) -> None:
-    arguments = [one for one in instructions(name) if one.name == "ARG"]
+    arguments = [instruction for instruction in instructions(name) if instruction.name == "ARG"]
     assert BASE.fullmatch(arguments[0].text)
-    assert {one.words[0] for one in instructions(name) if one.name == "FROM"} == {"${BASE}"}
+    assert {instruction.words[0] for instruction in instructions(name) if instruction.name == "FROM"} == {
+        "${BASE}"
+    }
 
 
 def test_both_images_have_one_base() -> None:
@@ -88,7 +90,9 @@ def test_its_labels_describe_it(name: str) -> None:
 
 @named
 def test_no_variable_holds_a_secret(name: str) -> None:
-    texts = [one.text for one in instructions(name) if one.name in {"ARG", "ENV", "LABEL"}]
+    texts = [
+        instruction.text for instruction in instructions(name) if instruction.name in {"ARG", "ENV", "LABEL"}
+    ]
     assert [text for text in texts if SECRET.search(text)] == []
 
 
@@ -97,12 +101,15 @@ def test_every_copied_or_mounted_path_is_in_the_context(name: str) -> None:
     context = {path.as_posix() for path in dockerfile.context(TREE)}
     wanted = [
         source
-        for one in instructions(name)
-        if one.name == "COPY" and one.flag("from") is None
-        for source in one.words[:-1]
+        for instruction in instructions(name)
+        if instruction.name == "COPY" and instruction.flag("from") is None
+        for source in instruction.words[:-1]
     ]
     wanted += [
-        mount["source"] for one in instructions(name) for mount in one.mounts if mount["type"] == "bind"
+        mount["source"]
+        for instruction in instructions(name)
+        for mount in instruction.mounts
+        if mount["type"] == "bind"
     ]
     assert wanted
     for source in wanted:

@@ -36,7 +36,10 @@ def plugins(collector: Collector) -> dict[str, list[dict[str, str]]]:
 
 def labelled(collector: Collector) -> set[tuple[str, str]]:
     """The listeners and node ids that pushes are labelled with."""
-    return {(str(one.resource["listener"]), str(one.resource["broker_id"])) for one in collector.exports()}
+    return {
+        (str(export.resource["listener"]), str(export.resource["broker_id"]))
+        for export in collector.exports()
+    }
 
 
 def is_proven(sidecar: GatewaySidecar, listener: str, broker: KafkaBroker) -> bool:

@@ -156,7 +156,9 @@ def test_a_clients_metrics_arrive_with_every_label(
 def test_the_registry_knows_every_client(gateway: GatewaySidecar, fleet: dict[str, Client]) -> None:
     for client in fleet.values():
         client.wait_for_records(1)
-        shown = [one for one in gateway.connections() if one["client_id"] == client.client_id]
+        shown = [
+            connection for connection in gateway.connections() if connection["client_id"] == client.client_id
+        ]
         assert {(one["client_software_name"], one["client_software_version"]) for one in shown} == {
             SOFTWARE[client.language]
         }
@@ -175,7 +177,9 @@ def test_a_changed_subscription_takes_effect_and_a_deleted_one_stops(
     producers = [who for who in WHO if who.endswith("producer")]
 
     def requested(who: str) -> list[str]:
-        (metrics,) = [one["requested_metrics"] for one in gateway.clients() if one["client_id"] == who]
+        (metrics,) = [
+            client["requested_metrics"] for client in gateway.clients() if client["client_id"] == who
+        ]
         return list(metrics)
 
     def all_request(wanted: list[str]) -> None:
@@ -253,7 +257,7 @@ def test_the_last_push_of_a_client_that_closes_arrives(
         before = {kind: accepted_pushes(gateway, kind) for kind in left}
         closed = close_subscribed_producers(gateway, shared_collector, left, f"closing-{attempt}")
         wait_until(
-            lambda: not any(one["client_id"].startswith("closing-") for one in gateway.clients()),
+            lambda: not any(client["client_id"].startswith("closing-") for client in gateway.clients()),
             timeout_s=TIMEOUT_S,
             what="the instances to be forgotten with their connections",
         )

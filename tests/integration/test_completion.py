@@ -88,7 +88,7 @@ def terminal(shell: str, folder: Path, environment: Mapping[str, str]) -> Iterat
     master, slave = pty.openpty()
     ioctl(slave, TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
     process = subprocess.Popen(
-        ["setsid", "--ctty", shell, *(one.replace("RC", str(file)) for one in arguments)],
+        ["setsid", "--ctty", shell, *(argument.replace("RC", str(file)) for argument in arguments)],
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -145,7 +145,7 @@ def test_tab_completes_names(shell: str, sidecar: GatewaySidecar, tmp_path: Path
         "KAFKA_TELEMETRY_URL": sidecar.url,
         "HOME": str(tmp_path),
     }
-    ids = [one["client_instance_id"] for one in sidecar.clients()]
+    ids = [client["client_instance_id"] for client in sidecar.clients()]
     first = min(ids)
     with terminal(shell, tmp_path, environment) as shown:
         shown.shows("ready> ")
@@ -165,8 +165,8 @@ def test_tab_completes_names(shell: str, sidecar: GatewaySidecar, tmp_path: Path
             shown.type("\x15")  # the line is deleted
         # Everything is offered, and nothing evaluated.
         shown.type(f"{_PROGRAM} clients show \t\t")
-        for one in sorted(ids):
-            shown.shows(re.escape(one))
+        for client_id in sorted(ids):
+            shown.shows(re.escape(client_id))
     assert not (tmp_path / _TRAP).exists()
 
 

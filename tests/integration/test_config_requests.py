@@ -246,7 +246,7 @@ def test_other_types_are_the_brokers_in_the_same_request(
         direct, through = answers(callers, described)
         assert through == direct
         results = config_resources.read_results(callers[1].describe(version, *asked), DESCRIBE, version)
-        assert [one.resource for one in results] == [resource for resource, _ in asked]
+        assert [result.resource for result in results] == [resource for resource, _ in asked]
     # A change of a topic goes to the broker, beside one of a subscription.
     changes = (
         AlteredResource(topic, (_set("retention.ms", "12345"),)),
@@ -255,7 +255,11 @@ def test_other_types_are_the_brokers_in_the_same_request(
     )
     body = altered_configs.encode_request(AlterConfigsRequest(resources=changes), INCREMENTAL, 1)
     results = config_resources.read_results(callers[1].ask(INCREMENTAL, 1, body), INCREMENTAL, 1)
-    assert [(one.resource, one.error_code) for one in results] == [(topic, 0), (of("s"), 0), (missing, 3)]
+    assert [(result.resource, result.error_code) for result in results] == [
+        (topic, 0),
+        (of("s"), 0),
+        (missing, 3),
+    ]
     describe = describing(4, (topic, ("retention.ms",)), (of("s"), ("metrics",)))
     wait_for(lambda: b"12345" in describe(callers[1]), "the topic's change")
     shown = describe(callers[1])

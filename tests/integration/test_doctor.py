@@ -53,7 +53,7 @@ def doctor(tmp_path: Path) -> Callable[..., Report]:
 
 
 def found(report: Report, area: str, check: str) -> list[Finding]:
-    return [one for one in report.findings if (one.area, one.check) == (area, check)]
+    return [finding for finding in report.findings if (finding.area, finding.check) == (area, check)]
 
 
 def the(report: Report, area: str, check: str) -> Finding:
@@ -64,7 +64,9 @@ def the(report: Report, area: str, check: str) -> Finding:
 def wrong(report: Report) -> set[tuple[str, str]]:
     """The areas and checks that are not proven."""
     return {
-        (str(one.area), one.check) for one in report.findings if one.state in {State.FAILED, State.UNKNOWN}
+        (str(finding.area), finding.check)
+        for finding in report.findings
+        if finding.state in {State.FAILED, State.UNKNOWN}
     }
 
 

@@ -93,7 +93,11 @@ def wait_for(
 def roles(metrics: Sequence[ExportedMetric]) -> set[tuple[Any, Any]]:
     """The nodes that points are of, with their roles."""
     attributes = [point.attributes for metric in metrics for point in metric.points]
-    return {(one["node_id"], one.get("node_role")) for one in attributes if "node_id" in one}
+    return {
+        (attribute["node_id"], attribute.get("node_role"))
+        for attribute in attributes
+        if "node_id" in attribute
+    }
 
 
 def hashed(text: str) -> str:

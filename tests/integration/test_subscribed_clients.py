@@ -69,9 +69,9 @@ def become(
 
 def exported(collector: Collector, client: Client, prefix: str = "") -> list[ExportedMetric]:
     return [
-        one
-        for one in collector.exports()
-        if one.resource.get("client_id") == client.client_id and one.name.startswith(prefix)
+        export
+        for export in collector.exports()
+        if export.resource.get("client_id") == client.client_id and export.name.startswith(prefix)
     ]
 
 

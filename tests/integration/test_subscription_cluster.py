@@ -56,7 +56,7 @@ def clean(sidecars: list[GatewaySidecar], cluster: KafkaCluster) -> Iterator[lis
 
 def subscriptions(sidecar: GatewaySidecar) -> dict[str, dict[str, Any]]:
     items = sidecar.http.get("/v1/subscriptions", params={"limit": 1000}).json()["items"]
-    return {one["name"]: one for one in items}
+    return {item["name"]: item for item in items}
 
 
 def names(sidecar: GatewaySidecar) -> list[str]:

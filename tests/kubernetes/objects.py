@@ -18,7 +18,7 @@ _OTHERS: Final = frozenset({"ServiceAccount/default"})
 
 def names(manifests: Sequence[Manifest]) -> frozenset[str]:
     """Objects by ``Kind/name``."""
-    return frozenset(f"{one['kind']}/{one['metadata']['name']}" for one in manifests)
+    return frozenset(f"{manifest['kind']}/{manifest['metadata']['name']}" for manifest in manifests)
 
 
 @functools.cache

@@ -69,10 +69,14 @@ def test_a_release_from_its_installation_to_its_end(
         ]
         assert objects(server, namespace) == names(kept)
     migrations = [
-        one for one in render(helm, feature, tmp_path).manifests if _is_hook(one) and one["kind"] == "Job"
+        manifest
+        for manifest in render(helm, feature, tmp_path).manifests
+        if _is_hook(manifest) and manifest["kind"] == "Job"
     ]
     # One for the installation, one for the upgrade.
-    assert [hook.name for hook in ends.hooks] == [one["metadata"]["name"] for one in migrations] * 2
+    assert [hook.name for hook in ends.hooks] == [
+        migration["metadata"]["name"] for migration in migrations
+    ] * 2
 
 
 def _is_hook(one: Manifest) -> bool:

@@ -84,7 +84,7 @@ def findings(text: str, rule: Callable[[ast.AST], bool]) -> list[int]:
     while waiting:
         node = waiting.pop()
         decorators = getattr(node, "decorator_list", [])
-        if any("mark.full" in ast.unparse(one) for one in decorators):
+        if any("mark.full" in ast.unparse(decorator) for decorator in decorators):
             continue
         if rule(node):
             found.append(getattr(node, "lineno", 0))

@@ -260,9 +260,9 @@ def arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> di
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process and all its descendants."""
     total = 0
-    for one in with_descendants(pid):
+    for descendant in with_descendants(pid):
         with contextlib.suppress(ProcessLookupError):  # it was killed a moment ago
-            total += memory_bytes(one)
+            total += memory_bytes(descendant)
     return total
 
 

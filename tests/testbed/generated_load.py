@@ -282,7 +282,7 @@ class GeneratedLoad:
             **dict(zip(("client_key", "client_instance_id", *_LABELS), labels, strict=True)),
         }
         return pa.table(
-            [pa.array(known.get(one.name, [None] * size), one.type) for one in ENTRY_ROWS], schema=ENTRY_ROWS
+            [pa.array(known.get(row.name, [None] * size), row.type) for row in ENTRY_ROWS], schema=ENTRY_ROWS
         )
 
     def _pack(self) -> None:

@@ -102,7 +102,7 @@ def parse(manifests: str) -> list[Manifest]:
 
 def of_kind(manifests: Sequence[Manifest], *kinds: str) -> list[Manifest]:
     """The objects of some kinds."""
-    return [one for one in manifests if one["kind"] in kinds]
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def pod_templates(manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:

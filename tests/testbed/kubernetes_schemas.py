@@ -139,7 +139,7 @@ def _convert(crd: dict[str, Any], folder: Path) -> None:
 def without_descriptions(schema: Any) -> Any:
     """Return a JSON or OpenAPI schema without descriptions, which check nothing."""
     if isinstance(schema, list):
-        return [without_descriptions(one) for one in schema]
+        return [without_descriptions(column) for column in schema]
     if not isinstance(schema, dict):
         return schema
     return {
@@ -153,7 +153,7 @@ def without_descriptions(schema: Any) -> Any:
 
 def _strict(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_strict(one) for one in schema]
+        return [_strict(column) for column in schema]
     if not isinstance(schema, dict):
         return schema
     strict = {

@@ -52,5 +52,5 @@ def test_a_set_of_patterns_matches_as_each_alone(together: bool, monkeypatch: py
     patterns = ("a.*", "ab", "b+", "", ".*ü")
     found = PatternSet(patterns)
     for text in (b"", b"a", b"ab", b"abc", b"bb", "aü".encode(), b"x", b"\xff"):
-        expected = {one for one in patterns if compile_pattern(one).fullmatch(text) is not None}
+        expected = {pattern for pattern in patterns if compile_pattern(pattern).fullmatch(text) is not None}
         assert set(found.matching(text)) == expected

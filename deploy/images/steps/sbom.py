@@ -26,13 +26,13 @@ _JAR: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.\-]*)\.jar")
 
 def bill_of_materials(root: Path, environment: Path) -> Mapping[str, Any]:
     """Return the document for an image's root folder and its Python environment."""
-    python = {one["name"]: one for one in _python(environment)}
+    python = {package["name"]: package for package in _python(environment)}
     if _PROJECT not in python:
         raise ValueError(f"{environment}: {_PROJECT} is not installed there")
     project = {**python.pop(_PROJECT), "type": "application"}
     components = [*python.values(), *_debian(root), *_jars(environment)]
     # The same jar may be in the environment and among the additional jars of Spark.
-    by_reference = {one["bom-ref"]: one for one in components}
+    by_reference = {component["bom-ref"]: component for component in components}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",

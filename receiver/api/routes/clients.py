@@ -109,7 +109,7 @@ def _page(
     instances: Sequence[ClientInstance], query: ClientQuery, start: Uuid | None, dependencies: ApiDependencies
 ) -> dict[str, Any]:
     now = dependencies.monotonic()
-    later = instances if start is None else [one for one in instances if one.id > start]
+    later = instances if start is None else [instance for instance in instances if instance.id > start]
     found, following = first_page(
         matching_clients(later, query, now), query.limit, attrgetter("text_id"), attrgetter("id")
     )

@@ -75,13 +75,16 @@ def _page(
     start: tuple[float, str] | None,
     now: float,
 ) -> dict[str, Any]:
-    by_connection = {one.identity.id: one for one in instances if not one.is_expired(now)}
-    later = identities if start is None else [one for one in identities if _order(one) > start]
+    by_connection = {instance.identity.id: instance for instance in instances if not instance.is_expired(now)}
+    later = identities if start is None else [identity for identity in identities if _order(identity) > start]
     found, following = first_page(
         matching_connections(later, query, by_connection, now), query.limit, _cursor, _order
     )
     return {
-        "items": [_document(one, connection_state(by_connection.get(one.id), now)) for one in found],
+        "items": [
+            _document(connection, connection_state(by_connection.get(connection.id), now))
+            for connection in found
+        ],
         "next": following,
     }
 

@@ -138,7 +138,9 @@ async def explain_subscription(dependencies: Dependencies, request: Request) -> 
     existing = every.get(name) if isinstance(name, str) else None
     try:
         subscription = read_document(document, name=_NO_NAME if name is None else name, existing=existing)
-        others = SubscriptionSet(one for one in every.subscriptions if one.name != subscription.name)
+        others = SubscriptionSet(
+            candidate for candidate in every.subscriptions if candidate.name != subscription.name
+        )
         instances = list(dependencies.telemetry.instances)
         return json_response(await in_background(_dry_run, subscription, others, instances, dependencies))
     except SubscriptionError as error:
@@ -233,7 +235,7 @@ def _explanation(
             "group_id": revealed.group_id,
             "transactional_id": revealed.transactional_id,
         },
-        "subscriptions": [_verdict(one) for one in found.verdicts],
+        "subscriptions": [_verdict(verdict) for verdict in found.verdicts],
     }
 
 

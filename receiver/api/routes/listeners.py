@@ -64,7 +64,7 @@ async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
     listeners = list(dependencies.listeners())
     crossed = crossed_upstreams(listeners)
-    return Page(items=[_view(one, crossed.get(one.settings.name)) for one in listeners])
+    return Page(items=[_view(listener, crossed.get(listener.settings.name)) for listener in listeners])
 
 
 def _view(listener: ListenerState, crossed: str | None) -> ListenerView:

@@ -82,7 +82,7 @@ async def list_subscriptions(
 ) -> Page[SubscriptionView]:
     """List the subscriptions by name."""
     all_of_them = dependencies.subscriptions.in_force.subscriptions
-    found = (one for one in all_of_them if query.after is None or one.name > query.after)
+    found = (candidate for candidate in all_of_them if query.after is None or candidate.name > query.after)
     items, following = first_page(found, query.limit, attrgetter("name"), attrgetter("name"))
     return Page(items=[_view(subscription, dependencies) for subscription in items], next=following)
 

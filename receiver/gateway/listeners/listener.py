@@ -181,7 +181,7 @@ class Listener:
     def empty(self) -> bool:
         """Whether no connection is open or about to be."""
         nodes = () if self.nodes is None else self.nodes.all_listeners
-        return not self._open and not self._connecting and all(one.empty for one in nodes)
+        return not self._open and not self._connecting and all(node.empty for node in nodes)
 
     def open(self) -> None:
         """Begin to accept clients, and to probe the broker."""

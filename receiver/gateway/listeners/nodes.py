@@ -119,7 +119,7 @@ class Nodes(Generic[_Listener]):
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes read since the start, from clients and from the nodes."""
-        for listener in [one for one in self._retired if one.empty]:
+        for listener in [retired for retired in self._retired if retired.empty]:
             self._retired.remove(listener)
             self._traffic_of_gone = _sum(self._traffic_of_gone, listener.traffic)
         total = self._traffic_of_gone

@@ -87,4 +87,6 @@ async def ask_api_versions(
 
 
 def _no_id_of(candidates: Collection[int]) -> int:
-    return next(one for one in itertools.count(_GREATEST_NODE_ID, -1) if one not in candidates)
+    return next(
+        candidate for candidate in itertools.count(_GREATEST_NODE_ID, -1) if candidate not in candidates
+    )

@@ -327,7 +327,7 @@ class DiskQueue(MemoryQueue):
     def _write(self) -> bool:
         memory = self.memory
         with self._lock:
-            copies = [] if self._account.unread else [one for one in self._in_flight if not one.copied]
+            copies = [] if self._account.unread else [entry for entry in self._in_flight if not entry.copied]
             chunk = memory.take(
                 min(_WRITE_ITEMS, (memory.max_items + 1) // 2), min(_WRITE_BYTES, memory.max_bytes // 2)
             )
@@ -394,7 +394,7 @@ class DiskQueue(MemoryQueue):
                     return []
                 self._account.read(len(spooled), self._disk.statistics)
                 self._spooled.extend(spooled)
-        return [one.push for one in spooled]
+        return [entry.push for entry in spooled]
 
     def _adopt_copies(self) -> bool:
         """Move pushes in flight from memory to those from the disk.

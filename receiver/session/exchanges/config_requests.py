@@ -323,12 +323,14 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
         body = k74_list_config_resources.encode_response((), error_code=error_code)
     elif api_key == api_keys.DESCRIBE_CONFIGS:
         request = k32_describe_configs.decode_request(own, version)
-        described = [DescribedResource(Result(one, error_code, message)) for one, _ in request.resources]
+        described = [
+            DescribedResource(Result(resource, error_code, message)) for resource, _ in request.resources
+        ]
         body = k32_describe_configs.encode_response(described, version, request)
     else:
         alter = _altering(api_key)
         resources = alter.decode_request(own, version).resources
-        results = [Result(one.resource, error_code, message) for one in resources]
+        results = [Result(resource.resource, error_code, message) for resource in resources]
         body = alter.encode_response(results, version)
     return answer_frame(header, body)
 

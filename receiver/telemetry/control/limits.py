@@ -148,7 +148,7 @@ class Limits:
         self._sites = _Peers("source_site", note, notes_all=relays > 0)
         self._principals = _Peers("principal", note, notes_all=relays > 0)
         self._by_scope: dict[str, _Peers] = {
-            one.scope: one for one in (self._sources, self._sites, self._principals)
+            peers.scope: peers for peers in (self._sources, self._sites, self._principals)
         }
         self._principal_of: dict[str, str] = {}
         self.replace_settings(settings)

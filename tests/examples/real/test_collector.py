@@ -91,15 +91,18 @@ def test_prometheus_has_clients_under_the_names_in_the_readme(running: Running) 
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
     deadline = time.monotonic() + 60
-    while (missing := told - {one["__name__"] for one in running.series()}) and time.monotonic() < deadline:
+    while (missing := told - {sery["__name__"] for sery in running.series()}) and time.monotonic() < deadline:
         time.sleep(1)
     assert missing == set()
     kept = re.search(r"keep_keys\(resource\.attributes, (\[.*\])\)", (EXAMPLE / "collector.yaml").read_text())
     assert kept is not None
-    clients = [one for one in running.series() if one["__name__"].startswith("org_apache")]
-    labels = {label for one in clients for label in one}
+    clients = [sery for sery in running.series() if sery["__name__"].startswith("org_apache")]
+    labels = {label for client in clients for label in client}
     assert labels <= OF_POINTS | set(yaml.safe_load(kept[1]))
-    assert {one["client_software_name"] for one in clients} == {"apache-kafka-java", "confluent-kafka-python"}
+    assert {client["client_software_name"] for client in clients} == {
+        "apache-kafka-java",
+        "confluent-kafka-python",
+    }
 
 
 def test_the_roll_up_reads_what_the_collector_writes(running: Running, database: str) -> None:

@@ -116,6 +116,6 @@ def test_dashboards_find_what_clients_pushed(stack: Stack) -> None:
     while (empty := empty_panels(stack)) - MAY_BE_EMPTY and time.monotonic() < deadline:
         time.sleep(5)
     assert empty <= MAY_BE_EMPTY
-    assert {"shop", "billing"} <= {one["client_id"] for one in clients(stack)}
+    assert {"shop", "billing"} <= {client["client_id"] for client in clients(stack)}
     for name, process in stack.processes.items():
         assert process.running or name == "subscribe", process.log_tail()

@@ -45,7 +45,7 @@ def test_kubernetes_knows_every_field(release: str, tmp_path: Path) -> None:
 def test_clients_connect_to_sidecars_only(pods: Pods) -> None:
     for address in pods.addresses:
         brokers = AdminClient({"bootstrap.servers": f"{address}:19092"}).list_topics(timeout=20).brokers
-        assert {number: f"{one.host}:{one.port}" for number, one in brokers.items()} == {
+        assert {number: f"{broker.host}:{broker.port}" for number, broker in brokers.items()} == {
             number: f"{other}:19092" for number, other in enumerate(pods.addresses)
         }
 
@@ -63,14 +63,15 @@ def test_pushes_reach_the_destinations_of_the_values(pods: Pods, collector: Coll
             client.wait_for_records(20, timeout_s=60)
         collector.wait_for(
             lambda exports: (
-                {java.client_id, librdkafka.client_id} <= {one.resource.get("client_id") for one in exports}
+                {java.client_id, librdkafka.client_id}
+                <= {export.resource.get("client_id") for export in exports}
             ),
             timeout_s=60,
         )
         wait_until(lambda: exported(pods, "kafka_topic") > 0, timeout_s=60, what="pushes in the topic")
-    labels = [one.resource for one in collector.exports()]
-    assert {str(one["broker_id"]) for one in labels} <= {"0", "1", "2"}
-    assert {one["cluster_id"] for one in labels} == {"4L6g3nShT-eMCtK--X86sw"}
+    labels = [export.resource for export in collector.exports()]
+    assert {str(label["broker_id"]) for label in labels} <= {"0", "1", "2"}
+    assert {label["cluster_id"] for label in labels} == {"4L6g3nShT-eMCtK--X86sw"}
 
 
 def exported(pods: Pods, plugin: str) -> float:

@@ -151,23 +151,23 @@ class Comparison:
         if before.step is not after.step:
             return problem(f"the gateway answers another request first: {after.step.what}")
         pairs = [(before, after), (before.cleared(), after.cleared())]
-        same = any(one.data == other.data for one, other in pairs)
+        same = any(pair.data == other.data for pair, other in pairs)
         if same and not differs(before.step.api_key, path):
             return None
         if not self._is_known(before.step):
             return None if same else problem("other bytes")
         # An answer either names the sides of all rounds, or what this request names.
         found = ""
-        for one, other in pairs:
+        for pair, other in pairs:
             try:
-                broker = self._decode(one)
+                broker = self._decode(pair)
             except MalformedError as error:
                 return problem(f"the broker's answer is malformed: {error}")
             try:
                 gateway = self._decode(other)
             except MalformedError as error:
                 return problem(f"the gateway's answer is malformed: {error}")
-            difference_found = self._difference_of(one, broker, gateway, path=path, listener=listener)
+            difference_found = self._difference_of(pair, broker, gateway, path=path, listener=listener)
             if difference_found is None:
                 return None
             found = difference_found

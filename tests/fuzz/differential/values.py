@@ -151,7 +151,7 @@ def _numbers(field: Field) -> Sequence[Any]:
         most = 1 << 8 * int(field.kind[3:]) // 8 - 1
         for word, numbers in _BY_WORD:
             if word in field.name:
-                return [one for one in numbers if -most <= one < most]
+                return [number for number in numbers if -most <= number < most]
     return fitting
 
 

@@ -133,7 +133,9 @@ def _name_seeds() -> list[bytes]:
     for kind in kinds:
         attributes = [x509.NameAttribute(which, text) for which, text in kind]
         seeds.append(_certificate(x509.Name(attributes)))
-        seeds.append(_certificate(x509.Name([x509.RelativeDistinguishedName([one]) for one in attributes])))
+        seeds.append(
+            _certificate(x509.Name([x509.RelativeDistinguishedName([attribute]) for attribute in attributes]))
+        )
     odd = [
         x509.NameAttribute(oid.COMMON_NAME, "bmp", _type=_ASN1Type.BMPString),
         x509.NameAttribute(oid.SURNAME, "t61", _type=_ASN1Type.T61String),

@@ -43,7 +43,7 @@ def _run(data: bytes) -> None:
     kind, content = data[:1], data[1:]
     if not kind or kind[0] % 3 == _FILE:
         entries, mistakes = read_entries("file.yaml", content, stem="s")
-        require(all(len(one) < _MAX_MISTAKE for one in mistakes), "a mistake as long as the file")
+        require(all(len(mistake) < _MAX_MISTAKE for mistake in mistakes), "a mistake as long as the file")
         for entry in entries:
             _check(entry.subscription)
     elif kind[0] % 3 == _RECORD:
@@ -61,15 +61,15 @@ def _run(data: bytes) -> None:
 
 
 def _seeds() -> list[bytes]:
-    documents = [json.dumps(one).encode() for one in _DOCUMENTS]
-    files = [bytes((_FILE,)) + one for one in documents]
+    documents = [json.dumps(document).encode() for document in _DOCUMENTS]
+    files = [bytes((_FILE,)) + document for document in documents]
     files.append(
         b"\0metrics: [a., 'b.']\nmatch: {client_id: &x \"a|b\", client_rack: *x}\nexpires_at: null\n"
     )
     files.append(b"\0- name: a\n  metrics: ['*']\n- {name: b, metrics: [x.]}\n")
     resources = (b"a.,b.\01000\0client_id=a,client_software_name=b.*", b"*\0\0", b"\05000\0")
-    records = [bytes((_RECORD,)) + one for one in documents]
-    return [*files, *records, *(bytes((_RESOURCE,)) + one for one in resources)]
+    records = [bytes((_RECORD,)) + document for document in documents]
+    return [*files, *records, *(bytes((_RESOURCE,)) + resource for resource in resources)]
 
 
 def _reshape(data: bytes, random: Random) -> bytes:

@@ -73,7 +73,7 @@ def _events(receiver: Sidecar) -> Mapping[str, float]:
 
 
 def _labels(exports: Sequence[ExportedMetric], client_id: str) -> dict[str, Any] | None:
-    found = [one.resource for one in exports if one.resource.get("client_id") == client_id]
+    found = [export.resource for export in exports if export.resource.get("client_id") == client_id]
     return dict(found[0]) if found else None
 
 
@@ -112,7 +112,10 @@ def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
     }
     assert direct.keys() == gated.keys()
     assert (direct["listener"], direct["principal"]) == ("DIRECT", "User:alice")
-    assert {name: one["via"] for name, one in clients.items()} == {"direct": "bridge", "gated": "gateway"}
+    assert {name: client["via"] for name, client in clients.items()} == {
+        "direct": "bridge",
+        "gated": "gateway",
+    }
     assert clients["direct"]["subscription_id"] is None
     assert clients["direct"]["push_interval_ms"] == 500
     assert clients["gated"]["requested_metrics"] == [""]

@@ -244,7 +244,11 @@ def answered(
 
 def panel(board: str, title: str) -> dict[str, Any]:
     found: dict[str, Any]
-    (found,) = (one for one in DASHBOARDS[board]["panels"] if one["title"] == title and "targets" in one)
+    (found,) = (
+        dashboard
+        for dashboard in DASHBOARDS[board]["panels"]
+        if dashboard["title"] == title and "targets" in dashboard
+    )
     return found
 
 
@@ -310,9 +314,9 @@ def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, l
 @pytest.mark.parametrize("board", BOARDS)
 def test_every_query_is_answered_and_most_find_something(http: httpx.Client, board: str) -> None:
     empty = {
-        one["title"]
-        for one in DASHBOARDS[board]["panels"]
-        for target in one.get("targets", ())
+        dashboard["title"]
+        for dashboard in DASHBOARDS[board]["panels"]
+        for target in dashboard.get("targets", ())
         if not asked(http, target["expr"], time.time())
     }
     # These clients do not send all metrics.
@@ -477,11 +481,11 @@ def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, who: str) 
     boards = {DASHBOARDS[name]["title"].partition(": ")[2]: name for name in BOARDS}
     chosen: dict[str, str] = {}
     opened = "prometheus-fleet"
-    for one in steps:
-        assert boards[one.dashboard] == opened
-        row = table(http, opened, one.panel, chosen)[0]
-        address = urlsplit(link_of(panel(opened, one.panel), one.column, row))
-        opened = boards[one.leads_to]
+    for step in steps:
+        assert boards[step.dashboard] == opened
+        row = table(http, opened, step.panel, chosen)[0]
+        address = urlsplit(link_of(panel(opened, step.panel), step.column, row))
+        opened = boards[step.leads_to]
         assert address.path == f"/d/{DASHBOARDS[opened]['uid']}"
         chosen = {
             key.removeprefix("var-"): value

@@ -119,7 +119,9 @@ def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
     with Raw(gateway.port()) as raw:
         raw.exchange(api_versions(3, client_id="who", software=("software.name", "1.2-rc")))
         assert read_get(raw.exchange(get_subscriptions(client_id="who-else")))[0] == 0
-        (shown,) = [one for one in gateway.connections() if one["source_port"] == raw.port]
+        (shown,) = [
+            connection for connection in gateway.connections() if connection["source_port"] == raw.port
+        ]
         assert shown.pop("id")
         assert shown.pop("since").endswith("Z")
         assert len(shown.pop("client_instance_id")) == 22

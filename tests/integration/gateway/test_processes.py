@@ -52,7 +52,9 @@ def on_all_relays(sidecar: GatewaySidecar, opened: contextlib.ExitStack) -> dict
     while len(found) < len(sidecar.processes()) - 1:
         raw = opened.enter_context(Raw(sidecar.port()))
         raw.exchange(get_subscriptions())
-        (entry,) = [one for one in sidecar.connections() if one["source_port"] == raw.port]
+        (entry,) = [
+            connection for connection in sidecar.connections() if connection["source_port"] == raw.port
+        ]
         found.setdefault(entry["id"].rpartition("-")[0], raw)
     return found
 
@@ -86,7 +88,7 @@ def test_without_the_core_traffic_flows_and_telemetry_is_throttled(broker: Scrip
                 assert error_of(raw.exchange(get_subscriptions())) == 0
                 assert raw.exchange(produce_frame(2, b"again")).endswith(b"again")
             ports = {raw.port for raw in raws}
-            assert ports <= {one["source_port"] for one in sidecar.connections()}
+            assert ports <= {connection["source_port"] for connection in sidecar.connections()}
             assert sidecar.value("core_unavailable_calls_total") >= len(raws)
         sidecar.wait_for_log("the core died")
 
@@ -118,7 +120,9 @@ def test_a_relay_takes_only_its_own_connections_with_it(broker: ScriptedBroker) 
         assert living_raw.exchange(produce_frame(2, b"lives")).endswith(b"lives")
         assert error_of(living_raw.exchange(get_subscriptions())) == 0
         wait_for_another(sidecar, "kct-relay-1", pid)
-        assert [one for one in sidecar.connections() if one["id"].startswith(dying)] == []
+        assert [
+            connection for connection in sidecar.connections() if connection["id"].startswith(dying)
+        ] == []
         assert sidecar.value("connections_opened_total", listener="CLIENT") >= counted
         assert sidecar.value("relays") == 2
         (entry,) = sidecar.awaited("a relay died, its connections are lost")
@@ -274,7 +278,7 @@ def test_plugins_are_replaced_one_by_one(broker: ScriptedBroker, tmp_path: Path)
 
         def names() -> dict[str, str]:
             items = sidecar.http.get("/v1/plugins").json()["items"]
-            return {one["name"]: one["state"] for one in items}
+            return {item["name"]: item["state"] for item in items}
 
         wait_until(lambda: names() == {"kept": "running", "new": "running"}, timeout_s=TIMEOUT_S, what="it")
         started = [line["plugin"] for line in sidecar.logged("plugin started")]

@@ -88,7 +88,7 @@ def test_no_request_fails_while_a_new_version_takes_over(broker: ScriptedBroker)
                     )
                     assert error_of(raw.exchange(push(instance, subscription))) == 0
                     wait_until(sidecar.is_ready, timeout_s=TIMEOUT_S, what="readiness of the new version")
-                    assert raw.port in {one["source_port"] for one in sidecar.connections()}
+                    assert raw.port in {connection["source_port"] for connection in sidecar.connections()}
                     names = sidecar.http.get("/v1/subscriptions").json()
                     assert "all" in str(names)
                     for load in loads:

@@ -231,7 +231,11 @@ def test_a_login_under_another_id_is_none(translating: GatewaySidecar) -> None:
 
 
 def _shown(sidecar: GatewaySidecar, speaker: Speaker, listener: str = "CLIENT") -> dict[str, Any]:
-    (shown,) = [one for one in sidecar.connections(listener) if one["source_port"] == speaker.port]
+    (shown,) = [
+        connection
+        for connection in sidecar.connections(listener)
+        if connection["source_port"] == speaker.port
+    ]
     return shown
 
 
@@ -300,4 +304,4 @@ def test_real_clients_work_as_ever(
         consumer.wait_for_records(10)
         assert producer.errors == []
         assert consumer.errors == []
-        assert {one["client_id"] for one in translating.connections()} >= {topic}
+        assert {connection["client_id"] for connection in translating.connections()} >= {topic}

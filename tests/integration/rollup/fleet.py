@@ -172,7 +172,7 @@ class _Stage:
 
         before = pushes()
         wait_until(
-            lambda: all(pushes()[one.client_id] >= before[one.client_id] + 2 for one in clients),
+            lambda: all(pushes()[client.client_id] >= before[client.client_id] + 2 for client in clients),
             timeout_s=_TIMEOUT_S,
             what="two more pushes of each client",
         )
@@ -233,7 +233,7 @@ def run(stack: ExitStack) -> Fleet:
         java, *others = [
             stage.client(kind, Mode.PRODUCER, kind.language, SENT[kind.language]) for kind in _KINDS
         ]
-        producers = [running.enter_context(one) for one in others]
+        producers = [running.enter_context(other) for other in others]
         consumers[0].wait_for_records(1, timeout_s=_TIMEOUT_S)
         # It joins the Java group and leaves it: at least two more rebalances for the one that was
         # there.
@@ -252,7 +252,7 @@ def run(stack: ExitStack) -> Fleet:
         stage.rollup.start()
         sent = sum(SENT.values())
         _wait_for_all(consumers, sent, visitor_took=consumed[visitor.client_id])
-        pushing = [one for one in producers if one.language != "franz-go"]
+        pushing = [producer for producer in producers if producer.language != "franz-go"]
         stage.wait_for_two_pushes(pushing)
         first.terminate()
         later = [
@@ -272,7 +272,7 @@ def run(stack: ExitStack) -> Fleet:
         stage.wait_for_two_pushes([*later, *pushing])
         for client in (*later, *producers, *consumers):
             client.stop()
-        consumed |= {one.client_id: one.records for one in consumers}
+        consumed |= {consumer.client_id: consumer.records for consumer in consumers}
         rebalances[consumers[0].client_id] = _rebalances(consumers[0])
     stage.push_raw("repeated", 0, first, last)
     stage.push_raw("late", LATE_BY_S, last)

@@ -39,7 +39,7 @@ CULPRITS: Final = {
 
 #: Of findings.
 KINDS: Final = tuple(
-    name for name, one in FindingSettings.model_fields.items() if hasattr(one.annotation, "model_fields")
+    name for name, field in FindingSettings.model_fields.items() if hasattr(field.annotation, "model_fields")
 )
 
 Row = dict[str, Any]
@@ -74,7 +74,9 @@ class Reader:
 
 def board(words: str) -> str:
     """The file of the dashboard with a title."""
-    (found,) = (name for name, one in DASHBOARDS.items() if one["title"] == f"Kafka clients: {words}")
+    (found,) = (
+        name for name, dashboard in DASHBOARDS.items() if dashboard["title"] == f"Kafka clients: {words}"
+    )
     return found
 
 
@@ -117,11 +119,11 @@ def test_the_documented_clicks_end_at_the_culprit(reader: Reader, who: str) -> N
     variable, text = CULPRITS[who]
     steps = STEPS[who]
     assert steps[0].dashboard == "fleet"
-    for number, one in enumerate(steps):
+    for number, step in enumerate(steps):
         if number:
-            assert one.dashboard == steps[number - 1].leads_to
-        address = urlsplit(reader.click(one, wanted))
-        opened = board(one.leads_to)
+            assert step.dashboard == steps[number - 1].leads_to
+        address = urlsplit(reader.click(step, wanted))
+        opened = board(step.leads_to)
         assert address.path == f"/d/{DASHBOARDS[opened]['uid']}"
         taken = {key: values[0] for key, values in parse_qs(address.query).items() if "${" not in key}
         variables = {model["name"] for model in DASHBOARDS[opened]["templating"]["list"]}
@@ -132,6 +134,6 @@ def test_the_documented_clicks_end_at_the_culprit(reader: Reader, who: str) -> N
             if key.startswith("var-")
         }
         assert all(key_of(text) for text in wanted.values())
-        shown = reader.rows(opened, one.shows, wanted)
-        assert [row for row in shown if row.get("value", 0) is not None], one.shows
+        shown = reader.rows(opened, step.shows, wanted)
+        assert [row for row in shown if row.get("value", 0) is not None], step.shows
     assert wanted[variable.removeprefix("var-")] == text

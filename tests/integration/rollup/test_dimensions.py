@@ -88,7 +88,7 @@ def test_reasons_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
     """A client that puts ids or times into its reasons can't have any number of series."""
     name = f"{DRAFT}connection.errors"
     reasons = [f"timed out after {number} ms" for number in range(MAX_REASONS + 20)]
-    spool(folder, "one", [pushed(NOW, sums={name: {(("reason", one),): 1.0 for one in reasons}})])
+    spool(folder, "one", [pushed(NOW, sums={name: {(("reason", reason),): 1.0 for reason in reasons}})])
     with capture_logs() as log:
         roll()
     assert [line["series"] for line in log if line["event"].startswith("series with too many")] == [20]

@@ -137,7 +137,7 @@ def delta_sums(fleet: Fleet) -> dict[Key, tuple[float, int]]:
     for row in pushes(fleet):
         for metric in metrics(row["otlp"]):
             for point in metric.sum.data_points:
-                labels = {one.key: one.value.string_value for one in point.attributes}
+                labels = {attribute.key: attribute.value.string_value for attribute in point.attributes}
                 key = (row["client_id"], metric.name, labels.get("topic"), labels.get("node_id"))
                 value, points = found.get(key, (0.0, 0))
                 found[key] = (value + (point.as_double or point.as_int), points + 1)

@@ -285,12 +285,12 @@ def test_the_lake_has_each_batch_once(
     roll(lake={"path": str(lake), "format": form})
     points = read("points")
     assert (
-        sorted((one["metric"], one["value"]) for one in points)
+        sorted((point["metric"], point["value"]) for point in points)
         == [(ASSIGNED, 3.0)] * 2 + [(CONNECTIONS, 2.0)] * 2
     )
-    assert {one["push_id"] for one in points} == {at(0).row()["push_id"], at(1).row()["push_id"]}
+    assert {point["push_id"] for point in points} == {at(0).row()["push_id"], at(1).row()["push_id"]}
     rows = read("rollup")
-    assert sum(one["points"] for one in rows) == 8  # of two pushes, and two of the roll-up's own metrics
+    assert sum(row["points"] for row in rows) == 8  # of two pushes, and two of the roll-up's own metrics
     if form == "parquet":
         assert documented_query(lake) == [{"client_id": "orders", "value_count": 2, "value_max": 2.0}]
 

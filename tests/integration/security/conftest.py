@@ -89,7 +89,9 @@ def secured(
         secured_broker, collector=shared_collector, listeners=sidecar_listeners(files, rotating)
     )
     settings["log"] = {"requests": True}
-    settings["listeners"] = [one for one in settings["listeners"] if one["name"] not in MISCONFIGURED]
+    settings["listeners"] = [
+        setting for setting in settings["listeners"] if setting["name"] not in MISCONFIGURED
+    ]
     with GatewaySidecar(settings) as sidecar:
         sidecar.put_subscription("security", [KNOWN], INTERVAL_MS)
         yield sidecar

@@ -82,9 +82,9 @@ def sidecar(secured_broker: KafkaBroker) -> Iterator[GatewaySidecar]:
     """A sidecar that logs everything, with two misconfigured listeners."""
     settings = config_for(secured_broker, listeners=MISCONFIGURED)
     settings["listeners"] = [
-        {**one, "bind": f"{LOOPBACK}:{free_port()}"}
-        for one in settings["listeners"]
-        if one["name"] in LISTENERS
+        {**setting, "bind": f"{LOOPBACK}:{free_port()}"}
+        for setting in settings["listeners"]
+        if setting["name"] in LISTENERS
     ]
     settings["log"] = {"level": "debug", "requests": True}
     settings["plugins"] = [{"type": "console", "format": "json", "metrics": True}]

@@ -186,7 +186,10 @@ def asks(connection: socket.socket, header: bytes = b"") -> int | None:
 
 def shown(sidecar: GatewaySidecar, listener: str) -> set[tuple[str, int]]:
     """Return the addresses of clients in the sidecar's REST API."""
-    return {(one["source_address"], one["source_port"]) for one in sidecar.connections(listener)}
+    return {
+        (connection["source_address"], connection["source_port"])
+        for connection in sidecar.connections(listener)
+    }
 
 
 def header_of(version: Version, source: str, port: int, destination: str) -> bytes:

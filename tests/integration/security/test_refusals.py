@@ -51,7 +51,9 @@ def asks(raw: Raw) -> int | None:
 
 def principal_of(sidecar: GatewaySidecar, listener: str, raw: Raw) -> str | None:
     """Return the principal of a raw client's connection; None if it is closed."""
-    found = [one for one in sidecar.connections(listener) if one["source_port"] == raw.port]
+    found = [
+        connection for connection in sidecar.connections(listener) if connection["source_port"] == raw.port
+    ]
     return found[0]["principal"] if found else None
 
 
@@ -61,7 +63,7 @@ def misconfigured(
 ) -> Iterator[GatewaySidecar]:
     """A sidecar whose listeners are all misconfigured."""
     settings = config_for(secured_broker, collector=shared_collector, listeners=MISCONFIGURED)
-    settings["listeners"] = [one for one in settings["listeners"] if one["name"] in MISCONFIGURED]
+    settings["listeners"] = [setting for setting in settings["listeners"] if setting["name"] in MISCONFIGURED]
     mutual, sasl_tls = secured_broker.port("MUTUAL"), secured_broker.port("SASL_TLS")
     ca = {"ca_file": str(files.upstream.ca)}
     ours = {"cert_file": str(alice.chain), "key_file": str(alice.key)}
@@ -179,7 +181,11 @@ def test_a_client_with_a_wrong_password_pushes_nothing(
     ) as client:
         deadline = time.monotonic() + 3 * INTERVAL_MS / 1000
         while time.monotonic() < deadline:
-            shown = [one for one in secured.connections("SASL") if one["client_id"] == client_id]
+            shown = [
+                connection
+                for connection in secured.connections("SASL")
+                if connection["client_id"] == client_id
+            ]
             assert "User:alice" not in {one["principal"] for one in shown}
             time.sleep(0.05)
         assert client.records == 0

@@ -55,7 +55,7 @@ def test_clients_continue_while_every_certificate_changes(
         ]
         for client in clients:
             client.wait_for_records(5)
-        before = {one["id"] for one in secured.connections(LISTENER)}
+        before = {connection["id"] for connection in secured.connections(LISTENER)}
         folder = rotating.server.chain.parent
         certificate = authority.issue()
         certificate.write(folder, rotating.server.chain.stem)
@@ -69,7 +69,7 @@ def test_clients_continue_while_every_certificate_changes(
         for client in clients:
             client.wait_for_records(client.records + 5)
             assert client.errors == []
-        assert before <= {one["id"] for one in secured.connections(LISTENER)}
+        assert before <= {connection["id"] for connection in secured.connections(LISTENER)}
 
 
 def test_trusted_client_cas_follow_the_file(

@@ -38,16 +38,16 @@ def test_no_counter_exceeds_its_bound(batches: list[list[Candidate]], settings: 
     counted: Counter[Any] = Counter()
     for candidates in batches:
         over, added = admit(candidates, counted, settings)
-        stay = [one for one, bound in zip(candidates, over, strict=True) if bound is None]
+        stay = [candidate for candidate, bound in zip(candidates, over, strict=True) if bound is None]
         assert added == Counter(counter for one in stay for counter in counts(one))
         counted += added
         for (kind, _, _), number in counted.items():
             bound = bounds[kind]
             assert bound is None or number <= bound
-        for one, kind in zip(candidates, over, strict=True):
+        for candidate, kind in zip(candidates, over, strict=True):
             # Nothing is refused while there is room.
             if kind is not None:
-                (counter,) = (counter for counter in counts(one) if counter[0] == kind)
+                (counter,) = (counter for counter in counts(candidate) if counter[0] == kind)
                 assert counted[counter] == bounds[kind]
 
 

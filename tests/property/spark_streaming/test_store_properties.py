@@ -97,8 +97,8 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
     for number, (points, fate, ticks) in enumerate(batches):
         table = rows(
             *(
-                (_NOW_MINUTE - age, base + one, base + one, breakdown, spread, 1, value, value, value, 1)
-                for one, age, value, spread, breakdown in points
+                (_NOW_MINUTE - age, base + point, base + point, breakdown, spread, 1, value, value, value, 1)
+                for point, age, value, spread, breakdown in points
             )
         )
         ids = table["series_id"].unique().to_pylist()
@@ -109,8 +109,8 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
         take_in(store, url, metric, number, table, "commit")
         if fate == "repeat":
             take_in(store, url, metric, number, table, fate)
-        for one, age, value, *_ in points:
-            truth[base + one, _NOW_MINUTE - age].append(value)
+        for point, age, value, *_ in points:
+            truth[base + point, _NOW_MINUTE - age].append(value)
         if ticks:
             with store.maintenance(NOW_NS) as maintenance:
                 maintenance.compute_hours_and_days()
@@ -162,13 +162,13 @@ def test_a_growing_hour_has_each_minute_once(
         for number, (points, whole) in enumerate(growths):
             table = rows(
                 *(
-                    (first + at, base + one, base + one, False, None, 1, value, value, value, 0)
-                    for one, at, value in points
+                    (first + at, base + point, base + point, False, None, 1, value, value, value, 0)
+                    for point, at, value in points
                 )
             )
             assert store_rows.take_in(store, metric, number, totals=table, retention=_RETENTION)
-            for one, at, value in points:
-                truth[base + one][at].append(value)
+            for point, at, value in points:
+                truth[base + point][at].append(value)
             connection.execute("UPDATE coarse SET due_at = '-infinity'")
             connection.execute(
                 "UPDATE ledger SET newest_received_at = to_timestamp(%s)", [(first + whole + 0.5) * 60]

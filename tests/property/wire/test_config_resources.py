@@ -73,13 +73,13 @@ def test_the_parts_of_a_change_are_the_change(
     whole = AlterConfigsRequest(resources=tuple(changes), validate_only=validate_only)
     body = altered_configs.encode_request(whole, key, version) + behind  # Kafka ignores what is behind
     parts = config_resources.split(body, key, version)
-    ours = [one for one in changes if one.resource.type == CLIENT_METRICS]
-    theirs = [one for one in changes if one.resource.type != CLIENT_METRICS]
+    ours = [change for change in changes if change.resource.type == CLIENT_METRICS]
+    theirs = [change for change in changes if change.resource.type != CLIENT_METRICS]
     if not ours:
         assert parts is None
         return
     assert parts is not None
-    assert list(parts.asked) == [one.resource for one in changes]
+    assert list(parts.asked) == [change.resource for change in changes]
     if not behind:
         assert_kio_reads(key, version, "request", parts.own)
     read = altered_configs.decode_request(parts.own, key, version)
@@ -103,9 +103,10 @@ def _set_only(request: AlterConfigsRequest, key: int) -> AlterConfigsRequest:
     return AlterConfigsRequest(
         resources=tuple(
             AlteredResource(
-                one.resource, tuple(AlteredConfig(config.name, config.value) for config in one.configs)
+                resource.resource,
+                tuple(AlteredConfig(config.name, config.value) for config in resource.configs),
             )
-            for one in request.resources
+            for resource in request.resources
         ),
         validate_only=request.validate_only,
     )
@@ -152,7 +153,7 @@ def _response(message: tuple[int, int], asked: list[Resource]) -> bytes:
         return altered_configs.encode_response(results, key, version)
     config = DescribedConfig(name="n", value="v", source=7, type=3, documentation="d")
     request = DescribeConfigsRequest(resources=(), include_synonyms=True, include_documentation=True)
-    described = [DescribedResource(one, (config,) * (index % 3)) for index, one in enumerate(results)]
+    described = [DescribedResource(result, (config,) * (index % 3)) for index, result in enumerate(results)]
     return k32_describe_configs.encode_response(described, version, request)
 
 
@@ -167,8 +168,10 @@ def test_what_is_merged_has_each_result_once_and_in_order(
     ours, theirs = _response(message, own), _response(message, others)
     merged = config_resources.merge(asked, key, version, ours, theirs)
     results = config_resources.read_results(merged, key, version)
-    assert [one.resource for one in results] == asked
-    expected = [one for body in (ours, theirs) for one in config_resources.read_results(body, key, version)]
+    assert [result.resource for result in results] == asked
+    expected = [
+        result for body in (ours, theirs) for result in config_resources.read_results(body, key, version)
+    ]
     assert sorted(map(repr, results)) == sorted(map(repr, expected))
     if all(len(one.name) in KIO_ERRORS for one in asked):
         assert_kio_reads(key, version, "response", merged)

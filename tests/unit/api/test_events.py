@@ -18,7 +18,7 @@ STREAM = {"accept": "text/event-stream"}
 
 
 def kinds(events: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    return [(one["type"], one["subscription"]) for one in events]
+    return [(event["type"], event["subscription"]) for event in events]
 
 
 def test_changes_and_clients_are_events(api: Api) -> None:
@@ -136,7 +136,7 @@ def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.M
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         answers = await asyncio.gather(*(rest.get("/v1/events", headers=STREAM) for _ in range(20)))
-        assert sorted(one.status_code for one in answers) == [200] * 3 + [429] * 17
+        assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 17
         # Those that have ended make room.
         assert (await rest.get("/v1/events", headers=STREAM)).status_code == 200
 

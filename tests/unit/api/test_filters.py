@@ -47,7 +47,7 @@ def connect(api: Api) -> None:
 async def found(rest: httpx.AsyncClient, kind: str, query: str) -> list[int]:
     items = (await rest.get(f"/v1/{kind}?{query}")).raise_for_status().json()["items"]
     key = "connection_id" if kind == "clients" else "id"
-    return [int(one[key].removeprefix("CLIENT-")) for one in items]
+    return [int(item[key].removeprefix("CLIENT-")) for item in items]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_filters_hold_over_pages(fleet: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         for number in range(20, 40):
             ask(fleet.telemetry, number, fleet.clock.now, client_id="many" if number % 2 else "few")
-        seen = [one async for one in pages(rest)]
+        seen = [page async for page in pages(rest)]
         assert seen == [uuid_to_text(instance_id(number)) for number in range(21, 40, 2)]
 
     fleet.run(scenario)

@@ -27,14 +27,14 @@ def test_findings_are_grouped_and_say_what_to_do(run: Run, file: Path) -> None:
     result = run("doctor", "--config", str(file), "--before-start")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert [one for one in lines if not one.startswith(" ")] == [
+    assert [line for line in lines if not line.startswith(" ")] == [
         "configuration:",
         "ports:",
         "broker:",
         "plugin:",
         "not proven: 4 ok, 1 failed",
     ]
-    (number,) = (number for number, one in enumerate(lines) if one.startswith("  failed "))
+    (number,) = (number for number, line in enumerate(lines) if line.startswith("  failed "))
     assert "broker of listener A" in lines[number]
     assert lines[number + 1] == "           do: start the broker, or correct listeners[].upstream"
 

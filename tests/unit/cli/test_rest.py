@@ -92,7 +92,7 @@ def test_more_subscriptions_than_a_page_holds(run: Run, sidecar: Sidecar) -> Non
     for number in range(3):
         run("subscriptions", "put", f"s{number}", "-m", "a.", "--url", sidecar.url)
     listed = run("subscriptions", "list", "-o", "json", "--url", sidecar.url)
-    assert [one["name"] for one in json.loads(listed.stdout)] == ["s0", "s1", "s2"]
+    assert [load["name"] for load in json.loads(listed.stdout)] == ["s0", "s1", "s2"]
 
 
 def test_clients(run: Run, sidecar: Sidecar) -> None:
@@ -136,7 +136,7 @@ def test_clients(run: Run, sidecar: Sidecar) -> None:
     ids = [uuid_to_text(instance_id(number)) for number in numbers]
     for limit, expected in (("3000", ids), ("1001", ids[:1001])):
         result = run("clients", "list", "--limit", limit, "-o", "json", "--url", sidecar.url)
-        assert [one["client_instance_id"] for one in json.loads(result.stdout)] == expected
+        assert [load["client_instance_id"] for load in json.loads(result.stdout)] == expected
 
 
 def test_series(run: Run, sidecar: Sidecar) -> None:

@@ -39,7 +39,7 @@ def test_a_token_from_a_file_or_the_environment(run: Run, guarded: Sidecar, tmp_
     put = run("subscriptions", "put", "s", "-m", "a.", "--token-file", str(file), "--url", guarded.url)
     assert (put.exit_code, put.stdout) == (0, "s: created\n")
     listed = run(*LIST, "--url", guarded.url, KAFKA_TELEMETRY_TOKEN=VIEWER_TOKEN)
-    assert [one["name"] for one in json.loads(listed.stdout)] == ["s"]
+    assert [load["name"] for load in json.loads(listed.stdout)] == ["s"]
     # The option takes precedence over the variable.
     both = run(*DELETE, "--token-file", str(file), "--url", guarded.url, KAFKA_TELEMETRY_TOKEN=VIEWER_TOKEN)
     assert both.exit_code == 0

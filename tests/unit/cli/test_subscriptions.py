@@ -186,7 +186,7 @@ def test_explain_and_match(run: Run, here: Sidecar, tmp_path: Path) -> None:
         assert json.loads(result.stdout)["matched"] == matched
     assert run("subscriptions", "explain").exit_code == 2
     matching = run("subscriptions", "match", "s", "-o", "json")
-    assert [one["client_id"] for one in json.loads(matching.stdout)] == ["orders"]
+    assert [load["client_id"] for load in json.loads(matching.stdout)] == ["orders"]
     run("subscriptions", "put", "nobody", "-m", METRICS, "--match", "client_id=absent")
     assert run("subscriptions", "match", "nobody").exit_code == 3
     assert run("subscriptions", "match", "absent").exit_code == 1

@@ -90,7 +90,7 @@ class Core:
         return result
 
     def names(self) -> list[str]:
-        return [one.name for one in self.subscriptions.in_force.subscriptions]
+        return [subscription.name for subscription in self.subscriptions.in_force.subscriptions]
 
 
 def run(store: SubscriptionStore, test: Callable[[Core], Coroutine[Any, Any, None]], **peer: int) -> None:
@@ -145,8 +145,8 @@ def test_each_resource_has_a_result_of_its_own(sqlite: SqliteSubscriptionStore) 
         for key in (INCREMENTAL, ALTER):
             changes = [AlteredResource(resource(name), (METRICS,)) for name in names]
             results = await core.alter(*changes, key=key)
-            assert [one.resource.name for one in results] == list(names)
-            assert [one.error_code for one in results] == [0, 42, 42, 42, 0]
+            assert [result.resource.name for result in results] == list(names)
+            assert [result.error_code for result in results] == [0, 42, 42, 42, 0]
             assert core.names() == ["a", "b"]
 
     run(sqlite, test)
@@ -157,7 +157,7 @@ def test_a_request_with_too_many_changes_changes_nothing(sqlite: SqliteSubscript
         count = config_calls.MAX_CHANGES + 1
         changes = [AlteredResource(resource(str(index)), (METRICS,)) for index in range(count)]
         results = await core.alter(*changes)
-        assert {one.error_code for one in results} == {42}
+        assert {result.error_code for result in results} == {42}
         assert core.names() == []
 
     run(sqlite, test)
@@ -174,7 +174,7 @@ def test_resources_are_listed_and_described(sqlite: SqliteSubscriptionStore, ver
         )
         _, body = await core.call(DESCRIBE, version, k32_describe_configs.encode_request(request, version))
         results = config_resources.read_results(body, DESCRIBE, version)
-        assert [one.error_code for one in results] == [0, 42, 0]
+        assert [result.error_code for result in results] == [0, 42, 0]
         assert body.count(b"interval.ms") == 1
         assert body.count(b"metrics") >= 2
 
@@ -242,7 +242,7 @@ def test_changes_of_many_connections_wait_up_to_a_bound(sqlite: SqliteSubscripti
     async def test(core: Core) -> None:
         count = config_calls.MAX_WAITING + 8
         results = await asyncio.gather(*(core.set(f"s{index}", METRICS) for index in range(count)))
-        codes = [one.error_code for one in results]
+        codes = [result.error_code for result in results]
         assert codes.count(89) == 8
         assert len(core.names()) == codes.count(0) == config_calls.MAX_WAITING
 

@@ -73,7 +73,11 @@ def test_every_finding_but_the_informative_ones_fires_an_alert() -> None:
 def test_every_reason_to_refuse_a_connection_is_explained() -> None:
     name = "KafkaTelemetryConnectionsRefused"
     (rule,) = (rule for rule in RULES if name_of(rule) == name)
-    (panel,) = (one for one in DASHBOARDS["receiver"]["panels"] if one["title"] == "Connections refused")
+    (panel,) = (
+        dashboard
+        for dashboard in DASHBOARDS["receiver"]["panels"]
+        if dashboard["title"] == "Connections refused"
+    )
     (row,) = re.findall(r"^.*_connections_refused_total` \|.*$", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row.split("|")[3])) == set(RefusalReason)
     assert set(re.findall(r"\w+", panel["description"])) >= set(RefusalReason)

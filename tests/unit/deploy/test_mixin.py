@@ -44,7 +44,9 @@ def test_the_addresses_of_grizzly_are_those_of_the_dashboards() -> None:
         "[{ kind: 'Dashboard', metadata: { name: d.uid, folder: 'k' }, spec: d } for d in "
         "std.objectValues(m.grafanaDashboards)]"
     )
-    assert {one["metadata"]["name"] for one in made} == {one["uid"] for one in DASHBOARDS.values()}
+    assert {one["metadata"]["name"] for one in made} == {
+        dashboard["uid"] for dashboard in DASHBOARDS.values()
+    }
 
 
 EVERY_PLACEHOLDER = "&".join(f"{name.lower()}=${{{name}}}" for name in PLACEHOLDERS)
@@ -62,10 +64,12 @@ def test_it_sets_the_addresses_of_logs_and_traces(host: str) -> None:
     made = with_links(json.dumps({"logs": address}))
     for name, dashboard in made.items():
         variables = dashboard["templating"]["list"]
-        linked = {one["name"]: one["query"] for one in variables if one["name"] in ADDRESSES}
+        linked = {
+            variable["name"]: variable["query"] for variable in variables if variable["name"] in ADDRESSES
+        }
         assert linked == ({"logs": address, "traces": ""} if name.endswith("one-client.json") else {})
         # Nothing else changes.
-        others = [one for one in variables if one["name"] not in ADDRESSES]
+        others = [variable for variable in variables if variable["name"] not in ADDRESSES]
         before = DASHBOARDS[name.removeprefix("kct-").removesuffix(".json")]
         assert others == [one for one in before["templating"]["list"] if one["name"] not in ADDRESSES]
 

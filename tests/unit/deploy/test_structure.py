@@ -134,7 +134,9 @@ def test_what_users_choose_is_quoted(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_of_several_data_sources_the_one_of_the_alert_rules_is_chosen(name: str) -> None:
     uids = {"postgres": "kafka-client-telemetry-postgres", "prometheus": "kafka-client-telemetry-prometheus"}
-    sources = [one for one in DASHBOARDS[name]["templating"]["list"] if one["type"] == "datasource"]
+    sources = [
+        dashboard for dashboard in DASHBOARDS[name]["templating"]["list"] if dashboard["type"] == "datasource"
+    ]
     assert sources
     for variable in sources:
         assert variable["current"]["value"] == uids[variable["name"]]

@@ -28,12 +28,12 @@ REPORTER = "kafkaclienttelemetry.bridge.BridgeReporter"
 )  # fmt: skip
 def test_reporters(reporters: str, checks: list[str]) -> None:
     findings = reporter_findings(3, {"metric.reporters": reporters})
-    assert [one.check for one in findings] == checks
+    assert [finding.check for finding in findings] == checks
     expected = State.OK if checks == ["reporters"] else State.WARNING
-    assert {one.state for one in findings} == {expected}
-    assert all("broker 3" in one.subject for one in findings)
+    assert {finding.state for finding in findings} == {expected}
+    assert all("broker 3" in finding.subject for finding in findings)
 
 
 def test_kafka_3_adds_jmx_by_itself() -> None:
     values = {"metric.reporters": REPORTER, "auto.include.jmx.reporter": "true"}
-    assert [one.check for one in reporter_findings(1, values)] == ["reporters"]
+    assert [finding.check for finding in reporter_findings(1, values)] == ["reporters"]

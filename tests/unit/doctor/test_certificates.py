@@ -42,7 +42,11 @@ def pair(files: CertificateFiles) -> dict[str, str]:
 
 
 def not_ok(findings: list[Finding]) -> list[tuple[str, State, str]]:
-    return [(one.check, one.state, one.subject) for one in findings if one.state is not State.OK]
+    return [
+        (finding.check, finding.state, finding.subject)
+        for finding in findings
+        if finding.state is not State.OK
+    ]
 
 
 def test_good_files(authority: CertificateAuthority, tmp_path: Path) -> None:
@@ -68,7 +72,7 @@ def test_dates(
     authority: CertificateAuthority, tmp_path: Path, now: datetime.datetime, state: State, words: str
 ) -> None:
     files = authority.issue(not_after=NOW + 30 * DAY).write(tmp_path)
-    (dates,) = (one for one in check_tls_files(settings(pair(files)), None, now) if one.check == "dates")
+    (dates,) = (file for file in check_tls_files(settings(pair(files)), None, now) if file.check == "dates")
     assert (dates.state, words in dates.seen) == (state, True)
 
 
@@ -90,7 +94,7 @@ def test_a_chain_that_is_broken_or_not_trusted(authority: CertificateAuthority, 
     files = authority.issue().write(tmp_path)
     stranger = CertificateAuthority("Another CA")
     files.chain.write_text(files.chain.read_text() + stranger.ca_pem)
-    (broken,) = (one for one in check_tls_files(settings(pair(files)), None, NOW) if one.check == "chain")
+    (broken,) = (file for file in check_tls_files(settings(pair(files)), None, NOW) if file.check == "chain")
     assert "certificate 1 in the file was not issued by the one behind it" in broken.seen
     trusted = tmp_path / "trusted.pem"
     trusted.write_text(stranger.ca_pem)

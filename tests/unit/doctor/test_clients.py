@@ -52,7 +52,7 @@ def fleet(*clients: dict[str, Any], **fields: Any) -> Fleet:
 
 
 def others(findings: list[Finding]) -> list[tuple[str, State]]:
-    return [(one.check, one.state) for one in findings if one.check != "all"]
+    return [(finding.check, finding.state) for finding in findings if finding.check != "all"]
 
 
 def test_a_client_that_pushes_is_well() -> None:

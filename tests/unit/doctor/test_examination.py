@@ -25,13 +25,13 @@ plugins: [{{type: console, delivery: memory}}]
 
 
 def states(report: Report) -> dict[tuple[str, str], State]:
-    return {(str(one.area), one.check): one.state for one in report.findings}
+    return {(str(finding.area), finding.check): finding.state for finding in report.findings}
 
 
 def test_a_wrong_configuration_ends_it_with_every_mistake(tmp_path: Path) -> None:
     report = run(tmp_path / "receiver.yaml", "listener: []\nlisteners: [{name: A, bind: nowhere}]\n")
-    assert {(one.check, one.state) for one in report.findings} == {("valid", State.FAILED)}
-    places = [one.seen.partition(": ")[0] for one in report.findings]
+    assert {(finding.check, finding.state) for finding in report.findings} == {("valid", State.FAILED)}
+    places = [finding.seen.partition(": ")[0] for finding in report.findings]
     assert sorted(places) == ["receiver.yaml:1:1", "receiver.yaml:2:13", "receiver.yaml:2:23"]
 
 
@@ -42,7 +42,9 @@ def test_a_receiver_of_another_version(tmp_path: Path) -> None:
     with served(answer, []) as settings:
         report = run(tmp_path / "receiver.yaml", config(str(settings.bind), tmp_path))
     assert states(report)["receiver", "runs"] is State.OK
-    (unread,) = (one for one in report.findings if one.check == "answers" and one.area == "receiver")
+    (unread,) = (
+        finding for finding in report.findings if finding.check == "answers" and finding.area == "receiver"
+    )
     assert (unread.state, "not those of this version" in unread.seen) == (State.UNKNOWN, True)
     assert not report.proven
 
@@ -75,5 +77,5 @@ def test_a_list_without_an_end_is_bounded(tmp_path: Path) -> None:
         text = config(str(settings.bind), tmp_path)
         report = run(tmp_path / "receiver.yaml", text, Options(client="orders-1"))
     assert asked.count("/v1/clients") == asked.count("/v1/connections") == 40
-    (known,) = (one for one in report.findings if one.check == "known")
+    (known,) = (finding for finding in report.findings if finding.check == "known")
     assert (known.state, known.seen) == (State.FAILED, "it is not among the first clients")

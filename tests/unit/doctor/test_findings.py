@@ -26,7 +26,7 @@ def test_it_is_proven_while_nothing_failed_and_nothing_is_unknown() -> None:
 def test_findings_are_grouped_by_area_in_its_order() -> None:
     given = [ok(area, "x", str(number), "") for number in range(2) for area in reversed(Area)]
     report = Report(given)
-    assert [(one.area, one.subject) for one in report.findings] == [
+    assert [(finding.area, finding.subject) for finding in report.findings] == [
         (area, str(number)) for area in Area for number in range(2)
     ]
 

@@ -38,7 +38,7 @@ def test_the_running_receiver_has_other_listeners() -> None:
     ]
     settings = ReceiverSettings.model_validate({"listeners": listeners})
     plugins = load_plugins([{"type": "prometheus", "bind": "127.0.0.1:9464"}])
-    assert [one for one, _ in addresses(settings, plugins)] == [
+    assert [address for address, _ in addresses(settings, plugins)] == [
         *(f"listeners[{number}].bind" for number in range(3)),
         "rest.bind",
         "plugins[0].bind",

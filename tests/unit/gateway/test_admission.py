@@ -326,12 +326,12 @@ def test_handshakes_take_one_step_in_a_turn_of_the_loop(
         order = HandshakeTurns()
         ends = [pair() for _ in range(40)]
         others = [pair() for _ in range(10)]
-        silent = [wrap(certificates.listener_context(), one, server_side=True) for _, one in others]
+        silent = [wrap(certificates.listener_context(), other, server_side=True) for _, other in others]
         for outer, _ in others[:5]:
             outer.close()
         hanging = [asyncio.create_task(handshake(tls, order, "peer")) for tls in silent]
         peers = [TlsPeer(outer, certificates.client_context()) for outer, _ in ends]
-        inner = [wrap(certificates.listener_context(), one, server_side=True) for _, one in ends]
+        inner = [wrap(certificates.listener_context(), end, server_side=True) for _, end in ends]
         await asyncio.gather(
             *(peer.shake_hands() for peer in peers), *(handshake(tls, order, "peer") for tls in inner)
         )

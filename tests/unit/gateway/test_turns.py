@@ -95,12 +95,12 @@ def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one(monkeypatch
         loop = running_loop()
         hostile, innocent = Share(), Share()
         with readable_sockets(41) as sides:
-            for one in sides[1:]:
-                loop.set_direct_reader(one.fileno(), busy(ticks, calls, "hostile", SHARE_S / 4), hostile)
+            for side in sides[1:]:
+                loop.set_direct_reader(side.fileno(), busy(ticks, calls, "hostile", SHARE_S / 4), hostile)
             loop.set_direct_reader(sides[0].fileno(), busy(ticks, calls, "innocent", 0.0), innocent)
             await until(lambda: calls.count("innocent") >= 50)
-            for one in sides:
-                loop.set_direct_reader(one.fileno(), None)
+            for side in sides:
+                loop.set_direct_reader(side.fileno(), None)
         assert loop.deferred > 0
 
     on_loop(main())
@@ -123,11 +123,11 @@ def test_the_connections_of_a_peer_take_turns(monkeypatch: pytest.MonkeyPatch) -
     async def main() -> None:
         loop, share = running_loop(), Share()
         with readable_sockets(10) as sides:
-            for number, one in enumerate(sides):
-                loop.set_direct_reader(one.fileno(), busy(ticks, calls, str(number), SHARE_S), share)
+            for number, side in enumerate(sides):
+                loop.set_direct_reader(side.fileno(), busy(ticks, calls, str(number), SHARE_S), share)
             await until(lambda: len(calls) >= 100)
-            for one in sides:
-                loop.set_direct_reader(one.fileno(), None)
+            for side in sides:
+                loop.set_direct_reader(side.fileno(), None)
 
     on_loop(main())
     assert set(Counter(calls[:100]).values()) <= {9, 10, 11}
@@ -144,8 +144,8 @@ def test_a_long_callback_of_one_peer_is_followed_by_the_others(monkeypatch: pyte
                 seconds = 50 * SHARE_S if name == "a" else 0.0
                 loop.set_direct_reader(one.fileno(), busy(ticks, calls, name, seconds), Share())
             await until(lambda: len(calls) >= 30)
-            for one in sides:
-                loop.set_direct_reader(one.fileno(), None)
+            for side in sides:
+                loop.set_direct_reader(side.fileno(), None)
 
     on_loop(main())
     assert set(Counter(calls[:30]).values()) <= {9, 10, 11}

@@ -31,7 +31,7 @@ def test_the_configuration_of_the_page_is_valid(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("Bearer x")
     text = block("yaml").replace("/run/secrets/otlp-token", str(token))
-    assert [one.name for one in load_plugins(yaml.safe_load(text)["plugins"])] == ["otlp", "debug"]
+    assert [plugin.name for plugin in load_plugins(yaml.safe_load(text)["plugins"])] == ["otlp", "debug"]
 
 
 def test_every_reason_exception_and_host_key_is_named() -> None:

@@ -67,13 +67,14 @@ class ConfigCall:
         elif key == api_keys.DESCRIBE_CONFIGS:
             request = k32_describe_configs.decode_request(self.body, version)
             described = [
-                DescribedResource(Result(one, 0, None), (_config("metrics"),)) for one, _ in request.resources
+                DescribedResource(Result(resource, 0, None), (_config("metrics"),))
+                for resource, _ in request.resources
             ]
             body = k32_describe_configs.encode_response(described, version, request)
         else:
             altered = _ALTERS[key].decode_request(self.body, version)
             body = _ALTERS[key].encode_response(
-                [Result(one.resource, 0, "done here") for one in altered.resources], version
+                [Result(resource.resource, 0, "done here") for resource in altered.resources], version
             )
         return answer_frame(self.header, body)
 
@@ -82,12 +83,13 @@ def body_of(key: int, version: int, *resources: Resource, validate_only: bool = 
     """Write the body of a request that describes these resources, or sets a config of each."""
     if key == api_keys.DESCRIBE_CONFIGS:
         request = DescribeConfigsRequest(
-            resources=tuple((one, None) for one in resources), include_synonyms=version > 0
+            resources=tuple((resource, None) for resource in resources), include_synonyms=version > 0
         )
         return k32_describe_configs.encode_request(request, version)
     configs = (AlteredConfig("metrics", "x."),)
     altered = AlterConfigsRequest(
-        resources=tuple(AlteredResource(one, configs) for one in resources), validate_only=validate_only
+        resources=tuple(AlteredResource(resource, configs) for resource in resources),
+        validate_only=validate_only,
     )
     return altered_configs.encode_request(altered, key, version)
 
@@ -135,14 +137,14 @@ class ConfigAnswers(Answers):
                 name="x", value="v" * self.padding, source=5, type=2, documentation="of the broker"
             )
             described = [
-                DescribedResource(self._result(one), (config,) if one.type != BROKER else ())
-                for one, _ in request.resources
+                DescribedResource(self._result(resource), (config,) if resource.type != BROKER else ())
+                for resource, _ in request.resources
             ]
             # Not in the order of the request, as brokers do with what they refuse.
             answer = k32_describe_configs.encode_response(described[::-1], version, request)
         else:
             altered = _ALTERS[key].decode_request(body, version)
-            results = [self._result(one.resource) for one in altered.resources]
+            results = [self._result(resource.resource) for resource in altered.resources]
             answer = _ALTERS[key].encode_response(results[::-1], version)
         answer = struct.pack(">i", self.throttled_ms) + answer[4:]
         response = Header(correlation_id=header.correlation_id)

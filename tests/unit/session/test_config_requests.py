@@ -121,8 +121,8 @@ def test_other_types_in_the_same_request_are_the_brokers(key: int, version: int,
     wire = old_broker(arrival)
     answer = wire.exchange(config_request(key, version, OURS, THEIRS, MORE))
     results = results_of(answer, key, version)
-    assert [one.resource for one in results] == [OURS, THEIRS, MORE]
-    assert {one.error_code for one in results} == {0}
+    assert [result.resource for result in results] == [OURS, THEIRS, MORE]
+    assert {result.error_code for result in results} == {0}
     assert asked(wire) == [(QUESTION_KEYS[key], [QUESTION]), (key, [THEIRS])]
     (call,) = wire.config_calls
     assert call.body == body_of(key, version, OURS, MORE)
@@ -152,8 +152,8 @@ def test_who_has_no_right_gets_the_brokers_error(key: int, version: int, mixed: 
     else:
         results = results_of(answer, key, version)
         assert results[-1] == Result(OURS, 31, "Cluster authorization failed.")
-        assert [one.resource for one in results] == list(resources)
-        assert {one.error_code for one in results[:-1]} <= {0}
+        assert [result.resource for result in results] == list(resources)
+        assert {result.error_code for result in results[:-1]} <= {0}
     assert wire.config_calls == []
     assert [code for _, code in wire.events.refused_configs] == [31]
     # The connection goes on.
@@ -237,7 +237,7 @@ def test_a_long_response_has_all_results(padding: int) -> None:
     others = [Resource(TOPIC, f"t{index}") for index in range(8)]
     answer = wire.exchange(config_request(DESCRIBE, 4, *others, OURS))
     results = results_of(answer, DESCRIBE, 4)
-    assert {one.resource for one in results} == {*others, OURS}
+    assert {result.resource for result in results} == {*others, OURS}
     # Past the bound, results are not read one by one.
     assert (results[0].resource == OURS) == (len(answer) > config_resources.MAX_ORDERED_BYTES)
 

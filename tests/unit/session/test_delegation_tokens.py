@@ -353,6 +353,6 @@ def names(made: Wire, tokens: DelegationTokens, steps: Sequence[str]) -> list[st
 def test_reauthentication(steps: Sequence[str], principals: list[str], last: LoginOutcome) -> None:
     tokens = DelegationTokens()
     made = wire(tokens=tokens)
-    expected = [f"DelegationToken:{TOKEN}" if one == "token" else one for one in principals]
+    expected = [f"DelegationToken:{TOKEN}" if principal == "token" else principal for principal in principals]
     assert names(made, tokens, steps) == expected
     assert outcomes(made)[-1] is last

@@ -99,7 +99,7 @@ def test_tasks_differ_by_their_largest_slot_at_most(batches: list[dict[int, int]
     assert set(dealt) == set(range(tasks))
     # What was learned of the last batch: each earlier one counts half as much as the next.
     points_of: dict[int, float] = defaultdict(float)
-    for age, points in enumerate(reversed([one for one in batches if any(one.values())])):
+    for age, points in enumerate(reversed([batch for batch in batches if any(batch.values())])):
         total = sum(points.values())
         for slot, count in points.items():
             points_of[slot] += count / total * 0.5**age

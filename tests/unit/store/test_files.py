@@ -35,7 +35,7 @@ def mistakes(folder: Path) -> tuple[str, ...]:
 
 
 def names(folder: Path) -> list[str]:
-    return [one.name for one in read_folder(folder).subscriptions.subscriptions]
+    return [subscription.name for subscription in read_folder(folder).subscriptions.subscriptions]
 
 
 def test_a_file_has_one_subscription_or_a_list(folder: Path) -> None:

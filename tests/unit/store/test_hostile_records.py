@@ -86,7 +86,7 @@ def test_a_file_with_any_value_is_a_mistake(tmp_path: Path, line: str) -> None:
     content = f"metrics: [a.]\n{line}\n".encode()
     entries, mistakes = read_entries("s.yaml", content, stem="s")
     assert (entries, bool(mistakes)) == ([], True)
-    assert all(len(one) < 2000 for one in mistakes)
+    assert all(len(mistake) < 2000 for mistake in mistakes)
     # The store starts, says so, and follows the folder.
     (tmp_path / "s.yaml").write_bytes(content)
     store = FileSubscriptionStore(tmp_path)
@@ -140,6 +140,6 @@ def test_what_is_first_in_a_set_stays_in_it() -> None:
     small = Subscription(name="small", metrics=("p0.1", "s."))
     kept, others = within_bounds([*first, wide, small, first[0]])
     assert kept == [*first, small]
-    assert [(one.name, error.field) for one, error in others] == [("wide", "metrics"), ("0", "name")]
+    assert [(other.name, error.field) for other, error in others] == [("wide", "metrics"), ("0", "name")]
     assert str(MAX_PREFIXES) in others[0][1].fix
     assert SubscriptionSet(kept)

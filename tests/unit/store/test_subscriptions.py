@@ -104,7 +104,7 @@ def test_each_change_is_durable_and_in_force(tmp_path: Path) -> None:
         assert subscriptions.in_force.subscriptions == (named("a"), named("b", 2000))
         assert subscriptions.in_force.get("b") == named("b", 2000)
         assert subscriptions.in_force.get("c") is None
-        names = [[one.name for one in each.subscriptions] for each in in_force]
+        names = [[subscription.name for subscription in each.subscriptions] for each in in_force]
         assert names == [[], ["b"], ["a", "b"], ["a", "b"], ["a", "b", "c"], ["a", "b"]]
 
     run(path, scenario)
@@ -286,7 +286,7 @@ def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> 
             await change
         # The next change waits for the cancelled caller's change.
         await put(subscriptions, named("b"))
-        assert [one.name for one in subscriptions.in_force.subscriptions] == ["a", "b"]
+        assert [subscription.name for subscription in subscriptions.in_force.subscriptions] == ["a", "b"]
 
     run(path, scenario)
     store = SqliteSubscriptionStore(path)

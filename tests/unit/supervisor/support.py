@@ -168,7 +168,7 @@ class Program:
             lines = (self.folder / "journal").read_text().splitlines()
         except FileNotFoundError:
             return []
-        found = [one for one in map(json.loads, lines) if one["event"] == event]
+        found = [line for line in map(json.loads, lines) if line["event"] == event]
         return [one for one in found if process is None or one["process"] == process]
 
     def until_journal(self, event: str, process: str | None = None, count: int = 1) -> dict[str, Any]:

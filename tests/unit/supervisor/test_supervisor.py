@@ -41,7 +41,7 @@ def test_all_processes_run_and_stop(tmp_path: Path) -> None:
         assert program.wait() == 0
         program.until_logged("stopped")
         drains = program.journal("drain")
-        assert [(one["after_s"], one["timeout_s"]) for one in drains] == [(0.0, 30.0)] * 2
+        assert [(drain["after_s"], drain["timeout_s"]) for drain in drains] == [(0.0, 30.0)] * 2
         assert program.journal("draining", "core")
         (stop,) = program.journal("stop", "core")
         assert 0 < stop["timeout_s"] <= 30

@@ -62,7 +62,7 @@ def test_open_connections_live_and_new_ones_reach_the_new_version(tmp_path: Path
             old.until_journal("drain", "relay-1")
             old.until_journal("drain", "relay-2")
             drains = old.journal("drain")
-            assert [(one["after_s"], one["timeout_s"]) for one in drains] == [(30, 30)] * 2
+            assert [(drain["after_s"], drain["timeout_s"]) for drain in drains] == [(30, 30)] * 2
             assert set(old.children()) == {"relay-1", "relay-2"}
             # A new core of the new version reaches the old relays too.
             kill(new_core)

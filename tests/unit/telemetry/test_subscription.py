@@ -376,7 +376,9 @@ def test_a_subscription_ends_by_itself() -> None:
 def test_cumulative_wins_where_subscriptions_disagree(
     temporalities: tuple[Any, ...], expected: Temporality | None
 ) -> None:
-    subscriptions = [Subscription(str(n), ("*",), temporality=one) for n, one in enumerate(temporalities)]
+    subscriptions = [
+        Subscription(str(n), ("*",), temporality=temporality) for n, temporality in enumerate(temporalities)
+    ]
     assert SubscriptionSet(subscriptions).assignment(client()).temporality == expected
 
 

@@ -43,14 +43,14 @@ def series(*values: tuple[int, str, bool], rule: int = 0, **labels: str | None) 
     return pa.Table.from_pylist(
         [
             {
-                "series_high": one,
-                "series_low": one,
+                "series_high": value,
+                "series_low": value,
                 "metric": metric,
                 "breakdown": breakdown,
                 "rule": rule,
                 **labels,
             }
-            for one, metric, breakdown in values
+            for value, metric, breakdown in values
         ],
         SERIES_ROWS,
     )
@@ -60,7 +60,7 @@ def put_series(url: str, *values: tuple[int, int, str, bool], rule: int = 0) -> 
     """Insert series from (id, fleet id, metric, breakdown), unless they exist."""
     with psycopg.connect(url) as connection:
         connection.execute("SET search_path = telemetry")
-        for one, fleet, metric, breakdown in values:
+        for value, fleet, metric, breakdown in values:
             connection.execute(
                 "INSERT INTO fleet_series (fleet_id, metric, rule) VALUES (%s, %s, %s) "
                 "ON CONFLICT DO NOTHING",
@@ -69,7 +69,7 @@ def put_series(url: str, *values: tuple[int, int, str, bool], rule: int = 0) -> 
             connection.execute(
                 "INSERT INTO series (series_id, fleet_id, metric, breakdown, rule) "
                 "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                (one, fleet, metric, breakdown, rule),
+                (value, fleet, metric, breakdown, rule),
             )
 
 

@@ -239,7 +239,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
     def push(number: int, since: int) -> set[str]:
         with closing(TaskStore(database, retention=RetentionSettings())) as tasks:
             known = tasks.known_pushes(tasks.days_of(pushes, tasks.begin()))
-        load: dict[str, Any] = {"pushes": {one: at for one, at in pushes.items() if one not in known}}
+        load: dict[str, Any] = {"pushes": {push: at for push, at in pushes.items() if push not in known}}
         if "push" not in known:
             put_series(database, (1, 1, "m", False))
             state = ClientState(
@@ -283,7 +283,7 @@ def test_every_client_is_carried_forward_to_its_limit(store: Store, database: st
     ]  # fmt: skip
     taken = entries(*((key, first, "c") for key in ends))
     assert store_rows.take_in(store, "q", 0, states=states, entries=taken)
-    limits = {one.client_key: carry_limit(first, one.last_ns, one.push_interval_ms) for one in states}
+    limits = {state.client_key: carry_limit(first, state.last_ns, state.push_interval_ms) for state in states}
     keys, until = list(limits), list(limits.values())
     with psycopg.connect(database) as connection:
         for before, expected in ((1, True), (0, False)):
@@ -414,7 +414,7 @@ def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, dat
             for table in ("series", "fleet_series")
             for (key,) in read(database, f"SELECT {table.removesuffix('_series')}_id FROM telemetry.{table}")
         }
-        for totals in (one for one in TOTALS if one.key[0] != "client_key"):
+        for totals in (total for total in TOTALS if total.key[0] != "client_key"):
             for table in (totals.table(GRAINS[2]), totals.packed_table(GRAINS[2])):
                 keys = read(database, f"SELECT DISTINCT {totals.key[0]} FROM telemetry.{table}")
                 assert {key for (key,) in keys} <= found

@@ -29,13 +29,13 @@ def test_a_step_needs_the_whole_time_above_or_below_the_threshold(
     )
     now, factor = 0.0, 1
     side, side_since = 0, now
-    for wait_s, one, other in looks:
+    for wait_s, look, other in looks:
         now += wait_s
-        lag_s = max(one, other)
+        lag_s = max(look, other)
         new_side = 1 if lag_s > BEHIND_S else -1 if lag_s < BEHIND_S / 2 else 0
         if new_side != side:
             side, side_since = new_side, now
-        after = pressure.observe({"one": one, "other": other}, now)
+        after = pressure.observe({"one": look, "other": other}, now)
         assert after == pressure.factor
         assert 1 <= after <= most
         if after != factor:

@@ -90,7 +90,7 @@ def _check(
 
 
 def _sums(facts: Iterable[tuple[str, str, int, int]]) -> tuple[int, int, int]:
-    series = [(one[2], one[3]) for one in facts]
+    series = [(fact[2], fact[3]) for fact in facts]
     return len(series), sum(kept for kept, _ in series), sum(over for _, over in series)
 
 

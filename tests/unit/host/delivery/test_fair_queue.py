@@ -92,11 +92,11 @@ operations = st.lists(
 def test_it_behaves_as_its_model(ops: list[tuple[str, int, int]], max_items: int, max_bytes: int) -> None:
     queue = FairQueue(max_items=max_items, max_bytes=max_bytes)
     model: deque[Queued] = deque()
-    for number, (name, one, other) in enumerate(ops):
+    for number, (name, op, other) in enumerate(ops):
         if name == "add":
-            new = queued(number, one)
+            new = queued(number, op)
             expected = [new]
-            if one <= max_bytes:
+            if op <= max_bytes:
                 model.append(new)
                 expected = []
                 while len(model) > max_items or sum(q.size for q in model) > max_bytes:
@@ -105,10 +105,10 @@ def test_it_behaves_as_its_model(ops: list[tuple[str, int, int]], max_items: int
         else:
             batch: list[Queued] = []
             while (
-                model and len(batch) < one and (not batch or sum(q.size for q in (*batch, model[0])) <= other)
+                model and len(batch) < op and (not batch or sum(q.size for q in (*batch, model[0])) <= other)
             ):
                 batch.append(model.popleft())
-            assert queue.take(one, other) == batch
+            assert queue.take(op, other) == batch
         assert (len(queue), queue.bytes) == (len(model), sum(q.size for q in model))
 
 

@@ -226,8 +226,8 @@ def test_the_host_exports_and_stops_the_plugin(tmp_path: Path) -> None:
     entry = {"type": "spool_files", "path": str(tmp_path), "retain_hours": None, "delivery": "memory"}
     host = PluginHost(load_plugins([entry]))
     host.start()
-    for one in pushes(50):
-        host.offer(one)
+    for push in pushes(50):
+        host.offer(push)
     assert host.stop(20)
     (statistics,) = host.statistics()
     assert (statistics.exported_pushes, statistics.failures) == (50, 0)

@@ -143,10 +143,12 @@ class Store:
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:
                 self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
-        for one in reconciled.contributions:
+        for contribution in reconciled.contributions:
             self.rows += 1
-            for minute in range(one.minute, one.last_minute + 1):
-                self.contributions[one.client_key, minute] = one._replace(minute=minute, until=-1)
+            for minute in range(contribution.minute, contribution.last_minute + 1):
+                self.contributions[contribution.client_key, minute] = contribution._replace(
+                    minute=minute, until=-1
+                )
         self.clients.update((c.client_key, c) for c in reconciled.clients)
         return reconciled
 

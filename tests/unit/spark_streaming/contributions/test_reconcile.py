@@ -267,7 +267,10 @@ def test_a_long_range_is_stored_in_parts() -> None:
     store.batch([Entry(time_ns=0, push="a", points=COUNT, interval_ms=hour_ms)])
     store.maintenance(closed=150)
     later = Entry(time_ns=160 * MINUTE_NS, push="b", points=COUNT, interval_ms=hour_ms)
-    stored = [(one.minute, one.until) for one in store.batch([later], closed=150).contributions]
+    stored = [
+        (contribution.minute, contribution.until)
+        for contribution in store.batch([later], closed=150).contributions
+    ]
     assert sorted(stored) == [(1, 64), (65, 128), (129, 159), (160, -1)]
 
 

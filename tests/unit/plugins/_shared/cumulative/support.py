@@ -22,9 +22,10 @@ CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 def attributes(values: Mapping[str, str | int]) -> list[KeyValue]:
     return [
         KeyValue(
-            key=key, value=AnyValue(int_value=one) if isinstance(one, int) else AnyValue(string_value=one)
+            key=key,
+            value=AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value),
         )
-        for key, one in values.items()
+        for key, value in values.items()
     ]
 
 

@@ -142,7 +142,7 @@ def test_repeated_metrics_of_a_push_leave_no_shapes_behind() -> None:
 )
 def test_only_malformed_metrics_are_refused(broken: bytes) -> None:
     def series_bytes(_target: Any, attributes: tuple[bytes, ...], _samples: int) -> int:
-        return sum(len(KeyValue.FromString(one).key) for one in attributes)
+        return sum(len(KeyValue.FromString(attribute).key) for attribute in attributes)
 
     one: Cumulative = Cumulative(max_series=10, series_bytes=series_bytes)
     if broken.startswith(b"\x0a\xff"):
