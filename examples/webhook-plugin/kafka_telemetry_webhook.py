@@ -15,9 +15,7 @@ class WebhookConfig(plugin.PluginConfig):
     """What an operator may set, beside the keys that every plugin has."""
 
     url: str = Field(pattern="^https?://", description="Where to POST to.")
-    token: plugin.Secret | None = Field(
-        default=None, description="Sent as a bearer token; text, or `{file: PATH}`."
-    )
+    token: plugin.Secret | None = Field(default=None, description="Sent as a bearer token.")
 
 
 class WebhookReceiver(plugin.ClientTelemetryReceiver):
@@ -44,12 +42,12 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
             answer = self._http.post(self.config.url, content=content)
         except httpx.TransportError as error:
             raise plugin.RetryableError(f"{type(error).__name__}: {error}") from None
-        said = f"HTTP {answer.status_code}"
         if answer.status_code in {400, 413, 422}:
-            raise plugin.BatchRefusedError(said)  # they come again in halves, and at last one by one
+            # They come again in halves, and at last one by one.
+            raise plugin.BatchRefusedError(f"HTTP {answer.status_code}")
         if not answer.is_success:
             # Also 401, 403 and 404, which an operator corrects: the same pushes come again.
-            raise plugin.RetryableError(said)
+            raise plugin.RetryableError(f"HTTP {answer.status_code}")
 
     def stop(self) -> None:
         """Close the connection."""
@@ -70,14 +68,9 @@ def values(payload: plugin.ClientTelemetryPayload) -> Iterator[dict[str, Any]]:
                 number = point.as_int or point.as_double  # only one is set
                 if math.isfinite(number):  # JSON has no other numbers
                     yield {**named(metric, point), "value": number}
-            for histogram in metric.histogram.data_points:
-                yield {
-                    **named(metric, histogram),
-                    "count": histogram.count,
-                    "sum": histogram.sum if math.isfinite(histogram.sum) else None,
-                    "bounds": list(histogram.explicit_bounds),
-                    "buckets": list(histogram.bucket_counts),
-                }
+            for point in metric.histogram.data_points:
+                counts = {"bounds": [*point.explicit_bounds], "buckets": [*point.bucket_counts]}
+                yield {**named(metric, point), "count": point.count, **counts}
 
 
 def named(metric: Any, point: Any) -> dict[str, Any]:

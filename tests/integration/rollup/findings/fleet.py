@@ -71,6 +71,7 @@ class Fleet:
         self, key: int, last: datetime, *, pushes: int = 9, interval_ms: int = INTERVAL_MS, **values: Any
     ) -> None:
         """Add the values of some pushes of a client."""
+        values = {"push_interval_ms_sum": interval_ms, **values}
         columns = "".join(f", {name}" for name in values)
         with self.connection.cursor() as cursor:
             cursor.executemany(
