@@ -68,9 +68,9 @@ def values(payload: plugin.ClientTelemetryPayload) -> Iterator[dict[str, Any]]:
                 number = point.as_int or point.as_double  # only one is set
                 if math.isfinite(number):  # JSON has no other numbers
                     yield {**named(metric, point), "value": number}
-            for point in metric.histogram.data_points:
-                counts = {"bounds": [*point.explicit_bounds], "buckets": [*point.bucket_counts]}
-                yield {**named(metric, point), "count": point.count, **counts}
+            for histogram in metric.histogram.data_points:
+                counts = {"bounds": [*histogram.explicit_bounds], "buckets": [*histogram.bucket_counts]}
+                yield {**named(metric, histogram), "count": histogram.count, **counts}
 
 
 def named(metric: Any, point: Any) -> dict[str, Any]:
