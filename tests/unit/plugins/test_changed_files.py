@@ -277,7 +277,7 @@ def test_a_reload_reads_the_files_of_an_unchanged_plugin_again(
         status = token.stat()
         token.write_text("other-token")
         os.utime(token, ns=(status.st_atime_ns, status.st_mtime_ns))
-        one.host.replace(load_plugins([one.entry]), 20)
+        one.host.replace(load_plugins([one.entry], one.host.running), 20)
         one.push()
         one.delivers(2)
         assert http_server.headers[-1]["authorization"] == "other-token"
@@ -295,7 +295,7 @@ def test_cumulative_sums_go_on_after_a_rotation(http_server: HttpDestination, tm
         one.host.offer(counted(1, 5))
         one.delivers(1)
         replace(token, "second-token")
-        one.host.replace(load_plugins([one.entry]), 20)
+        one.host.replace(load_plugins([one.entry], one.host.running), 20)
         one.host.offer(counted(2, 7))
         one.delivers(2)
     assert http_server.headers[-1]["authorization"] == "second-token"
