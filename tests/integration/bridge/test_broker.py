@@ -67,6 +67,7 @@ def test_a_push_arrives_with_its_context(bridged: KafkaBroker, peer: Peer) -> No
     assert not [push for push in peer.pushes if bytes(push.metrics[:1]) != b"\x0a"]
 
 
+@pytest.mark.full
 def test_librdkafka_says_its_last_push(bridged: KafkaBroker, peer: Peer) -> None:
     with LibrdkafkaClient(
         Mode.PRODUCER, bootstrap=bridged.bootstrap, topic="bridged", client_id="rdkafka-é"
