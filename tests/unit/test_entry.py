@@ -65,6 +65,7 @@ def config(tmp_path: Path) -> Path:
 each_command = pytest.mark.parametrize("command", [("serve",), ("rollup", "run")])
 
 
+@pytest.mark.full  # the process may end before its id is read
 @needs_root
 @each_command
 def test_before_python_runs(config: Path, command: tuple[str, ...]) -> None:

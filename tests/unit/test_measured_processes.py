@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from benchmarks.processes import Running, peak_bytes
 from tests.testbed.cpu import cpu_seconds, cpu_seconds_with_ended, with_descendants
 
@@ -38,6 +40,7 @@ def parent() -> Iterator[int]:
         process.communicate(b"\n", timeout=60)
 
 
+@pytest.mark.full
 def test_the_peak_of_a_process_is_without_its_children() -> None:
     with parent() as pid:
         assert 0 < peak_bytes(pid) < _CHILD_BYTES
