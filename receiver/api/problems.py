@@ -81,11 +81,11 @@ def subscription_errors(error: SubscriptionError, document: object) -> InvalidEr
     return InvalidError(
         *(
             FieldError(
-                field=problem.field,
-                value=_shown(_value_at(problem.field, document)),
-                detail=f"{problem.problem}; {problem.fix}",
+                field=mistake.field,
+                value=_shown(_value_at(mistake.field, document)),
+                detail=f"{mistake.problem}; {mistake.fix}",
             )
-            for problem in error.all
+            for mistake in error.all
         )
     )
 

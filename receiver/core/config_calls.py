@@ -177,15 +177,15 @@ class ConfigCalls:
         self, identity: ClientIdentity, asked: _Asked, request: AlterConfigsRequest
     ) -> tuple[bytes, int]:
         """Make the changes of a request, one by one, and return the response's body."""
-        times = Counter(resource.resource for resource in request.resources)
+        times = Counter(change.resource for change in request.resources)
         results = []
-        for resource in request.resources:
+        for change in request.resources:
             if len(request.resources) > MAX_CHANGES:
-                results.append(Result(resource.resource, ErrorCode.INVALID_REQUEST, _TOO_MANY))
-            elif times[resource.resource] > 1:
-                results.append(Result(resource.resource, ErrorCode.INVALID_REQUEST, _ONCE))
+                results.append(Result(change.resource, ErrorCode.INVALID_REQUEST, _TOO_MANY))
+            elif times[change.resource] > 1:
+                results.append(Result(change.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
-                results.append(await self._change(identity, asked, request, resource))
+                results.append(await self._change(identity, asked, request, change))
         return _message(asked).encode_response(results, asked.header.api_version), _first_error(results)
 
     async def _change(

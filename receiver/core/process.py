@@ -483,7 +483,7 @@ class _Core:
             certificates=self._certificates,
             listeners=self._listeners,
             peers=lambda: self._limits.peers,
-            held_bytes=lambda: sum(statistic.held_bytes for _, statistic in self._relays.statistics()),
+            held_bytes=lambda: sum(relay.held_bytes for _, relay in self._relays.statistics()),
         )
 
     def _warnings(self) -> list[str]:

@@ -226,7 +226,7 @@ def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) ->
     except ValidationError as error:
         errors = settings_errors(error, model)
         raise together(
-            [_error(index, problem.loc, problem.problem, problem.value) for problem in errors]
+            [_error(index, mistake.loc, mistake.problem, mistake.value) for mistake in errors]
         ) from None
 
 

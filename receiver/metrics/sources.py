@@ -184,11 +184,11 @@ class PulledMetrics(Collector):
             "Log lines of a process that were dropped because the log could not be written.",
             labels=["process"],
         )
-        for process in self._sources.processes():
-            cpu.add_metric([process.process], process.cpu_s)
-            resident.add_metric([process.process], process.resident_bytes)
-            dropped.add_metric([process.process], process.log_lines_dropped)
-            lag.add_metric([process.process], process.loop_lag_s)
+        for sample in self._sources.processes():
+            cpu.add_metric([sample.process], sample.cpu_s)
+            resident.add_metric([sample.process], sample.resident_bytes)
+            dropped.add_metric([sample.process], sample.log_lines_dropped)
+            lag.add_metric([sample.process], sample.loop_lag_s)
         yield from (cpu, resident, lag, dropped)
 
     def _certificates(self) -> Metric:

@@ -86,11 +86,11 @@ def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> by
     """Write a request body. AlterConfigs has no operations."""
     writer = EitherWriter(flexible=is_flexible(api_key, version))
     writer.count(len(value.resources))
-    for resource in value.resources:
-        writer.int8(resource.resource.type)
-        writer.text(resource.resource.name)
-        writer.count(len(resource.configs))
-        for config in resource.configs:
+    for change in value.resources:
+        writer.int8(change.resource.type)
+        writer.text(change.resource.name)
+        writer.count(len(change.configs))
+        for config in change.configs:
             writer.text(config.name)
             if api_key == api_keys.INCREMENTAL_ALTER_CONFIGS:
                 writer.int8(config.operation)

@@ -136,13 +136,13 @@ def encode_response(
     writer = EitherWriter(flexible=is_flexible(DESCRIBE_CONFIGS, version))
     writer.int32(0)
     writer.count(len(results))
-    for result in results:
-        writer.int16(result.result.error_code)
-        writer.nullable_text(result.result.error_message)
-        writer.int8(result.result.resource.type)
-        writer.text(result.result.resource.name)
-        writer.count(len(result.configs))
-        for config in result.configs:
+    for described in results:
+        writer.int16(described.result.error_code)
+        writer.nullable_text(described.result.error_message)
+        writer.int8(described.result.resource.type)
+        writer.text(described.result.resource.name)
+        writer.count(len(described.configs))
+        for config in described.configs:
             _write_config(writer, config, version, request)
         writer.tags()
     writer.tags()

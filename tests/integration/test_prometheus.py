@@ -296,7 +296,7 @@ def test_two_clients_may_use_one_name_with_two_types(version: str) -> None:
                     what=series,
                 )
         assert host.stop(10)
-        assert [statistic.rejected_points for statistic in host.statistics()] == [0, 0]
+        assert [plugin.rejected_points for plugin in host.statistics()] == [0, 0]
 
 
 def test_names_are_those_of_prometheus_own_otlp_endpoint() -> None:

@@ -329,8 +329,8 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
         body = k32_describe_configs.encode_response(described, version, request)
     else:
         alter = _altering(api_key)
-        resources = alter.decode_request(own, version).resources
-        results = [Result(resource.resource, error_code, message) for resource in resources]
+        changes = alter.decode_request(own, version).resources
+        results = [Result(change.resource, error_code, message) for change in changes]
         body = alter.encode_response(results, version)
     return answer_frame(header, body)
 

@@ -91,12 +91,14 @@ def test_prometheus_has_clients_under_the_names_in_the_readme(running: Running) 
     told = set(NAMES.findall((EXAMPLE / "README.md").read_text()))
     assert len(told) >= 5
     deadline = time.monotonic() + 60
-    while (missing := told - {sery["__name__"] for sery in running.series()}) and time.monotonic() < deadline:
+    while (
+        missing := told - {shown["__name__"] for shown in running.series()}
+    ) and time.monotonic() < deadline:
         time.sleep(1)
     assert missing == set()
     kept = re.search(r"keep_keys\(resource\.attributes, (\[.*\])\)", (EXAMPLE / "collector.yaml").read_text())
     assert kept is not None
-    clients = [sery for sery in running.series() if sery["__name__"].startswith("org_apache")]
+    clients = [shown for shown in running.series() if shown["__name__"].startswith("org_apache")]
     labels = {label for client in clients for label in client}
     assert labels <= OF_POINTS | set(yaml.safe_load(kept[1]))
     assert {client["client_software_name"] for client in clients} == {

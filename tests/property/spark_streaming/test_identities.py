@@ -127,7 +127,7 @@ def _push(
 def test_series_hashes_are_equal_in_java_and_python(spark: SparkSession, series: list[Any]) -> None:
     register_key(spark, KEY)
     frame = spark.createDataFrame(
-        pa.table({"at": range(len(series)), "otlp": [_push(*sery) for sery in series]})
+        pa.table({"at": range(len(series)), "otlp": [_push(*entry) for entry in series]})
     )
     text = plan(max_behind_s=3600, max_ahead_s=300)
     decoded = frame.select(

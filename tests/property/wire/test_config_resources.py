@@ -103,10 +103,10 @@ def _set_only(request: AlterConfigsRequest, key: int) -> AlterConfigsRequest:
     return AlterConfigsRequest(
         resources=tuple(
             AlteredResource(
-                resource.resource,
-                tuple(AlteredConfig(config.name, config.value) for config in resource.configs),
+                change.resource,
+                tuple(AlteredConfig(config.name, config.value) for config in change.configs),
             )
-            for resource in request.resources
+            for change in request.resources
         ),
         validate_only=request.validate_only,
     )

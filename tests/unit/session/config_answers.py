@@ -74,7 +74,7 @@ class ConfigCall:
         else:
             altered = _ALTERS[key].decode_request(self.body, version)
             body = _ALTERS[key].encode_response(
-                [Result(resource.resource, 0, "done here") for resource in altered.resources], version
+                [Result(change.resource, 0, "done here") for change in altered.resources], version
             )
         return answer_frame(self.header, body)
 
@@ -144,7 +144,7 @@ class ConfigAnswers(Answers):
             answer = k32_describe_configs.encode_response(described[::-1], version, request)
         else:
             altered = _ALTERS[key].decode_request(body, version)
-            results = [self._result(resource.resource) for resource in altered.resources]
+            results = [self._result(change.resource) for change in altered.resources]
             answer = _ALTERS[key].encode_response(results[::-1], version)
         answer = struct.pack(">i", self.throttled_ms) + answer[4:]
         response = Header(correlation_id=header.correlation_id)

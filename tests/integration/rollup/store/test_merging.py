@@ -42,9 +42,9 @@ def control(postgres: Postgres) -> Iterator[tuple[Store, str]]:
 def some_points(seed: int, *minutes: datetime) -> list[tuple[Any, ...]]:
     chance = random.Random(seed)
     return [
-        point(minute, chance.choice([1.0, 2.0, 0.25]), sery, chance.randint(0, 2))
+        point(minute, chance.choice([1.0, 2.0, 0.25]), entry, chance.randint(0, 2))
         for minute in minutes
-        for sery in SERIES
+        for entry in SERIES
     ]
 
 

@@ -39,10 +39,10 @@ def columns(points: Sequence[Pushed]) -> PointColumns:
         entry=np.array(entry, np.int64),
         integers={
             "series": np.array(series, np.int64),
-            "fleet": np.array([fleet_of(sery) for sery in series], np.int64),
+            "fleet": np.array([fleet_of(entry) for entry in series], np.int64),
         },
         value=np.array(value, np.float64),
-        flags=np.array([rule_of(sery) | 16 * is_breakdown(sery) for sery in series], np.int8),
+        flags=np.array([rule_of(entry) | 16 * is_breakdown(entry) for entry in series], np.int8),
     )
 
 
