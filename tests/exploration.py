@@ -27,18 +27,6 @@ _LEAST: Final = 5
 #: Hypothesis' own default.
 _EXAMPLES: Final = 100
 
-# Settings take the profile's values when they are made, so it is loaded before tests are imported.
-settings.register_profile(
-    "exploring" if SEED else "gate",
-    max_examples=_EXAMPLES if SEED else _EXAMPLES // _SHARE,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=SEED is None,
-    database=None,
-    print_blob=True,
-)
-settings.load_profile("exploring" if SEED else "gate")
-
 
 def examples(count: int) -> int:
     """Return how many examples a property draws, of ``count`` in ``make test-full``.
@@ -46,6 +34,19 @@ def examples(count: int) -> int:
     The gate draws the same ones every time. So more of them make it slower and find nothing new.
     """
     return count if SEED else max(_LEAST, count // _SHARE)
+
+
+# Settings take the profile's values when they are made, so it is loaded before tests are imported.
+settings.register_profile(
+    "exploring" if SEED else "gate",
+    max_examples=examples(_EXAMPLES),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=SEED is None,
+    database=None,
+    print_blob=True,
+)
+settings.load_profile("exploring" if SEED else "gate")
 
 
 def as_number(seed: str) -> int:

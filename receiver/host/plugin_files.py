@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
+from receiver.host.config_values import config_values
 from receiver.host.discovery import HostedPlugin, read_config
 from receiver.host.failure_log import FailureLog
 from receiver.host.redaction import Redaction
@@ -92,20 +91,6 @@ def _secret_files(value: Any) -> Iterator[Path]:
             yield from _secret_files(item)
 
 
-def _named_files(value: object) -> Iterator[Path]:
+def _named_files(config: object) -> Iterator[Path]:
     """Find each file, but not each folder, that checked settings name."""
-    match value:
-        case Path():
-            if value.is_file():
-                yield value
-        case BaseModel():
-            for name in type(value).model_fields:
-                yield from _named_files(getattr(value, name))
-        case Mapping():
-            for item in value.values():
-                yield from _named_files(item)
-        case list() | tuple() | set() | frozenset():
-            for item in value:
-                yield from _named_files(item)
-        case _:
-            return
+    return (value for value in config_values(config) if isinstance(value, Path) and value.is_file())

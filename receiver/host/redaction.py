@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePath
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import SecretBytes, SecretStr
+
+from receiver.host.config_values import config_values
 
 _MAX_CHARACTERS = 300
 _HIDDEN = "**********"
@@ -53,20 +55,12 @@ class Redaction:
         return self.text(f"{type(error).__name__}{where}{': ' if message else ''}{message}")
 
 
-def _secrets(value: object) -> Iterator[str]:
-    match value:
-        case SecretStr():
-            yield value.get_secret_value()
-        case SecretBytes():
-            yield value.get_secret_value().decode(errors="replace")
-        case BaseModel():
-            for name in type(value).model_fields:
-                yield from _secrets(getattr(value, name))
-        case Mapping():
-            for item in value.values():
-                yield from _secrets(item)
-        case list() | tuple() | set() | frozenset():
-            for item in value:
-                yield from _secrets(item)
-        case _:
-            return
+def _secrets(config: object) -> Iterator[str]:
+    for value in config_values(config):
+        match value:
+            case SecretStr():
+                yield value.get_secret_value()
+            case SecretBytes():
+                yield value.get_secret_value().decode(errors="replace")
+            case _:
+                pass

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _TLS_SECTIONS: Final = ("tls", "upstream_tls")
-_TLS_FILES: Final[Mapping[str, str]] = {
+#: Earlier names of TLS files, and the present ones.
+EARLIER_TLS_FILES: Final[Mapping[str, str]] = {
     "ca": "ca_file",
     "certificate": "cert_file",
     "client_ca": "client_ca_file",
@@ -38,7 +39,7 @@ def _section(name: str, value: Any) -> Any:
 
 def _tls(section: Mapping[str, Any]) -> dict[str, Any]:
     renamed = {
-        key if (present := _TLS_FILES.get(key, key)) in section else present: value
+        key if (present := EARLIER_TLS_FILES.get(key, key)) in section else present: value
         for key, value in section.items()
     }
     names = renamed.get("server_names")

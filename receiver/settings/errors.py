@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from receiver.plain_yaml import Loc, key_text
+from receiver.settings.earlier_names import EARLIER_TLS_FILES
 from receiver.settings.schema import (
     bounds,
     child_keys,
@@ -30,14 +31,8 @@ from receiver.units import example
 
 _MAX_SHOWN = 100
 
-#: Keys of earlier configurations, and what to write now.
-_RENAMED: Final = {
-    "ca": "ca_file",
-    "certificate": "cert_file",
-    "client_ca": "client_ca_file",
-    "key": "key_file",
-    "password_file": "password: {file: PATH}",
-}
+#: Earlier names of keys, and what to write where both are given.
+_RENAMED: Final = {**EARLIER_TLS_FILES, "password_file": "password: {file: PATH}"}
 
 
 @dataclass(eq=False)

@@ -57,6 +57,10 @@ class ProbeError(Exception):
         self.connected = connected
 
 
+class _NoResponseError(ProbeError):
+    """The broker did not answer in time."""
+
+
 async def probe(
     address: UpstreamAddress,
     upstream: Upstream,
@@ -100,8 +104,8 @@ async def probe(
 
     try:
         return await _asked(address, ask, timeout_s)
-    except ProbeError as error:
-        if answered and needs_login and isinstance(error.__context__, TimeoutError):
+    except _NoResponseError as error:
+        if answered and needs_login:
             raise BrokerLoginError(str(error)) from None
         raise
 
@@ -137,7 +141,7 @@ async def _asked(
             finally:
                 broker.close()
     except TimeoutError:
-        raise ProbeError(f"no response within {timeout_s:g} s", connected=connected) from None
+        raise _NoResponseError(f"no response within {timeout_s:g} s", connected=connected) from None
     except OSError as error:
         raise ProbeError(describe_error(error), connected=connected) from None
     except WireError as error:
