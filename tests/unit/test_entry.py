@@ -23,16 +23,23 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs
 
 
 @contextmanager
-def process_1(*command: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a command as process 1; yield ``unshare``, whose status is the same, and its id here."""
-    unshared = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
-    with subprocess.Popen(unshared, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as unshare:
+def unshared(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command as process 1; yield ``unshare``, whose status is the same."""
+    within = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+    with subprocess.Popen(within, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as unshare:
         try:
-            children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
-            wait_until(lambda: children.read_text() != "", timeout_s=TIMEOUT_S, what="process 1")
-            yield unshare, int(children.read_text())
+            yield unshare
         finally:
             unshare.kill()
+
+
+@contextmanager
+def process_1(*command: str | Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """As :func:`unshared`; yield the id of process 1 too, as it is here."""
+    with unshared(*command) as unshare:
+        children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")
+        wait_until(lambda: children.read_text() != "", timeout_s=TIMEOUT_S, what="process 1")
+        yield unshare, int(children.read_text())
 
 
 def catches_sigterm(pid: int) -> bool:
@@ -65,7 +72,6 @@ def config(tmp_path: Path) -> Path:
 each_command = pytest.mark.parametrize("command", [("serve",), ("rollup", "run")])
 
 
-@pytest.mark.full  # the process may end before its id is read
 @needs_root
 @each_command
 def test_before_python_runs(config: Path, command: tuple[str, ...]) -> None:
@@ -79,7 +85,7 @@ def test_before_python_runs(config: Path, command: tuple[str, ...]) -> None:
         "--config",
         config,
     ]
-    with process_1("env", "--block-signal=TERM", *signalled) as (unshare, _):  # as in the images
+    with unshared("env", "--block-signal=TERM", *signalled) as unshare:  # as in the images
         assert unshare.wait(TIMEOUT_S) == ENDED
 
 

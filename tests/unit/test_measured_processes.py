@@ -7,19 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from benchmarks.processes import Running, peak_bytes
 from tests.testbed.cpu import cpu_seconds, cpu_seconds_with_ended, with_descendants
 
 _CHILD_BYTES = 64 << 20
-#: A child holds memory while its parent waits, no page like another, so that the kernel merges
-#: none. Its own child has used CPU and has ended.
+#: A child holds memory while its parent waits, of which no page is like another one of the machine,
+#: so that the kernel merges none. Another child has used CPU and has ended.
 _PARENT = f"""
 import subprocess, sys
 busy = "import time\\nwhile time.process_time() < 0.5: pass"
 subprocess.run([sys.executable, "-c", busy])
-held = "held = b''.join(n.to_bytes(4096, 'big') for n in range({_CHILD_BYTES} // 4096))"
+held = "import os; held = os.urandom({_CHILD_BYTES})"
 child = subprocess.Popen([sys.executable, "-c", held + "; print(flush=True); input()"],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdout.readline()
@@ -40,7 +38,6 @@ def parent() -> Iterator[int]:
         process.communicate(b"\n", timeout=60)
 
 
-@pytest.mark.full
 def test_the_peak_of_a_process_is_without_its_children() -> None:
     with parent() as pid:
         assert 0 < peak_bytes(pid) < _CHILD_BYTES

@@ -82,7 +82,6 @@ def test_six_pushes_of_59_400_series_are_bounded_twice(roll: Roll, query: Query,
     assert [line["client_id"] for line in lines] == ["java-producer"]
 
 
-@pytest.mark.full
 def test_refused_series_come_in_when_they_are_pushed_in_another_hour(
     roll: Roll,
     query: Query,
@@ -102,7 +101,7 @@ def test_refused_series_come_in_when_they_are_pushed_in_another_hour(
     # The JVM does not describe them again unless it is asked, and a task whose store is another one
     # does not remember that they were refused.
     spool(folder, "two", [pushed(NOW + 60 * MINUTE_NS)])
-    url = make_conninfo(database, connect_timeout="30")
+    url = make_conninfo(database, keepalives_count="7")
     with Store(url, retention=RetentionSettings()) as another:
         Job(spark, another, settings(new_series=bound), threading.Event()).run_once()
     assert query("SELECT count(*) FROM series") == [(24,)]
