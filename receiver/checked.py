@@ -10,7 +10,6 @@ from typing import Any
 
 from receiver.host.discovery import HostedPlugin, load_plugins
 from receiver.host.ports import shared_ports
-from receiver.plain_yaml import Loc, PlainYamlError, key_text, positions
 from receiver.settings.errors import SettingsError, together
 from receiver.settings.kafka_options import SECRET_OPTIONS, named_files
 from receiver.settings.key_file import hash_key
@@ -19,6 +18,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.store.files import FolderError, read_folder
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.quirks import Quirks
+from spark_streaming.plain_yaml import Loc, PlainYamlError, key_text, positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

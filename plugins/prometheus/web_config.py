@@ -15,8 +15,8 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from receiver.plain_yaml import PlainYamlError, parse
 from receiver.plugin import PluginConfig
+from spark_streaming.plain_yaml import PlainYamlError, parse
 
 #: A larger file is a wrong path.
 _MAX_BYTES: Final = 1_048_576

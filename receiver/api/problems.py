@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from receiver.numbers import whole_number
-from receiver.plain_yaml import key_text
 from receiver.settings.errors import wording
 from receiver.store.store import ReadOnlyError, StoreError
 from receiver.telemetry.errors import SubscriptionError
+from spark_streaming.plain_yaml import key_text
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 

@@ -13,8 +13,8 @@ from typing import Any
 import typer
 
 from receiver.cli.output import fail
-from receiver.plain_yaml import PlainYamlError, parse
 from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries, too_large
+from spark_streaming.plain_yaml import PlainYamlError, parse
 
 
 def read_file(file: Path) -> Any:

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ValidationError
 from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
-from receiver.plain_yaml import Loc, key_text
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError, settings_errors, together
-from receiver.units import with_units
+from spark_streaming.plain_yaml import Loc, key_text
+from spark_streaming.units import with_units
 
 #: The entry-point group in which a distribution declares its plugins: ``type = "module:class"``.
 ENTRY_POINT_GROUP = "kafka_client_telemetry.plugins"

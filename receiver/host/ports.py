@@ -8,9 +8,9 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from receiver.host.discovery import HostedPlugin, PluginConfigError
-from receiver.plain_yaml import key_text
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
+from spark_streaming.plain_yaml import key_text
 
 
 def shared_ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[PluginConfigError]:

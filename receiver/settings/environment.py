@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from receiver.numbers import whole_number
-from receiver.plain_yaml import Loc, PlainYamlError, parse
 from receiver.settings import PREFIX
 from receiver.settings.errors import SettingsError
 from receiver.settings.schema import child_keys, child_type, options, takes_null, takes_text
+from spark_streaming.plain_yaml import Loc, PlainYamlError, parse
 
 #: Variables of the command line and the roll-up, which are not settings.
 RESERVED = frozenset(

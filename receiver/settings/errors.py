@@ -15,7 +15,6 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from receiver.plain_yaml import Loc, key_text
 from receiver.settings.earlier_names import EARLIER_TLS_FILES
 from receiver.settings.schema import (
     bounds,
@@ -27,7 +26,8 @@ from receiver.settings.schema import (
     type_at,
     type_name,
 )
-from receiver.units import example
+from spark_streaming.plain_yaml import Loc, key_text
+from spark_streaming.units import example
 
 _MAX_SHOWN = 100
 

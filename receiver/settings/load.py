@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from receiver.plain_yaml import PlainYamlError, key_text, parse, walk
 from receiver.settings.earlier_names import with_present_names
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, settings_errors, together
 from receiver.settings.model import ReceiverSettings
-from receiver.units import with_units
+from spark_streaming.plain_yaml import PlainYamlError, key_text, parse, walk
+from spark_streaming.units import with_units
 
 #: A larger file is a wrong path, because a configuration is written by hand.
 MAX_FILE_BYTES = 1_048_576

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from receiver.plain_yaml import Loc, key_text
 from receiver.settings.environment import variable_name
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.schema import bounds, fields_of, model_of, options, takes_null, type_name
+from spark_streaming.plain_yaml import Loc, key_text
 
 _HEAD = """\
 # Configuration

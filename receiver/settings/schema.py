@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
-from receiver.plain_yaml import Loc
 from receiver.settings.hostport import HostPort, HostPorts
+from spark_streaming.plain_yaml import Loc
 
 _SECRETS = (SecretStr, SecretBytes)
 _TEXTS = (str, Path, HostPort, HostPorts, SecretStr)

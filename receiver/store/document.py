@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from receiver.numbers import whole_number
-from receiver.plain_yaml import Loc, key_text
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.subscription import Subscription
 from receiver.telemetry.subscription_document import FIELDS, read_document, time_from_text
+from spark_streaming.plain_yaml import Loc, key_text
 
 #: The keys of a stored document.
 KEYS: Final = ("name", *FIELDS, "changed_by", "changed_at")

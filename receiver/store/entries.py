@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from receiver.plain_yaml import Loc, PlainYamlError, parse, positions
 from receiver.store.document import Mistake, from_document
 from receiver.telemetry.subscription import Subscription
+from spark_streaming.plain_yaml import Loc, PlainYamlError, parse, positions
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 

@@ -20,9 +20,9 @@ from typing import Any
 import hcl2
 import pytest
 
-from receiver.plain_yaml import parse
 from receiver.store.files import read_folder
 from receiver.telemetry.subscription_document import FIELDS
+from spark_streaming.plain_yaml import parse
 from tests.examples.compose import EXAMPLES
 from tests.integration.gateway.support import GatewaySidecar, config
 from tests.testbed.broker import KafkaBroker

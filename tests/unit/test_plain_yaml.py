@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from receiver.plain_yaml import PlainYamlError, parse
+from spark_streaming.plain_yaml import PlainYamlError, parse
 
 
 def test_characters_that_json_escapes_in_two_halves() -> None:

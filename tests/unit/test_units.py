@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from receiver.units import example, quantity, with_units
+from spark_streaming.units import example, quantity, with_units
 
 
 class Inner(BaseModel):

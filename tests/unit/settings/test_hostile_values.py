@@ -10,12 +10,12 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from receiver.plain_yaml import Loc
 from receiver.settings.environment import variable_name
 from receiver.settings.errors import SettingsError
 from receiver.settings.load import load
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.schema import child_type, fields_of, model_of
+from spark_streaming.plain_yaml import Loc
 from tests.unit.hostile_values import NUMBERS, PATTERNS, TEXTS, TIMES, VALUES, nested
 
 #: A configuration that loads.
