@@ -3,7 +3,7 @@
 The kernel drops a signal that process 1 has no handler for, and a container's program is process 1.
 The imports of the command line take seconds, so the handler comes before them. The images block
 SIGTERM while the interpreter starts, and so it arrives then. A command that has something to finish
-replaces the handler.
+replaces the handler. As process 1, ``serve`` runs in a child (:mod:`receiver.process_1`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from typing import NoReturn
 
 
@@ -18,6 +19,8 @@ def main() -> None:
     """Run the command line with the arguments of the process, and exit."""
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if os.getpid() == 1 and sys.argv[1:2] == ["serve"]:
+        importlib.import_module("receiver.process_1").supervise()
     importlib.import_module("receiver.cli").main()
 
 

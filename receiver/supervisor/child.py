@@ -7,7 +7,6 @@ start finds no process of the old one.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import random
@@ -15,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -133,24 +131,6 @@ def fork(
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
-
-
-def reap_orphans(own: Collection[int]) -> int:
-    """Reap the children that this process did not start; return how many had ended.
-
-    Process 1 gets each process of its namespace whose parent has ended, such as a plugin's process
-    after its core was killed. One that nobody reaps keeps its entry in the table of processes.
-
-    Args:
-        own: The processes that this one has started, which are left alone.
-    """
-    reaped = 0
-    for tasks in Path("/proc/self/task").glob("*/children"):
-        for pid in map(int, tasks.read_text().split()):
-            if pid not in own:
-                with contextlib.suppress(ChildProcessError):
-                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
-    return reaped
 
 
 def _begin(name: str, parent: int, keep: Collection[int], nice: int) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
 from receiver.supervisor import times
 from receiver.supervisor.backoff import Backoff
 from receiver.supervisor.channel import ChannelError, Message
-from receiver.supervisor.child import Child, reap_orphans
+from receiver.supervisor.child import Child
 from receiver.supervisor.poll import Poll
 from receiver.supervisor.states import Lifecycle, State
-
-#: Linux gives process 1 the orphans of its PID namespace, as in a container.
-_PROCESS_1: Final = 1
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -77,8 +73,6 @@ class Children:
 
         Repeat.
         """
-        if os.getpid() == _PROCESS_1:
-            reap_orphans({child.pid for child in self._running})
         for child in self._running:
             most = times.MAX_UNANSWERED if child.ready else times.MAX_UNREADY
             if child.unanswered >= most:

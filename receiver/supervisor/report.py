@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from receiver import process_1
 from receiver.supervisor.channel import ControlChannel
 
 
@@ -24,7 +25,7 @@ class Report:
         self._wall = wall
         self._applied_at = wall()
         self._problem: str | None = None
-        self._restarts = {"core": 0, "relay": 0}
+        self._restarts = {"supervisor": process_1.restarts(), "core": 0, "relay": 0}
 
     def applied(self) -> None:
         """Note that a new configuration is in force."""

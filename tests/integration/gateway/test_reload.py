@@ -207,12 +207,14 @@ def kill(sidecar: GatewaySidecar, process: str) -> None:
 def test_restarts_are_counted(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
         assert sidecar.series("process_restarts_total") == {
+            (("process", "supervisor"),): 0,
             (("process", "core"),): 0,
             (("process", "relay"),): 0,
         }
         kill(sidecar, "kct-relay-1")
         kill(sidecar, "kct-core")
         assert sidecar.series("process_restarts_total") == {
+            (("process", "supervisor"),): 0,
             (("process", "core"),): 1,
             (("process", "relay"),): 1,
         }

@@ -170,7 +170,8 @@ volumeMounts:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 - name: kafka-telemetry-tmp
-  emptyDir: {sizeLimit: 64Mi}
+  # In memory, where the kernel refuses what is too much. On disk, the kubelet would evict the pod with its broker.
+  emptyDir: {medium: Memory, sizeLimit: 64Mi}
 {{- with .root.Values.tokens }}
 - name: kafka-telemetry-tokens
   projected:

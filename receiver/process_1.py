@@ -1,0 +1,173 @@
+"""Process 1 of a container: starts ``serve`` again at once when it dies.
+
+A container ends with its process 1. The kubelet starts it again, after delays that grow to five
+minutes. Meanwhile the broker leads its partitions, and no client reaches it. So process 1 is no
+part of the receiver: it starts the supervisor as its child, passes signals on, reaps the orphans
+that the kernel gives it, and starts the supervisor again. It imports little, so that it holds
+little memory, and the kernel kills another process first when memory is short.
+
+It ends with the supervisor's status when another start does not help: after a drain, when the
+configuration is wrong, and after :data:`MAX_DEATHS` starts in a row that each ended within
+:data:`STABLE_S`. Then the kubelet sees that the container has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import Final, NoReturn
+
+from receiver import dumps
+
+#: Deaths in a row after which process 1 ends too.
+MAX_DEATHS: Final = 10
+
+#: A supervisor that ran for so many seconds starts at once, without the delays of earlier deaths.
+STABLE_S: Final = 10.0
+
+#: The delay after the second death in a row, which doubles with each, and the longest one.
+FIRST_DELAY_S: Final = 0.1
+MAX_DELAY_S: Final = 2.0
+
+#: The status of ``serve`` for a wrong configuration, as it is at each start.
+_WRONG_CONFIGURATION: Final = 2
+
+#: Seconds that the supervisor's children have to end after it, because they hold its sockets. The
+#: kernel kills them at once.
+_ORPHANS_END_WITHIN_S: Final = 2.0
+
+_ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+_PASSED_ON: Final = _ENDING | {signal.SIGHUP}
+_WAITED_FOR: Final = _PASSED_ON | {signal.SIGCHLD}
+
+_STANDARD_ERROR: Final = 2
+
+
+class Deaths:
+    """The deaths of the supervisor.
+
+    Attributes:
+        total: All.
+        in_a_row: Those since it last ran for :data:`STABLE_S`.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.in_a_row = 0
+
+    def add(self, ran_s: float) -> float | None:
+        """Count a death.
+
+        Args:
+            ran_s: Seconds from the supervisor's start to its death.
+
+        Returns:
+            The seconds until it is started again; None if it is not.
+        """
+        self.total += 1
+        self.in_a_row = 1 if ran_s >= STABLE_S else self.in_a_row + 1
+        if self.in_a_row == MAX_DEATHS:
+            return None
+        return 0.0 if self.in_a_row == 1 else min(FIRST_DELAY_S * 2 ** (self.in_a_row - 2), MAX_DELAY_S)
+
+
+_deaths = Deaths()
+
+
+def restarts() -> int:
+    """How often the supervisor was started again; the supervisor inherits the count."""
+    return _deaths.total
+
+
+def supervise() -> None:
+    """Return in a child process, and in a new one whenever it dies.
+
+    The parent, process 1, never returns.
+
+    Call it as process 1, before anything else is imported.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    core_bytes = dumps.forbid()  # the environment may hold secrets
+    while True:
+        started = time.monotonic()
+        try:
+            child = os.fork()
+        except OSError as error:
+            status, how = 1, f"it can't be started: {error.strerror}"
+        else:
+            if child == 0:
+                _begin(core_bytes)
+                return
+            status = _wait(child)
+            how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        _go_on(status, how, time.monotonic() - started)
+
+
+def _begin(core_bytes: int) -> None:
+    dumps.allow(core_bytes)  # serve decides for itself
+    # Its own group, so that a terminal's SIGINT reaches it once: by process 1.
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
+
+
+def _wait(child: int) -> int:
+    """Pass signals on until the supervisor ends; return its status, or end too."""
+    ends = False
+    while True:
+        number = signal.sigwait(_WAITED_FOR)
+        if number in _PASSED_ON:
+            ends = ends or number in _ENDING
+            os.kill(child, number)
+            continue
+        status = _reap(child)
+        if status is None:
+            continue
+        if ends or status in {0, _WRONG_CONFIGURATION}:
+            _end(status)
+        return status
+
+
+def _reap(child: int) -> int | None:
+    """Reap what has ended; return the supervisor's status if it is among it."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                found = os.waitstatus_to_exitcode(ended[1])
+    return found
+
+
+def _go_on(status: int, how: str, ran_s: float) -> None:
+    """Wait until the supervisor is to be started again, or end."""
+    delay_s = _deaths.add(ran_s)
+    if delay_s is None:
+        _say(f"the supervisor died {MAX_DEATHS} times in a row, the last time by: {how}; process 1 ends")
+        _end(status)
+    _say(f"the supervisor died: {how}; it is started again in {delay_s:g} s")
+    _await_orphans()
+    number = signal.sigtimedwait(_ENDING, delay_s)
+    if number is not None:
+        _end(-number.si_signo)
+
+
+def _await_orphans() -> None:
+    deadline = time.monotonic() + _ORPHANS_END_WITHIN_S
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
+
+
+def _say(what: str) -> None:
+    """Write a line to standard error, unless that had to wait."""
+    with contextlib.suppress(OSError):
+        if select.select([], [_STANDARD_ERROR], [], 0)[1]:
+            os.write(_STANDARD_ERROR, f"kafka-telemetry: {what}\n".encode())
+
+
+def _end(status: int) -> NoReturn:
+    """End with the supervisor's status, as a shell gives it."""
+    os._exit(128 - status if status < 0 else status)
