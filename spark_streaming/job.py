@@ -147,6 +147,7 @@ class Job:
                     for name in self._store.migrate():
                         _log.info("migrated", migration=name)
                     migrated = True
+                sources.check_reachable(self._settings)
                 batches = Batches(
                     self._spark,
                     self._store,

@@ -13,6 +13,7 @@ It does not decode payloads. Columns:
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +45,8 @@ _MAX_TIME_NS: Final = 7_258_118_400_000_000_000
 #: Push intervals that a receiver requests, in milliseconds.
 _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
 _HIDDEN: Final = ("_", ".")
+#: For one of Kafka's addresses to accept a connection. Spark's own client tries for minutes.
+_REACHED_WITHIN_S: Final = 5.0
 #: Spark silently skips files that are this much older than the newest one.
 _MAX_FILE_AGE: Final = "36500d"
 
@@ -62,6 +65,31 @@ def check_exists(settings: RollupSettings) -> None:
             f"spool_files.path: {settings.spool_files.path} is not a folder; give the folder that the "
             "receiver's plugin spool_files writes (--path DIR)"
         )
+
+
+def check_reachable(settings: RollupSettings) -> None:
+    """Check that one of Kafka's addresses accepts connections.
+
+    Spark's own client tries silently for minutes. An address that a firewall or a NetworkPolicy
+    closes looks the same as a slow one until then.
+
+    Raises:
+        ConnectionError: None does; names each with the reason.
+    """
+    if settings.source != "kafka":
+        return
+    problems = []
+    for address in (settings.kafka.bootstrap_servers or "").split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not port.isdigit():
+            return  # Kafka's client names the mistake
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _REACHED_WITHIN_S).close()
+        except OSError as error:
+            problems.append(f"{address.strip()}: {error.strerror or error}")
+        else:
+            return
+    raise ConnectionError(f"kafka.bootstrap_servers: none can be reached: {'; '.join(problems)}")
 
 
 class EmptyFiles:
