@@ -246,6 +246,14 @@ def _telemetry() -> tuple[Attack, ...]:
 
 def _host() -> tuple[Attack, ...]:
     # A push of some milliseconds, so that the pauses come within it. A client pushes ten times a
-    # second.
-    push = many_series(series=_SERIES_OF_COSTLY_PUSH)
-    return (Attack(name="host-busy", kind="", paused=True, innocent_payload=push, innocent_clients=3),)
+    # second. The plugin is one that works little, so the three stay within their CPU time.
+    return (
+        Attack(
+            name="host-busy",
+            kind="",
+            paused=True,
+            innocent_payload=many_series(series=_SERIES_OF_COSTLY_PUSH),
+            innocent_clients=3,
+            spool=True,
+        ),
+    )
