@@ -14,6 +14,8 @@ import signal
 import sys
 from typing import NoReturn
 
+from receiver.importing import import_all
+
 
 def main() -> None:
     """Run the command line with the arguments of the process, and exit."""
@@ -21,7 +23,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if os.getpid() == 1 and sys.argv[1:2] == ["serve"]:
         importlib.import_module("receiver.process_1").supervise()
-    importlib.import_module("receiver.cli").main()
+    import_all("receiver.cli").main()
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
 from receiver.host.settings import HostSettings
+from receiver.importing import import_all
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
@@ -113,7 +113,7 @@ def serve(
     if settings.debug.dumpable:
         dumps.allow(core_bytes)
     # Imported here, because it imports everything and the other commands should start fast.
-    run = importlib.import_module("receiver.app").run
+    run = import_all("receiver.app").run
     raise typer.Exit(run(settings, config, take_over=take_over))
 
 

@@ -58,6 +58,7 @@ def test_the_handler_comes_before_the_imports() -> None:
     assert {name for name in imported.split() if name.startswith("receiver")} == {
         "receiver",
         "receiver.entry",
+        "receiver.importing",
     }
     assert not {"typer", "pydantic", "asyncio"} & set(imported.split())
 
