@@ -110,10 +110,16 @@ _FULL_PARTS: Final = (
     "older-kafkas",
 )
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: The tests of this group and of the next three share no server, so workers can divide them. Each
+#: The tests of this group and of the next four share no server, so workers can divide them. Each
 #: worker collects all tests again. On two processors that costs more than it saves.
 _WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
 _UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
+#: Half of the rest of the unit tests: as one group they would end last.
+_EDGES: Final = _Group(
+    name="edges",
+    tests=("tests/unit/api", "tests/unit/cli", "tests/unit/gateway", "tests/unit/session"),
+    workers=_WORKERS,
+)
 #: The plugins and their host: queues, journals and child processes.
 _PLUGINS: Final = _Group(name="plugins", tests=("tests/unit/host", "tests/unit/plugins"), workers=_WORKERS)
 #: Real supervisors with small child processes.
@@ -159,12 +165,13 @@ _OTHERS: Final = _Group(name="others", tests=("tests",))
 _GROUPS: Final = (
     _LINT,
     _SPARK,
-    _PACKING,
-    _STORE,
     _KAFKA,
     _UNIT,
+    _PACKING,
     _GATEWAY,
+    _EDGES,
     _PLUGINS,
+    _STORE,
     _PROPERTY,
     _SUPERVISOR,
     _FUZZ,
@@ -174,7 +181,7 @@ _GROUPS: Final = (
 _BESIDE_SET_UP: Final = (_LINT,)
 #: How many groups run at a time: more than there are processors, because tests with servers wait
 #: for much of their time.
-_AT_ONCE: Final = (os.cpu_count() or 1) + 3
+_AT_ONCE: Final = (os.cpu_count() or 1) + 5
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
