@@ -20,7 +20,8 @@ MAX_TOTAL: Final = (1 << 62) - 1
 #: Changes to the totals of minutes. ``points``, ``sum``, ``pushed_sum`` and ``observations`` are
 #: added, ``min`` and ``max`` compared. Corrections have 0 points and may have negative sums and
 #: observations. ``pushed_sum`` is the sum of the pushed values as they are, for averages: only of
-#: rules rate and last, whose ``sum`` is corrected. It is null for other rules.
+#: rules rate and last, whose ``sum`` is corrected. It is null for other rules. ``sum`` is null for
+#: a histogram without a sum, and makes the sum of its minute null: part of a sum gives no average.
 ROLLUP_ROWS: Final = pa.schema(
     [
         pa.field("minute", pa.int64(), nullable=False),
@@ -29,7 +30,7 @@ ROLLUP_ROWS: Final = pa.schema(
         pa.field("breakdown", pa.bool_(), nullable=False),
         pa.field("spread", pa.int16()),
         pa.field("points", pa.int64(), nullable=False),
-        pa.field("sum", pa.float64(), nullable=False),
+        pa.field("sum", pa.float64()),
         pa.field("min", pa.float64()),
         pa.field("max", pa.float64()),
         pa.field("observations", pa.int64(), nullable=False),

@@ -13,6 +13,7 @@ from deploy.dashboards.sql import (
     BY_FLEET,
     GRAINS,
     MANY_GRAINS,
+    MEAN,
     RANGE_GRAINS,
     Source,
     are_all,
@@ -41,7 +42,7 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
     metrics = [standard(f"{role}.node.request.latency.avg") for role in roles]
     by_node = over_time(
         series="node_id",
-        value="sum(sum) / nullif(sum(points), 0)",
+        value=MEAN,
         sources=of_metrics([metric.name for metric in metrics], [source]),
     )
     # PostgreSQL makes the text of each group, and not of each row.

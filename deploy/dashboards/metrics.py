@@ -21,6 +21,7 @@ from deploy.dashboards.sql import (
     DAY_S,
     GRAINS,
     MANY_GRAINS,
+    MEAN,
     Source,
     are_all,
     choices,
@@ -107,7 +108,7 @@ def spread_lines(
     unit, _ = unit_of(metrics[0])
     mean = over_time(
         series="'mean'",
-        value="sum(sum) / nullif(sum(points), 0)",
+        value=MEAN,
         sources=of_metrics([metrics[0].name], _BESIDE_SPREAD),
     )
     extreme = over_time(

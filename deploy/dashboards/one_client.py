@@ -22,6 +22,7 @@ from deploy.dashboards.sql import (
     DAY_S,
     GRAINS,
     HOUR_S,
+    MEAN,
     RANGE_GRAINS,
     SEEN,
     SLOT,
@@ -273,7 +274,7 @@ def _beside_peers(title: str, name: str) -> Panel:
     unit, _ = unit_of(metric)
     own = over_time(
         series="'this client id'",
-        value="sum(sum) / nullif(sum(points), 0)",
+        value=MEAN,
         sources=of_metrics([metric.name], [Source(view="metric", condition=_CLIENT)]),
     )
     sent = (
@@ -379,12 +380,12 @@ def _every_metric() -> Panel:
         "CASE\n"
         "    WHEN combines = 'sum' THEN added / covered\n"
         "    WHEN combines = 'last' THEN newest\n"
-        "    ELSE averaged / nullif(points, 0)\n"
+        "    ELSE mean\n"
         "  END"
     )
     query = (
         f"WITH rows_of_range AS (\n{found}\n), found AS (\n"
-        "  SELECT metric, max(added) AS added, max(averaged) AS averaged, max(points) AS points,\n"
+        "  SELECT metric, max(added) AS added, max(mean) AS mean, max(points) AS points,\n"
         "    min(least) AS least, max(most) AS most, max(newest) AS newest,\n"
         f"    max({COVERED}) AS covered\n"
         f"  FROM rows_of_range CROSS JOIN (\n{presence(by=[], condition=_CLIENT)}\n) AS seen\n"
@@ -407,7 +408,7 @@ def _every_metric() -> Panel:
         "    WHEN unit LIKE '{%' THEN ' ' || btrim(unit, '{}') || 's/s' ELSE '/s' END AS per\n"
         "FROM (\n"
         "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, coalesce(c.unit, '') AS unit,\n"
-        "    c.combines, c.required, added, averaged, covered, newest, points, least, most,\n"
+        "    c.combines, c.required, added, mean, covered, newest, points, least, most,\n"
         "    CASE\n"
         "      WHEN found.metric IS NOT NULL THEN 'sent'\n"
         "      WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"
@@ -456,10 +457,10 @@ def _chosen_metric() -> Panel:
     )
     found = union(
         [
-            f"SELECT {TIME}, metric, {grain.seconds} AS base, combines, added, points, least, most\n"
+            f"SELECT {TIME}, metric, {grain.seconds} AS base, combines, added, mean, least, most\n"
             f"FROM (\nSELECT {SLOT},\n"
             "  concat_ws(' ', client_software_version, 'topic ' || topic, 'node ' || node_id) AS metric,\n"
-            f"  {combines} AS combines, sum(sum) AS added, sum(points) AS points,\n"
+            f"  {combines} AS combines, sum(sum) AS added, {MEAN} AS mean,\n"
             "  min(min) AS least, max(max) AS most\n"
             f"FROM telemetry.{view}_{grain.name}\n"
             f"WHERE {grain.when}\n  AND {in_range(grain.name)} AND {whole(grain)}\n"
@@ -474,7 +475,7 @@ def _chosen_metric() -> Panel:
         "    WHEN 'sum' THEN added / seconds\n"
         "    WHEN 'max' THEN most WHEN 'min' THEN least\n"
         f"    WHEN 'rate' THEN added / {BUCKETS} WHEN 'last' THEN added / {BUCKETS}\n"
-        "    ELSE added / nullif(points, 0)\n  END"
+        "    ELSE mean\n  END"
     )
     return lines(
         "${metric:text}",

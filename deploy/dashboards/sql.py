@@ -153,6 +153,13 @@ SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
 BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
 BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": "client_id"}
 
+
+def _points_with(column: str) -> str:
+    return f"sum(points) FILTER (WHERE {column} IS NOT NULL)"
+
+
+#: The mean of a view's rows, without those of histograms that have no sum.
+MEAN: Final = f"sum(sum) / nullif({_points_with('sum')}, 0)"
 #: The client's software name, for a legend.
 name_of_software: Final = "coalesce(client_software_name, 'unknown')"
 
@@ -333,8 +340,8 @@ def top_series(rows: str, *, limit: int) -> str:
 def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence[Grain] | None = None) -> str:
     """Return a query of one row for each group and metric of the range.
 
-    Its columns are ``by``, ``added`` (the sum), ``averaged`` (the sum of the pushed values),
-    ``points``, ``least``, ``most``; the epochs of the first and last bucket, their number and the
+    Its columns are ``by``, ``added`` (the sum), ``mean`` (of the pushed values), ``points``,
+    ``least``, ``most``; the epochs of the first and last bucket, their number and the
     length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the columns of
     :func:`latest`, which are null. PostgreSQL skips the columns that the outer query does not use.
     ``grains`` are those of each source unless given.
@@ -350,7 +357,8 @@ def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence
 
 def _over_rows(by: Sequence[str], source: Source, grain: Grain) -> str:
     return (
-        f"SELECT {', '.join(by)}, sum(sum) AS added, sum(avg * points) AS averaged, sum(points) AS points,\n"
+        f"SELECT {', '.join(by)}, sum(sum) AS added, sum(points) AS points,\n"
+        f"  sum(avg * points) / nullif({_points_with('avg')}, 0) AS mean,\n"
         "  min(min) AS least, max(max) AS most,\n"
         "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
         "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
@@ -374,13 +382,15 @@ def _over_series(by: Sequence[str], source: Source, grain: Grain) -> str:
         minutes = f",\n    {_MINUTES} FILTER (WHERE s.rule = 0) AS minutes"
     return (
         f"SELECT {', '.join(by)}, sum(CASE WHEN rule NOT IN (1, 2) THEN added END) AS added,\n"
-        "  sum(averaged) AS averaged, sum(points) AS points, min(least) AS least, max(most) AS most,\n"
+        "  sum(averaged) / nullif(sum(averaged_points), 0) AS mean, sum(points) AS points,\n"
+        "  min(least) AS least, max(most) AS most,\n"
         "  extract(epoch FROM min(first_bucket))::float8 AS first_bucket,\n"
         "  extract(epoch FROM max(last_bucket))::float8 AS last_bucket,\n"
         f"  {buckets} AS buckets, {grain.seconds} AS base,\n"
         "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
         "FROM telemetry.metric_series AS s CROSS JOIN LATERAL (\n"
-        "  SELECT sum(sum) AS added, sum(pushed_sum) AS averaged, sum(points) AS points, min(min) AS least,\n"
+        "  SELECT sum(sum) AS added, sum(pushed_sum) AS averaged, sum(points) AS points,\n"
+        f"    {_points_with('pushed_sum')} AS averaged_points, min(min) AS least,\n"
         f"    max(max) AS most, min(bucket) AS first_bucket, max(bucket) AS last_bucket{minutes}\n"
         f"  FROM telemetry.metric_series_{grain.name} AS r\n"
         f"  WHERE r.series_id = s.series_id AND {in_range(grain.name)} AND {whole(grain)}\n"
@@ -402,7 +412,7 @@ def latest(*, by: Sequence[str], sources: Sequence[Source]) -> str:
     end = f"least($__timeTo()::timestamptz, {_WHOLE_UNTIL})"
     return union(
         [
-            f"SELECT {columns}NULL::float8 AS added, NULL::float8 AS averaged, NULL::float8 AS points,\n"
+            f"SELECT {columns}NULL::float8 AS added, NULL::float8 AS mean, NULL::float8 AS points,\n"
             "  NULL::float8 AS least, NULL::float8 AS most, NULL::float8 AS first_bucket,\n"
             "  NULL::float8 AS last_bucket, NULL::bigint AS buckets, NULL::int AS base,\n"
             "  (array_agg(total ORDER BY bucket DESC))[1] AS newest, max(most) AS newest_most\n"

@@ -174,7 +174,7 @@ def _value(cell: Cell, metric: StandardMetric) -> str:
         case "mean" if metric.combines is Combination.SUM:
             value = f"max(added * {factor!r} / {COVERED}) {of_metric}"
         case "mean":
-            value = f"max(averaged / nullif(points, 0)) {of_metric}"
+            value = f"max(mean) {of_metric}"
     # A sent value needs no test of whether its software has the metric.
     clients = quoted(sorted(metric.clients))
     return (

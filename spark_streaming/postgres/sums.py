@@ -26,12 +26,19 @@ from spark_streaming.postgres.tables import (
 )
 from spark_streaming.rows import MAX_TOTAL
 
+#: A column and how pyarrow adds it up.
+_Value = tuple[str, str] | tuple[str, str, pc.FunctionOptions]
+
 _TIME: Final = pa.timestamp("us", "UTC")
 _HOUR_MINUTES: Final = 60
 #: The greatest float below MAX_TOTAL, which is not a float itself.
 _MAX_FLOAT_TOTAL: Final = float(np.nextafter(float(MAX_TOTAL), 0))
-_STATISTICS: Final = [
-    *(("points", "sum"), ("sum", "sum"), ("min", "min"), ("max", "max")),
+#: As the columns of :data:`SERIES` combine.
+_STATISTICS: Final[list[_Value]] = [
+    ("points", "sum"),
+    ("sum", "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
+    ("min", "min"),
+    ("max", "max"),
     ("pushed_sum", "sum"),
 ]
 
@@ -101,7 +108,7 @@ class Sums:
         totals: Totals,
         grain: Grain,
         rows: pa.Table,
-        values: list[tuple[str, str]],
+        values: Sequence[_Value],
         *,
         use_threads: bool = True,
     ) -> None:
@@ -128,17 +135,17 @@ class Sums:
 
 
 def _summed(
-    totals: Totals, rows: pa.Table, values: list[tuple[str, str]], *, use_threads: bool = True
+    totals: Totals, rows: pa.Table, values: Sequence[_Value], *, use_threads: bool = True
 ) -> pa.Table:
     key = [totals.key[0], "bucket", *totals.key[1:]]
     # pyarrow's integer sums overflow silently. Float sums don't, but are not exact.
-    huge = {name for name, how in values if how == "sum" and _may_exceed(rows[name])}
+    huge = {name for name, how, *_ in values if how == "sum" and _may_exceed(rows[name])}
     for name in huge:
         rows = rows.set_column(
             rows.schema.get_field_index(name), name, rows[name].cast(pa.float64(), safe=False)
         )
     sums = rows.group_by(key, use_threads=use_threads).aggregate(values)
-    sums = sums.rename_columns([*key, *(name for name, _ in values)])
+    sums = sums.rename_columns([*key, *(name for name, *_ in values)])
     for name in huge:
         total = np.minimum(sums[name].to_numpy(), _MAX_FLOAT_TOTAL).astype(np.int64)
         sums = sums.set_column(sums.schema.get_field_index(name), name, pa.array(total))

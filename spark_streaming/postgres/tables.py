@@ -21,7 +21,9 @@ from spark_streaming.postgres.staging import append
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.watched import WATCHED
 
-Combination = Literal["add", "least", "greatest", "any", "newest"]
+#: How values of a column combine. "add" ignores nulls, and with "add all" one null makes the sum
+#: null.
+Combination = Literal["add", "add all", "least", "greatest", "any", "newest"]
 ValueType = Literal["bigint", "double precision", "boolean", "text"]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,6 +31,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: SQL that combines a group of finer rows.
 _OVER_ROWS: Final[dict[Combination, str]] = {
     "add": "sum({0})",
+    "add all": "CASE WHEN count({0}) = count(*) THEN sum({0}) END",
     "least": "min({0})",
     "greatest": "max({0})",
     "any": "bool_or({0})",
@@ -40,6 +43,7 @@ _COUNTS_OVER_ROWS: Final = f"least(sum({{0}}), {MAX_TOTAL})::bigint"
 _COUNTS_WITH_OLD: Final = f"least(old.{{0}} + excluded.{{0}}, {MAX_TOTAL})"
 _WITH_OLD: Final[dict[Combination, str]] = {
     "add": "coalesce(old.{0} + excluded.{0}, old.{0}, excluded.{0})",
+    "add all": "old.{0} + excluded.{0}",
     "least": "least(old.{0}, excluded.{0})",
     "greatest": "greatest(old.{0}, excluded.{0})",
     "any": "old.{0} OR excluded.{0}",
@@ -272,7 +276,7 @@ def _assignments(expressions: dict[str, str]) -> sql.Composed:
 
 _STATISTICS: Final[dict[str, Combination]] = {
     "points": "add",
-    "sum": "add",
+    "sum": "add all",
     "min": "least",
     "max": "greatest",
     "pushed_sum": "add",

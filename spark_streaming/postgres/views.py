@@ -29,10 +29,12 @@ _LABELS: Final = (
 )
 _ADDED: Final = "s.reason, s.error, s.acks, s.partition"
 _FLEET: Final = "s.metric, s.cluster_id, s.client_software_name, s.client_software_version"
-#: Averages stay within the extremes, in spite of rounding.
+#: Averages stay within the extremes, in spite of rounding. Without a sum there is none, although
+#: PostgreSQL's least and greatest ignore nulls.
 _STATISTICS: Final = (
     "r.points, CASE WHEN s.rule IN (1, 2) THEN r.sum / {minutes} ELSE r.sum END AS sum, r.min, r.max, "
-    "greatest(r.min, least(r.max, coalesce(r.pushed_sum, r.sum) / nullif(r.points, 0))) AS avg, "
+    "CASE WHEN coalesce(r.pushed_sum, r.sum) IS NOT NULL "
+    "THEN greatest(r.min, least(r.max, coalesce(r.pushed_sum, r.sum) / nullif(r.points, 0))) END AS avg, "
     "CASE WHEN s.rule = 0 THEN r.sum / (60 * {minutes}) END AS rate"
 )
 #: The minutes of a bucket that were computed. Fewer than its length if it has not ended.

@@ -154,13 +154,13 @@ CREATE UNIQUE INDEX fleet_series_dimensions ON fleet_series (
 
 -- Totals of minutes. pushed_sum is the sum of the pushed values, for rules rate and last; null for
 -- others. Averages are made from it, because sum is corrected for several pushes of an instance,
--- and has counts that continue without a push.
+-- and has counts that continue without a push. sum is null if a histogram had none.
 
 CREATE TABLE rollup_1m (
     series_id bigint NOT NULL,
     bucket timestamptz NOT NULL,
     points bigint NOT NULL,
-    sum double precision NOT NULL,
+    sum double precision,
     min double precision,
     max double precision,
     pushed_sum double precision
@@ -170,7 +170,7 @@ CREATE TABLE fleet_rollup_1m (
     fleet_id bigint NOT NULL,
     bucket timestamptz NOT NULL,
     points bigint NOT NULL,
-    sum double precision NOT NULL,
+    sum double precision,
     min double precision,
     max double precision,
     pushed_sum double precision

@@ -80,7 +80,7 @@ def test_each_push_counts_once_even_if_late_or_repeated(
 
 
 def test_histograms_are_merged_beside_numbers(roll: Roll, folder: Path, query: Query) -> None:
-    def with_histogram(client: Client, counts: list[int], total: float) -> Spooled:
+    def with_histogram(client: Client, counts: list[int], total: float | None) -> Spooled:
         pushed = at(0, client)
         data = MetricsData.FromString(pushed.otlp)
         histogram = data.resource_metrics[0].scope_metrics[0].metrics.add(name="latency").histogram
@@ -104,6 +104,13 @@ def test_histograms_are_merged_beside_numbers(roll: Roll, folder: Path, query: Q
         "SELECT upper, sum(count) FROM histogram_1m WHERE metric = 'latency' GROUP BY 1 ORDER BY 1"
     )
     assert buckets == [(1.0, 3), (5.0, 3), (float("inf"), 1)]
+
+    # OTLP has no sum where values may be negative.
+    spool(folder, "two", [with_histogram(PAYMENTS, [1, 1, 0], None)])
+    roll()
+    assert query(TOTALS, "latency") == [("orders", 3, 10.0, None, 9.0), ("payments", 6, None, None, 9.0)]
+    means = query("SELECT avg FROM metric_1m WHERE metric = 'latency' AND client_id = 'payments'")
+    assert means == [(None,)]
 
 
 def test_counts_are_carried_forward_until_a_client_leaves(roll: Roll, folder: Path, query: Query) -> None:

@@ -114,7 +114,7 @@ class Row:
     minute: int
     series: Series
     points: int
-    sum: float
+    sum: float | None
     min: float | None
     max: float | None
     buckets: tuple[tuple[float, float, int], ...] | None
@@ -477,7 +477,7 @@ class _Oracle:
                 minute=entry.minute,
                 series=series,
                 points=pushed.point.count,
-                sum=_near(seen["sum"]) or 0.0,
+                sum=_near(seen["sum"]),
                 min=_near(seen["min"]),
                 max=_near(seen["max"]),
                 buckets=None if buckets is None else _merged(buckets(pushed.point)),

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from deploy.dashboards.sql import MEAN
 from spark_streaming.postgres import (
     Store,
     StoreError,
@@ -33,7 +34,7 @@ from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RetentionSettings
 from tests.integration.rollup.store import rows as store_rows
 from tests.integration.rollup.store.points import load_of, point, put_series_of, shown, stored, take_in
-from tests.integration.rollup.store.rows import NOW_NS, read
+from tests.integration.rollup.store.rows import NOW_NS, put_series, read, rows
 from tests.testbed.postgres import Postgres
 
 NOW = datetime.fromtimestamp(NOW_NS / 1e9, UTC)
@@ -755,3 +756,29 @@ def test_open_windows_are_not_packed(store: Store, database: str) -> None:
     assert stored(database, GRAINS[0], packed=False)["rollup"] == 2
     assert stored(database, GRAINS[0], packed=True)["rollup"] == 1
     assert stored(database, GRAINS[1], packed=True)["rollup"] == 0
+
+
+@pytest.mark.parametrize("step", [nothing, everything])
+def test_a_histogram_without_a_sum_leaves_no_sum_and_no_mean(store: Store, database: str, step: Step) -> None:
+    """Part of a sum, divided by all points, would be a wrong mean."""
+    put_series(database, (1, 1, "partial", False), (2, 2, "whole", False), rule=5)
+    for number, at in enumerate((CLOSED["1m"], OLDEST)):
+        minute = int(at.timestamp()) // 60
+        lacking = (minute, 1, 1, False, None, 3, None, 1.0, 9.0, 0)
+        for part in range(2):
+            totals = rows(
+                *((lacking,) if part else ()),
+                (minute, 1, 1, False, None, 2, 4.0, 1.0, 3.0, 0),
+                (minute, 2, 2, False, None, 2, 3.0, 1.0, 2.0, 0),
+            )
+            store_rows.take_in(store, "q", 2 * number + part, totals=totals)
+    maintain(store, step)
+    for view in ("metric", "fleet"):
+        for grain in ("1m", "1h", "1d"):
+            found = read(
+                database,
+                f"SELECT DISTINCT metric, points, sum, min, max, avg FROM telemetry.{view}_{grain} "
+                "ORDER BY metric",
+            )
+            assert found == [("partial", 7, None, 1.0, 9.0, None), ("whole", 4, 6.0, 1.0, 2.0, 1.5)], grain
+            assert read(database, f"SELECT {MEAN} FROM telemetry.{view}_{grain}") == [(1.5,)]

@@ -19,7 +19,7 @@ public final class Histograms extends RollUp {
                     .add("series_low", DataTypes.LongType, false)
                     .add("breakdown", DataTypes.BooleanType, false)
                     .add("points", DataTypes.LongType, false)
-                    .add("sum", DataTypes.DoubleType, false)
+                    .add("sum", DataTypes.DoubleType, true)
                     .add("min", DataTypes.DoubleType, true)
                     .add("max", DataTypes.DoubleType, true)
                     .add("buckets", DataTypes.createArrayType(Buckets.TYPE, false), true),
@@ -79,7 +79,7 @@ public final class Histograms extends RollUp {
             series.low,
             isBreakdown,
             count,
-            point.hasSum && Value.isMeasured(point.sum) ? Value.storable(point.sum) : 0.0,
+            orNull(point.hasSum, point.sum),
             orNull(point.hasMin, point.min),
             orNull(point.hasMax, point.max),
             buckets,
