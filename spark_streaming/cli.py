@@ -348,10 +348,16 @@ def _metrics(settings: RollupSettings) -> Iterator[RollupMetrics]:
     metrics: RollupMetrics = module.RollupMetrics()
     with contextlib.ExitStack() as stack:
         if (address := settings.metrics.address) is not None:
-            server = module.MetricsServer(*address, metrics, allowed_hosts=settings.metrics.allowed_hosts)
+            server = module.MetricsServer(
+                *address,
+                metrics,
+                allowed_hosts=settings.metrics.allowed_hosts,
+                web_config_file=settings.metrics.web_config_file,
+            )
             stack.enter_context(server)
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            typer.echo(f"metrics: http://{host}:{server.port}/metrics", err=True)
+            scheme = "http" if server.web.tls() is None else "https"
+            typer.echo(f"metrics: {scheme}://{host}:{server.port}/metrics", err=True)
         yield metrics
 
 

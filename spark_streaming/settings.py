@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -213,7 +213,13 @@ class MetricsSettings(Settings):
     bind: str | None = Field(
         default=None,
         description="Address of the scrape endpoint: `host:port`, for example `127.0.0.1:8643`; the path is "
-        "`/metrics`. Everyone who can connect can read it. Null means no endpoint.",
+        "`/metrics`. Without `web_config_file` everyone who can connect can read it. Null means no endpoint.",
+    )
+    web_config_file: Path | None = Field(
+        default=None,
+        description="TLS and logins of the scrape endpoint: a web configuration file of Prometheus, with "
+        "`tls_server_config` and `basic_auth_users`. It and the certificates are read again when they "
+        "change. Null means plaintext and no login.",
     )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
@@ -234,6 +240,12 @@ class MetricsSettings(Settings):
                     "127.0.0.1:8643 or [::1]:8643"
                 )
         return bind
+
+    @model_validator(mode="after")
+    def _check_web_config(self) -> Self:
+        if self.bind is None and self.web_config_file is not None:
+            raise ValueError("web_config_file is for the scrape endpoint: set bind, or leave it out")
+        return self
 
     @property
     def address(self) -> tuple[str, int] | None:

@@ -15,10 +15,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plugins._shared.cumulative import DEFAULT_MAX_BYTES
 from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
-from plugins.prometheus.web import Web
 from receiver.plugin import PluginConfig
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
+from spark_streaming.scraping.web import Web
 
 #: Resource attributes that are labels of each series by default.
 DEFAULT_RESOURCE_LABELS = (

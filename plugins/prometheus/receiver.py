@@ -20,7 +20,6 @@ from plugins.prometheus.messages import Sample
 from plugins.prometheus.remote_write import RemoteWriter
 from plugins.prometheus.scrape import PluginScrapeServer
 from plugins.prometheus.table import PushSamples, SeriesTable
-from plugins.prometheus.web import Web
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
@@ -34,6 +33,7 @@ from receiver.plugin import (
     UnclearError,
 )
 from receiver.plugin.breaker import requested_delay_s
+from spark_streaming.scraping.web import Web
 
 #: Interval between checks for silent clients while there are no pushes.
 _CHECK_EVERY_S = 5.0

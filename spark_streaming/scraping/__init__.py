@@ -1,5 +1,4 @@
 """What the scrape endpoints of the receiver and of the roll-up share.
 
-It needs the standard library only, so the receiver imports it without Spark and the roll-up is
-shipped to a cluster without the receiver.
+The receiver imports it without Spark, and the roll-up is shipped to a cluster without the receiver.
 """

@@ -1,4 +1,4 @@
-"""HTTP server of a scrape endpoint, GET /metrics, on its own threads.
+"""HTTP server of a scrape endpoint, GET /metrics, on its own threads, perhaps with TLS and logins.
 
 It bounds the number and duration of connections and checks the Host header.
 """
@@ -10,11 +10,14 @@ import ipaddress
 import re
 import socket
 import socketserver
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Final
+
+from spark_streaming.scraping.web import Web
 
 #: Bound on open connections.
 MAX_CONNECTIONS: Final = 8
@@ -29,6 +32,7 @@ class ScrapeServer(ThreadingHTTPServer):
         handler: Writes the answers.
         hosts: Names that a Host header may have, beside IP addresses, ``localhost`` and that of
             ``address``.
+        web: TLS and logins.
         max_seconds: Bound on the duration of a connection.
 
     Raises:
@@ -44,8 +48,10 @@ class ScrapeServer(ThreadingHTTPServer):
         handler: type[ScrapeHandler],
         *,
         hosts: Collection[str],
+        web: Web,
         max_seconds: float,
     ) -> None:
+        self.web = web
         self.hosts = frozenset(name.lower() for name in ("localhost", address[0], *hosts))
         self.slots = _Slots()
         self._max_seconds = max_seconds
@@ -68,6 +74,26 @@ class ScrapeServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind without the look-up of the host's name, which may block on DNS."""
         socketserver.TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, perhaps with TLS."""
+        connection, source = super().get_request()
+        context = self.web.tls()
+        if context is None:
+            return connection, source
+        # Without the handshake, for which the other connections would wait.
+        connection.settimeout(ScrapeHandler.timeout)
+        try:
+            return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), source
+        except OSError:
+            connection.close()
+            raise
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Make the TLS handshake, and answer."""
+        if isinstance(request, ssl.SSLSocket):
+            request.do_handshake()
+        super().finish_request(request, client_address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Count the connection, and answer on a thread of its own."""
@@ -97,22 +123,19 @@ class ScrapeHandler(BaseHTTPRequestHandler):
     """Checks a request, and leaves the answer to a subclass.
 
     Attributes:
-        hosts_setting: The setting with further host names, for the error.
+        settings: Prefix of the settings that errors name, ``allowed_hosts`` and
+            ``web_config_file``.
     """
 
     server: ScrapeServer
     server_version = "kafka-client-telemetry"
     sys_version = ""
     timeout = 10.0
-    hosts_setting: ClassVar[str]
+    settings: ClassVar[str] = ""
 
     def answer(self) -> None:
         """Write the answer to a scrape; to HEAD without a body."""
         raise NotImplementedError
-
-    def refuse(self) -> bool:
-        """Answer a request that may not be answered otherwise, and return whether it was."""
-        return False
 
     def do_GET(self) -> None:
         """Answer GET."""
@@ -121,9 +144,9 @@ class ScrapeHandler(BaseHTTPRequestHandler):
         if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
             # Prevents DNS rebinding: a web page whose name resolves to this address could read the
             # metrics.
-            self.send_error(421, f"the Host header has a name that is not in {self.hosts_setting}")
-        elif self.refuse():
-            pass
+            self.send_error(421, f"the Host header has a name that is not in {self.settings}allowed_hosts")
+        elif not self.server.web.allows(self.headers.get("authorization")):
+            self._ask_for_login()
         elif self.path.partition("?")[0] != _PATH:
             self.send_error(404, f"there is only {_PATH}")
         else:
@@ -132,6 +155,17 @@ class ScrapeHandler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         """Answer HEAD."""
         self.do_GET()
+
+    def _ask_for_login(self) -> None:
+        body = f"a login is needed: basic_auth_users of {self.settings}web_config_file\n".encode()
+        self.send_response(401)
+        self.send_header("www-authenticate", 'Basic realm="metrics", charset="UTF-8"')
+        self.send_header("content-type", "text/plain; charset=utf-8")
+        self.send_header("content-length", str(len(body)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the name in http.server
         """Log nothing: scrapes are not logged."""

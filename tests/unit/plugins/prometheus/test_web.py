@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from plugins.prometheus.receiver import PrometheusReceiver
-from plugins.prometheus.web import Web
-from plugins.prometheus.web_config import WebConfigError, read
 from receiver.host.discovery import PluginConfigError, load_plugins
+from spark_streaming.scraping.web import Web
+from spark_streaming.scraping.web_config import WebConfigError, read
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import free_port
 

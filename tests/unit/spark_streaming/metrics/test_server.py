@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
+import bcrypt
 import httpx
 import pytest
 
 from spark_streaming.metrics import MetricsError, MetricsServer, RollupMetrics
 from spark_streaming.scraping.server import MAX_CONNECTIONS
+from tests.testbed.certificates import CertificateAuthority
 
 WITHIN_S = 60
 
@@ -82,3 +86,30 @@ def test_head_has_no_body(server: MetricsServer) -> None:
     answer = httpx.head(f"http://127.0.0.1:{server.port}/metrics", trust_env=False)
     assert (answer.status_code, answer.content) == (200, b"")
     assert int(answer.headers["content-length"]) > 0
+
+
+def test_a_web_configuration_file_asks_for_tls_and_a_login(tmp_path: Path) -> None:
+    CertificateAuthority().issue().write(tmp_path, "server")
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
+        f"basic_auth_users: {{prometheus: {hashed}}}\n"
+    )
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "server-ca.pem"))
+    with (
+        MetricsServer("127.0.0.1", 0, RollupMetrics(), web_config_file=file) as server,
+        httpx.Client(verify=trusted, trust_env=False, timeout=WITHIN_S) as client,
+    ):
+        url = f"https://127.0.0.1:{server.port}/metrics"
+        assert client.get(url, auth=("prometheus", "secret")).status_code == 200
+        refused = client.get(url)
+        assert refused.status_code == 401
+        assert "metrics.web_config_file" in refused.text
+        with pytest.raises(httpx.TransportError):
+            get(server)
+
+
+def test_an_invalid_web_configuration_file_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(MetricsError, match=r"^metrics\.web_config_file: .*away\.yaml: cannot be read"):
+        MetricsServer("127.0.0.1", 0, RollupMetrics(), web_config_file=tmp_path / "away.yaml")

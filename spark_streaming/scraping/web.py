@@ -19,9 +19,9 @@ from typing import Final
 import bcrypt
 import structlog
 
-from plugins.prometheus.web_config import WebConfig, WebConfigError, read
+from spark_streaming.scraping.web_config import WebConfig, WebConfigError, read
 
-_log = structlog.get_logger("plugins.prometheus")
+_log = structlog.get_logger("scraping")
 
 #: bcrypt reads no further (and its library refuses more).
 _MAX_PASSWORD_BYTES: Final = 72

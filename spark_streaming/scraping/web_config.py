@@ -13,9 +13,8 @@ import ssl
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from receiver.plugin import PluginConfig
 from spark_streaming.plain_yaml import PlainYamlError, parse
 
 #: A larger file is a wrong path.
@@ -37,7 +36,11 @@ class WebConfigError(ValueError):
     """The file can't be used. The message names the file, the key and the reason."""
 
 
-class TlsServerConfig(PluginConfig):
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class TlsServerConfig(_Section):
     """The endpoint's certificate and its demands. Paths start at the file's folder."""
 
     cert_file: str
@@ -90,7 +93,7 @@ class TlsServerConfig(PluginConfig):
         return context
 
 
-class WebConfig(PluginConfig):
+class WebConfig(_Section):
     """The content of a web configuration file."""
 
     tls_server_config: TlsServerConfig | None = None
