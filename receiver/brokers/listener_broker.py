@@ -132,12 +132,13 @@ class ListenerBroker:
     def is_misrouted(self, cluster_id: str, node_id: int) -> bool:
         """Whether a client wants to reach another broker than this one (KIP-1242).
 
-        Nothing is said about a broker that was not proven.
+        Another cluster is known from what the broker itself said in a Metadata response, which any
+        client's login brings. Another node is known only if the broker has proven its own.
         """
-        if not self.known.proven:
-            return False
+        if self.cluster is not None and not self.wants_cluster and self.cluster.id not in {None, cluster_id}:
+            return True
         broker = self.known.broker
-        return node_id != broker.id or broker.cluster_id not in {None, cluster_id}
+        return self.known.proven and (node_id != broker.id or broker.cluster_id not in {None, cluster_id})
 
     def candidates(self) -> list[int]:
         """Return the node ids that the broker may have, the likely ones first."""

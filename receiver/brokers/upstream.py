@@ -97,6 +97,7 @@ class Upstream:
         self.capped: Mapping[int, tuple[int, int]] = {}
         self.translated: Mapping[int, tuple[int, int]] = {}
         self.offered_with_header_v3: Collection[int] = ALWAYS_WITH_HEADER_V3
+        self._translate()
 
     def learn(self, ranges: Mapping[int, tuple[int, int]], *, all_keys: bool = True) -> None:
         """Record the version ranges of an ApiVersions response, by API key.
@@ -111,6 +112,9 @@ class Upstream:
         lowest, highest = self.ranges.get(api_keys.SASL_AUTHENTICATE, (0, 0))
         readable = k36_sasl_authenticate.SUPPORTED_VERSIONS[-1]
         self.capped = {api_keys.SASL_AUTHENTICATE: (lowest, readable)} if lowest <= readable < highest else {}
+        self._translate()
+
+    def _translate(self) -> None:
         if self.translates:
             translated = translated_versions(self.ranges)
             if self.rewrites:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from receiver.clock import Clock
 from receiver.metrics import RelayMetrics
 from receiver.request_log import RequestLog
 from receiver.session.call import OpenCall
 from receiver.session.effects import (
     ApiVersionsAnswered,
+    ApiVersionsAsked,
     ClientInstanceRefused,
     ConfigRequestAllowed,
     ConfigRequestHidden,
@@ -29,18 +31,23 @@ class GatewayEvents:
     Args:
         metrics: The relay's metrics.
         log: The request log.
+        clock: Source of time.
     """
 
-    def __init__(self, metrics: RelayMetrics, log: RequestLog) -> None:
+    def __init__(self, metrics: RelayMetrics, log: RequestLog, clock: Clock) -> None:
         self._metrics = metrics
         self._log = log
+        self._clock = clock
 
     def report(self, identity: ClientIdentity, effect: Effect) -> None:
         """Count and log an effect; others are reported elsewhere."""
         match effect:
-            case ApiVersionsAnswered(header, error_code):
+            case ApiVersionsAsked():
+                effect.at = self._clock.monotonic()
+            case ApiVersionsAnswered(header, error_code, asked):
                 self._metrics.api_versions_answered(error_code)
-                self._log.answered(identity, header, error_code)
+                total_us = round((self._clock.monotonic() - asked.at) * 1e6)
+                self._log.answered(identity, header, error_code, total_us=total_us)
             case LoginEnded(mechanism, outcome):
                 self._metrics.authentication(identity.listener, mechanism, outcome)
                 self._log_login(identity, mechanism, outcome)

@@ -115,7 +115,7 @@ class _Relay:
             core=self._core,
             limits=self._limits,
             memory=self._memory,
-            events=GatewayEvents(self._metrics, self._log),
+            events=GatewayEvents(self._metrics, self._log, self._clock),
             log=self._log,
             clock=self._clock,
         )

@@ -30,12 +30,24 @@ class IdentityChanged:
     identity: ClientIdentity
 
 
+@dataclass(slots=True, eq=False)
+class ApiVersionsAsked:
+    """An ApiVersions request has arrived.
+
+    The session has no clock. The caller may write the time, and finds it again in the effect of the
+    answer.
+    """
+
+    at: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class ApiVersionsAnswered:
     """An ApiVersions request was answered, by the broker or by the session."""
 
-    header: RequestHeader
+    header: RequestHeader  # as the client sent it
     error_code: int
+    asked: ApiVersionsAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,7 @@ Effect: TypeAlias = (
     | ConfigRequestRefused
     | ConfigRequestHidden
     | IdentityChanged
+    | ApiVersionsAsked
     | ApiVersionsAnswered
     | LoginEnded
     | UnauthenticatedTelemetry

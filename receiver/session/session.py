@@ -48,7 +48,7 @@ from receiver.session.effects import Effect, Flooded, IdentityChanged
 from receiver.session.exchange import GREATEST_INT32, Exchange, Request, SessionEnd
 from receiver.session.exchanges import BY_KEY, LONGEST, watched_keys
 from receiver.session.exchanges.addresses import COSTLY, KeptAddresses, NamingRequest, ReplacedAddresses
-from receiver.session.exchanges.refusal import refuse
+from receiver.session.exchanges.refusal import must_be_read, refuse
 from receiver.session.kip1313.request_headers import RequestHeaders
 from receiver.session.login import Login
 from receiver.session.messages import with_correlation_id, without_tagged_fields
@@ -441,10 +441,11 @@ class Session:
                 offset=0,
                 found=str(length),
             )
-        headers, kind = self._headers, BY_KEY[api_key]
+        headers = self._headers
         header, reader = headers.read(request)
         if not self._admits(header):
-            return refuse(without_tagged_fields(header), self)
+            return refuse(without_tagged_fields(header), self, reader)
+        kind = BY_KEY[api_key]
         translated = None
         if header.client_instance_id is not None and headers.is_translated(header):
             translated = without_tagged_fields(header)
@@ -467,11 +468,13 @@ class Session:
             self,
         )
 
-    def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool]:
+    def _replace_head(self, head: bytes, length: int) -> tuple[bytes, bool] | None:
         headers, rest = self._headers, length - len(head)
         self._worked |= not headers.binding_decided
         header, body = headers.read(head)
         if not self._admits(header):
+            if must_be_read(header):
+                return None
             self._check_outstanding()
             return refuse(without_tagged_fields(header), self), False
         version = header.api_version

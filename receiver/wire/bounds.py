@@ -29,6 +29,7 @@ ARRAYS: Final[Mapping[str, int]] = MappingProxyType(
         "ConfigurationKeys": 8_192,
         "Coordinators": MAX_ITEMS,  # one for each group or transactional id that was asked for
         "CurrentVoters": 1_024,
+        "Entries": 1_024,  # of a refused request
         "Listeners": 64,
         "Mechanisms": 64,
         "Nodes": 1_024,

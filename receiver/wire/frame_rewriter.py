@@ -19,7 +19,7 @@ LENGTH_BYTES: Final = 4
 
 #: Values of ``_skip``: all further bytes pass, or `rewrite` has to handle the next bytes.
 _ENDLESS: Final = 1 << 62
-_NONE: Final = -1
+NONE: Final = -1
 
 _LENGTH = Struct(">i")
 
@@ -96,7 +96,7 @@ class FrameRewriter(ABC):
         # An incomplete head or an incomplete watched frame. None otherwise, because most
         # connections are idle most of the time.
         self._held: bytearray | None = None
-        self._skip = 0  # bytes still to pass of the current frame; _NONE while bytes are held or dropped
+        self._skip = 0  # bytes still to pass of the current frame; NONE while bytes are held or dropped
         self._swallow = 0  # bytes still to drop of a watched frame
         self._over = False  # whether frames are no longer watched
         self._passes = True  # whether bytes pass then
@@ -129,13 +129,13 @@ class FrameRewriter(ABC):
     def stop_watching(self) -> None:
         """Pass all further bytes unchanged, without reading frames."""
         self._over = True
-        self._skip = _NONE if self._held else _ENDLESS
+        self._skip = NONE if self._held else _ENDLESS
 
     def stop_passing(self) -> None:
         """Drop all further bytes."""
         self._over = True
         self._passes = False
-        self._skip = _NONE
+        self._skip = NONE
 
     def end(self) -> None:
         """Forget an incomplete frame, because no further bytes come."""
@@ -216,7 +216,7 @@ class FrameRewriter(ABC):
                     out.append(self._replace(bytes(chunk[position + LENGTH_BYTES : after]), length))
                     return after
             held = self._held = bytearray()
-            self._skip = _NONE
+            self._skip = NONE
         if len(held) < self._HEAD_BYTES:
             size = min(self._HEAD_BYTES - len(held), len(chunk) - position)
             held += chunk[position : position + size]
@@ -228,6 +228,11 @@ class FrameRewriter(ABC):
         length = self._check_length(held)
         if not self._watches(held):
             return self._pass(chunk, position, held, out)
+        return self._keep(chunk, position, held, out)
+
+    def _keep(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
+        """Buffer more of a watched frame, and replace it when complete."""
+        (length,) = _LENGTH.unpack_from(held)
         kept = LENGTH_BYTES + min(length, self._max_watched_bytes)
         size = max(0, min(kept - len(held), len(chunk) - position))
         held += chunk[position : position + size]
@@ -255,7 +260,7 @@ class FrameRewriter(ABC):
         """Drop the rest of the current frame, unless watching has stopped."""
         if self._skip > 0 and not self._over:
             self._swallow = self._skip
-            self._skip = _NONE
+            self._skip = NONE
 
     def _deliver(self, held: bytearray) -> bytes:
         self._held = None

@@ -19,6 +19,7 @@ from typing import Final
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import (
     LENGTH_BYTES,
+    NONE,
     FrameRewriter,
     frame_in,
     frame_start,
@@ -64,7 +65,7 @@ class RequestRewriter(FrameRewriter):
             with its header and the length of its frame. Returns the bytes that replace the header,
             and whether the rest of the frame follows them. If it follows, the bytes begin with a
             length (:func:`frame_start`). If not, the bytes are whole frames or nothing, and the
-            rest is dropped.
+            rest is dropped. None: the frame is given to ``replace``, as if it were watched.
         header_version: Returns the request header version for an API key and version. For an
             unknown request it returns 1, and the header is then assumed to end after the client id.
         watched: The watched API keys.
@@ -80,6 +81,7 @@ class RequestRewriter(FrameRewriter):
     __slots__ = (
         "_header_bytes",
         "_header_version",
+        "_is_read",
         "_longest_watched",
         "_replace_head",
         "_stops_at",
@@ -94,7 +96,7 @@ class RequestRewriter(FrameRewriter):
         self,
         replace: Callable[[bytes, int], bytes],
         *,
-        replace_head: Callable[[bytes, int], tuple[bytes, bool]] = _unchanged,
+        replace_head: Callable[[bytes, int], tuple[bytes, bool] | None] = _unchanged,
         header_version: Callable[[int, int], int] = request_header_version,
         watched: frozenset[int],
         longest_watched: Mapping[int, int] = _NO_LIMITS,
@@ -108,6 +110,7 @@ class RequestRewriter(FrameRewriter):
         self._replace_head = replace_head
         self._header_version = header_version
         self._header_bytes = _LEAST_REQUEST  # lower bound of the current header's size
+        self._is_read = False  # whether the current frame goes to `replace` in spite of its key
         self.last_key = -1
 
     @property
@@ -147,7 +150,13 @@ class RequestRewriter(FrameRewriter):
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         length, api_key = _REQUEST_HEAD.unpack_from(head, offset)
         self.last_key = api_key
+        if self._is_read:
+            return True
         return api_key in self._watched and length <= self._longest_watched.get(api_key, length)
+
+    def _deliver(self, held: bytearray) -> bytes:
+        self._is_read = False
+        return super()._deliver(held)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         """See the base class; waits for the whole header if all are read."""
@@ -171,7 +180,13 @@ class RequestRewriter(FrameRewriter):
         self._held = None
         self._skip = LENGTH_BYTES + length - len(held)
         self.frames += 1
-        replacement, passes = self._replace_head(frame_in(held), length)
+        taken = self._replace_head(frame_in(held), length)
+        if taken is None:
+            self._held, self._skip = held, NONE
+            self.frames -= 1  # it counts when it is complete
+            self._is_read = True
+            return self._keep(chunk, position, held, out)
+        replacement, passes = taken
         out.append(replacement)
         if not passes:
             self._swallow_rest()

@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 
 from receiver.session.exchanges.refusal import error_body
+from receiver.session.exchanges.refused_entries import error_entries, has_entries
+from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.header_versions import FIRST_FLEXIBLE, FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import request_header_version, response_header_version
+from receiver.wire.primitives import Reader
 from tests.testbed import jvm
+
+
+_WRITE_TXN_MARKERS = 27
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +79,24 @@ def test_the_error_bodies_are_kafkas(schemas: list[Schema]) -> None:
             assert body is None, schema
         else:
             assert schema.error_body == ("-" if body is None else body.hex()), schema
+
+
+def test_the_errors_for_entries_are_kafkas(schemas: list[Schema]) -> None:
+    """Every RPC has an answer, of one error code or of one for each entry of the request."""
+    without_code = {
+        schema.key for schema in schemas if schema.stable and schema.version == LATEST[schema.key]
+    }
+    without_code -= {key for key, version in LATEST.items() if error_body(key, version, 42) is not None}
+    keys = sorted(key for key in LATEST if has_entries(key))
+    assert without_code - set(keys) == {api_keys.SASL_HANDSHAKE}, "which can't carry an id"
+    program = Path(__file__).parent / "KafkaRefusals.java"
+    command = jvm.command(str(program), *map(str, keys))
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    answers = [line.split() for line in done.stdout.splitlines()]
+    assert [int(key) for key, _, _ in answers] == keys
+    for key, request, response in answers:
+        body = error_entries(int(key), Reader(bytes.fromhex(request)), ErrorCode.INVALID_REQUEST)
+        if int(key) == _WRITE_TXN_MARKERS:  # Kafka gives the order of a hash map
+            assert sorted(body) == sorted(bytes.fromhex(response))
+        else:
+            assert body.hex() == response, key

@@ -29,7 +29,7 @@ from typing import Final
 
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
-from receiver.session.effects import ApiVersionsAnswered
+from receiver.session.effects import ApiVersionsAnswered, ApiVersionsAsked
 from receiver.session.exchange import Connection, Exchange, Kind, Request, SessionEnd
 from receiver.session.messages import (
     answer_frame,
@@ -147,26 +147,30 @@ class _Refused(Exchange):
     The broker gets one in a version that it lacks.
     """
 
-    __slots__ = ("_header", "_refusal")
+    __slots__ = ("_asked", "_header", "_refusal")
 
-    def __init__(self, header: RequestHeader, refusal: _Refuse) -> None:
+    def __init__(self, header: RequestHeader, refusal: _Refuse, asked: ApiVersionsAsked) -> None:
         self._header = header
         self._refusal = refusal
+        self._asked = asked
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """See the base class."""
         if self._refusal.close:
             connection.end(SessionEnd.INVALID_REQUEST)
-        connection.emit(ApiVersionsAnswered(self._header, self._refusal.error_code))
+        connection.emit(ApiVersionsAnswered(self._header, self._refusal.error_code, self._asked))
         return answer_frame(self._header, self._refusal.body)
 
 
 class _Forwarded(Exchange):
     """A request that the broker answers, perhaps in a lower version."""
 
-    __slots__ = ("_forwarded", "_header", "_request")
+    __slots__ = ("_asked", "_forwarded", "_header", "_request")
 
-    def __init__(self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int) -> None:
+    def __init__(
+        self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int, asked: ApiVersionsAsked
+    ) -> None:
+        self._asked = asked
         self._header = header
         self._request = request
         self._forwarded = forwarded
@@ -185,8 +189,10 @@ class _Forwarded(Exchange):
             if error_code == ErrorCode.NONE:
                 upstream.learn(k18_api_versions.read_ranges(body, forwarded, upstream.learned_keys))
                 self._learn_software(connection)
-            body = _edited(body, upstream, requested=self._header.api_version, forwarded=forwarded)
-        connection.emit(ApiVersionsAnswered(self._header, error_code))
+            # KIP-1313's version has the body of the one before.
+            requested = min(self._header.api_version, k18_api_versions.SUPPORTED_VERSIONS[-1])
+            body = _edited(body, upstream, requested=requested, forwarded=forwarded)
+        connection.emit(ApiVersionsAnswered(self._header, error_code, self._asked))
         return answer_frame(self._header, body)
 
     def _learn_software(self, connection: Connection) -> None:
@@ -209,13 +215,15 @@ def _begin(request: Request, connection: Connection) -> bytes:
         body = k18_api_versions.decode_request(request.reader, version)
     decision = _decide(body, version, broker=connection.broker, upstream=connection.upstream)
     held_bytes = len(request.data)
+    asked, sent = ApiVersionsAsked(), request.translated or header
+    connection.emit(asked)
     if isinstance(decision, _Refuse):
         if decision.close:
             connection.end_after_answer()
-        correlation_id = connection.expect(_Refused(header, decision), held_bytes=held_bytes)
+        correlation_id = connection.expect(_Refused(sent, decision, asked), held_bytes=held_bytes)
         return frame(unknown_version_request(header, correlation_id))
     known, forwarded = body or ApiVersionsRequest(), decision.version
-    correlation_id = connection.expect(_Forwarded(header, known, forwarded), held_bytes=held_bytes)
+    correlation_id = connection.expect(_Forwarded(sent, known, forwarded, asked), held_bytes=held_bytes)
     if forwarded == version:
         return frame(with_correlation_id(correlation_id, request.data))
     return frame(api_versions_request(header, correlation_id, forwarded, known))

@@ -1,8 +1,8 @@
 """Writes INVALID_REQUEST answers to requests that KIP-1313 refuses.
 
 Knows every RPC whose response has one error code for the whole response. All other fields get their
-defaults. A response with error codes only for topics or partitions cannot be written without
-reading the request, so such a request is refused by closing its connection.
+defaults. A response with error codes only for topics, partitions or groups is written by
+:mod:`~receiver.session.exchanges.refused_entries`, which reads the request.
 
 Owns the layouts for the latest version in Kafka 4.4 and the version that KIP-1313 adds after it.
 Which requests are refused is decided in :mod:`receiver.session.kip1313.instance_binding`.
@@ -14,6 +14,7 @@ from typing import Final
 
 from receiver.session.effects import ClientInstanceRefused
 from receiver.session.exchange import Connection, Exchange
+from receiver.session.exchanges.refused_entries import error_entries, has_entries
 from receiver.session.messages import answer_frame, unknown_version_request
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire.error_codes import ErrorCode
@@ -22,6 +23,7 @@ from receiver.wire.frame_rewriter import frame
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k18_api_versions import ApiVersionsResponse
+from receiver.wire.primitives import Reader
 
 # The body in KIP-1313's version, by API key; eeee is the error code. Kafka 4.4's message classes
 # write the same bytes for the same layout with defaults in all other fields.
@@ -98,9 +100,9 @@ class _Refused(Exchange):
 
     __slots__ = ("_answer", "_header")
 
-    def __init__(self, header: RequestHeader) -> None:
+    def __init__(self, header: RequestHeader, body: Reader | None) -> None:
         self._header = header
-        self._answer = refusal(header)
+        self._answer = refusal(header, body)
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """See the base class."""
@@ -108,7 +110,12 @@ class _Refused(Exchange):
         return self._answer
 
 
-def refuse(header: RequestHeader, connection: Connection) -> bytes:
+def must_be_read(header: RequestHeader) -> bool:
+    """Return whether a refused request's body is needed for its answer."""
+    return has_entries(header.api_key) and _is_known(header.api_key, header.api_version)
+
+
+def refuse(header: RequestHeader, connection: Connection, body: Reader | None = None) -> bytes:
     """Answer a request with INVALID_REQUEST, in its order.
 
     Return the frame for the broker.
@@ -116,18 +123,20 @@ def refuse(header: RequestHeader, connection: Connection) -> bytes:
     Args:
         header: The refused request's header, without tagged fields.
         connection: Its connection.
+        body: The request's body, if it :func:`must_be_read`.
 
     Raises:
         WireError: The answer has no place for an error code. The connection has to be closed.
     """
-    return frame(unknown_version_request(header, connection.expect(_Refused(header))))
+    return frame(unknown_version_request(header, connection.expect(_Refused(header, body))))
 
 
-def refusal(header: RequestHeader) -> bytes:
+def refusal(header: RequestHeader, request_body: Reader | None = None) -> bytes:
     """Write the frame that answers a request with INVALID_REQUEST.
 
     Args:
         header: The refused request's header.
+        request_body: The request's body, if it :func:`must_be_read`.
 
     Raises:
         WireError: The answer has no place for an error code. The connection has to be closed.
@@ -136,6 +145,8 @@ def refusal(header: RequestHeader) -> bytes:
     body: bytes | None
     if header.api_key == api_keys.API_VERSIONS and version in k18_api_versions.SUPPORTED_VERSIONS:
         body = k18_api_versions.encode_response(ApiVersionsResponse(error_code=error_code), version)
+    elif request_body is not None and must_be_read(header):
+        body = error_entries(header.api_key, request_body, error_code)
     else:
         body = error_body(header.api_key, version, error_code)
     if body is None:
@@ -157,10 +168,14 @@ def error_body(api_key: int, api_version: int, error_code: int) -> bytes | None:
     Source: KIP-1313, "Client Instance ID", for INVALID_REQUEST; the Kafka protocol guide for the
         layouts.
     """
-    if api_version == FIRST_WITH_HEADER_V3.get(api_key):
-        layout = _LAYOUTS.get(api_key)
-    elif api_version == LATEST.get(api_key):
+    if not _is_known(api_key, api_version):
+        layout = None
+    elif api_version == LATEST[api_key]:
         layout = _LAYOUTS_BEFORE.get(api_key, _LAYOUTS.get(api_key))
     else:
-        layout = None
+        layout = _LAYOUTS.get(api_key)
     return None if layout is None else bytes.fromhex(layout.replace("eeee", f"{error_code & 0xFFFF:04x}"))
+
+
+def _is_known(api_key: int, api_version: int) -> bool:
+    return api_version in {LATEST.get(api_key), FIRST_WITH_HEADER_V3.get(api_key)}

@@ -8,7 +8,8 @@ unknown API key or version                              request. The eighth such
                                                         a first request with an older header.
 First request: header v3 with a non-zero id             Admitted. The connection is bound to the
                                                         id.
-First request: header v3 with the zero id               Refused.
+First request: header v3 with the zero id               Refused, and not counted as the first
+                                                        request.
 First request: older header                             Admitted. The connection is bound to no
                                                         id.
 Later request on a bound connection: same id            Admitted.
@@ -73,15 +74,21 @@ class InstanceBinding:
             self._first_client_id = header.client_id[:MAX_TEXT_CHARS]
         instance_id = header.client_instance_id
         if instance_id is None and not _has_older_header(header):
-            self._undecided += 1
-            self.decided |= self._undecided >= _MAX_UNDECIDED
+            self._count_undecided()
             return True
+        if instance_id == ZERO_UUID:
+            self._count_undecided()
+            return False
         if not self.decided:
             self.decided = True
             self.bound_to = instance_id
         if instance_id is None:
             return self.bound_to is None or not offered_header_v3
-        return instance_id != ZERO_UUID and (self.bound_to is None or instance_id == self.bound_to)
+        return self.bound_to in {None, instance_id}
+
+    def _count_undecided(self) -> None:
+        self._undecided += 1
+        self.decided |= self._undecided >= _MAX_UNDECIDED
 
 
 def _has_older_header(header: RequestHeader) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from receiver.session.exchanges import offset_delete
 from receiver.session.exchanges.api_versions import OFFERED
 from receiver.session.exchanges.refusal import error_body
+from receiver.session.exchanges.refused_entries import error_entries, has_entries
 from receiver.wire import (
     k03_metadata,
     k18_api_versions,
@@ -21,6 +22,7 @@ from receiver.wire import (
     k72_push_telemetry,
 )
 from receiver.wire.errors import WireError
+from receiver.wire.header_versions import LATEST
 from receiver.wire.headers import (
     decode_request_header,
     decode_response_header,
@@ -35,6 +37,7 @@ from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS, Codec, decode_
 _MAX_ERROR_CHARACTERS = 300
 
 _KEY_VERSION_ERROR = Struct(">hhh")
+_WITH_ENTRIES = [key for key in LATEST if has_entries(key)]
 
 
 def _both_ways(codec: Codec, version: int) -> Callable[[bytes], None]:
@@ -84,6 +87,13 @@ def _error_body(data: bytes) -> None:
     error_body(api_key, api_version, error_code)
 
 
+def _error_entries(data: bytes) -> None:
+    reader = Reader(data)
+    key = _WITH_ENTRIES[reader.int8() % len(_WITH_ENTRIES)]
+    require(len(error_entries(key, reader, 42)) <= 70 * len(data) + 16, "a long answer to a short request")
+    require(0 <= reader.offset <= len(data), "the reader left its buffer")
+
+
 def _splice(version: int) -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         error_code = k18_api_versions.read_error_code(data)
@@ -124,6 +134,7 @@ def _table() -> dict[tuple[str, int, int], Callable[[bytes], None]]:
     table["to v0", 47, 1] = _translates(offset_delete.request_to_v0)
     table["to v1", 47, 0] = _translates(offset_delete.response_to_v1)
     table["error body", 0, 0] = _error_body
+    table["error entries", 0, 0] = _error_entries
     for module, key in ((k38_create_delegation_token, 38), (k41_describe_delegation_token, 41)):
         for version in module.SUPPORTED_VERSIONS:
             table["tokens", key, version] = _reads(module.decode_response, version)

@@ -58,6 +58,18 @@ def test_nothing_is_misrouted_before_the_broker_is_proven() -> None:
     assert not one.is_misrouted("two", 7)
 
 
+def test_another_cluster_is_known_without_a_proof_of_the_node() -> None:
+    """Behind SASL without a login of its own, the sidecar sees the cluster in markers' answers."""
+    one = broker()
+    one.record_cluster(cluster(1, 2, 3))
+    assert one.is_misrouted("two", 2)
+    assert not one.is_misrouted("one", 9)
+    one.mark_away()
+    assert not one.is_misrouted("two", 2)
+    one.record_cluster(cluster(1, 2, 3, cluster_id=None))
+    assert not one.is_misrouted("two", 2)
+
+
 def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
     one = broker()
     one.record_cluster(cluster(1, 2, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from receiver.brokers.translated_versions import translated_versions
 from receiver.wire import api_keys
 
@@ -23,4 +25,13 @@ def test_only_rpcs_whose_highest_version_is_right_before_kip_1313s_are_translate
 
 def test_the_telemetry_rpcs_are_never_translated() -> None:
     broker_ranges = {api_keys.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), api_keys.PUSH_TELEMETRY: (0, 0)}
-    assert translated_versions(broker_ranges) == {}
+    assert translated_versions(broker_ranges).keys() == {api_keys.API_VERSIONS}
+
+
+@pytest.mark.parametrize("highest", range(6))
+def test_api_versions_is_translated_for_any_older_broker(highest: int) -> None:
+    assert translated_versions({api_keys.API_VERSIONS: (0, highest)}) == {api_keys.API_VERSIONS: (0, 6)}
+
+
+def test_a_broker_with_kip_1313s_version_is_left_alone() -> None:
+    assert translated_versions({api_keys.API_VERSIONS: (0, 6)}) == {}

@@ -144,7 +144,7 @@ class Gate:
         # Not the link's, so that an event is never on its way while a test looks for it.
         self.events_of_relay = RelayMetrics()
         self.log = RequestLog(self.events_of_relay.limit_exceeded, log_requests=False)
-        self.events = GatewayEvents(self.events_of_relay, self.log)
+        self.events = GatewayEvents(self.events_of_relay, self.log, SystemClock())
         core_limits = Limits(limits or LimitsSettings())
         self.core_log = RequestLog(self.metrics.limit_exceeded, log_requests=False)
         self.telemetry = telemetry_core(core_limits, max_push_bytes=max_push_bytes)

@@ -266,7 +266,7 @@ class Headers:
             count.append(0)
             return real_readable(direction)
 
-        def replace_head(session: Session, head: bytes, length: int) -> tuple[bytes, bool]:
+        def replace_head(session: Session, head: bytes, length: int) -> tuple[bytes, bool] | None:
             count[-1] += 1
             return real_head(session, head, length)
 

@@ -8,6 +8,7 @@ import pytest
 
 from receiver.brokers.upstream import Upstream
 from receiver.session.exchanges import watched_keys
+from receiver.session.exchanges.refused_entries import MAX_ENTRIES
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
@@ -15,6 +16,7 @@ from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
+from receiver.wire.writer import Writer
 from tests.testbed.messages import decode_subscriptions_response
 from tests.testbed.scripted_broker import framed, request_frame, split
 from tests.unit.session.support import (
@@ -33,7 +35,8 @@ from tests.unit.session.support import (
 )
 
 MINE, ANOTHER = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\x08")
-FETCH, HEARTBEAT, SASL_AUTHENTICATE, OFFSET_DELETE, GET, PUSH = 1, 12, 36, 47, 71, 72
+PRODUCE, FETCH, HEARTBEAT, SASL_AUTHENTICATE, OFFSET_DELETE, GET, PUSH = 0, 1, 12, 36, 47, 71, 72
+TOPIC = bytes(range(16))
 
 #: The version range of every RPC in Kafka 4.4; the lowest version does not matter here.
 KAFKA_4_4 = {key: (0, latest) for key, latest in LATEST.items()}
@@ -167,11 +170,21 @@ def test_it_holds_for_every_rpc_that_was_offered_with_it(arrival: str, second: b
     assert bool(wire.events.refused_instances) is refused
 
 
-def test_the_zero_id_is_refused_in_the_first_request_and_in_all_that_follow() -> None:
+def test_a_first_request_with_the_zero_id_is_refused_and_binds_nothing() -> None:
     wire = Wire()
     assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
-    assert get_v1_error(wire.exchange(get_v1(MINE))) == ErrorCode.INVALID_REQUEST
     assert not len(wire.telemetry.instances)
+    assert get_v1_error(wire.exchange(get_v1(MINE))) == ErrorCode.NONE
+    assert wire.identity.client_instance_id == MINE
+    assert get_v1_error(wire.exchange(get_v1(ZERO_UUID))) == ErrorCode.INVALID_REQUEST
+    assert get_v1_error(wire.exchange(get_v1(ANOTHER))) == ErrorCode.INVALID_REQUEST
+
+
+def test_the_headers_of_a_client_that_sends_only_zero_ids_are_not_all_read() -> None:
+    wire = Wire()
+    for _ in range(8):
+        wire.exchange(get_v1(ZERO_UUID))
+    assert not wire.session.requests.reads_all_headers
 
 
 def test_no_id_is_handed_out_to_a_zero_id_behind_an_old_first_request() -> None:
@@ -193,11 +206,46 @@ def test_the_refusal_has_the_layout_and_the_order_of_the_request() -> None:
     assert HEARTBEAT not in {request.api_key for request in wire.seen()}
 
 
-def test_a_refused_request_without_an_error_code_ends_the_connection() -> None:
+def produce(partitions: int = 1, *, acks: int = -1, records: bytes = b"") -> bytes:
+    """A Produce request of another instance: one topic, and some partitions with records."""
+    length = Writer()
+    length.compact_array_length(partitions)
+    kept = Writer()
+    kept.compact_bytes_field(records)
+    each = b"".join(struct.pack(">i", index) + kept.take() + b"\0" for index in range(partitions))
+    body = b"\0" + struct.pack(">hi", acks, 1000) + b"\2" + TOPIC + length.take() + each + b"\0\0"
+    return v3_frame(PRODUCE, ANOTHER, body=body, correlation_id=8)
+
+
+@pytest.mark.parametrize("arrival", [WHOLE, BYTE_BY_BYTE])
+def test_a_refused_request_is_answered_for_each_of_its_entries(arrival: str) -> None:
+    wire = translating(arrival)
+    wire.exchange(api_versions_v6(MINE))
+    answer = wire.exchange(produce(2, records=b"x" * 9000))
+    refused = struct.pack(">ih", 0, ErrorCode.INVALID_REQUEST) + b"\xff" * 24 + b"\1\0\0"
+    second = struct.pack(">i", 1) + refused[4:]
+    assert answer == struct.pack(">ib", 8, 0) + b"\2" + TOPIC + b"\3" + refused + second + b"\0" + bytes(5)
+    assert correlation_id_of(wire.exchange(v3_frame(HEARTBEAT, MINE))) == 5
+    assert PRODUCE not in {request.api_key for request in wire.seen()}
+    assert len(wire.events.refused_instances) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        produce(acks=0),  # has no response
+        produce(MAX_ENTRIES + 1),
+        produce(records=b"x" * 1_000_000),
+        v3_frame(PRODUCE, ANOTHER),
+        request_frame(PRODUCE, 12, 9, b""),
+    ],
+    ids=["without a response", "with many entries", "long", "malformed", "in an older version"],
+)
+def test_a_refused_request_that_cannot_be_answered_ends_the_connection(request_: bytes) -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
-    with pytest.raises(WireError, match="client instance id of the connection's first request"):
-        wire.send(v3_frame(0, ANOTHER))
+    with pytest.raises(WireError):
+        wire.send(request_)
 
 
 # -- the client id of the first request ----------------------------------------------------------
@@ -243,6 +291,23 @@ def test_every_rpc_but_sasl_handshake_is_offered_with_header_v3() -> None:
     }
     assert wire.identity.client_software_name == "new"
     assert wire.identity.client_instance_id == MINE
+
+
+@pytest.mark.parametrize("greatest", range(6))
+def test_the_first_request_carries_an_id_in_front_of_any_older_broker(greatest: int) -> None:
+    older = KAFKA_4_4 | {18: (0, greatest)}
+    for learned in ({}, older):
+        wire = Wire(translates=True, ranges=older, learned=learned)
+        response = read_api_versions(wire.exchange(api_versions_v6(MINE)), 5)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:  # the first of all learns the versions
+            assert not learned
+            response = read_api_versions(wire.exchange(api_versions_v6(MINE)), 5)
+        assert (response.error_code, listed_ranges(response)[18]) == (ErrorCode.NONE, (0, 6))
+        assert wire.seen()[-1].api_version == greatest
+        assert wire.identity.client_instance_id == MINE
+        assert wire.events.api_versions[-1][0].api_version == 6, "as the client sent it"
+        assert get_v1_error(wire.exchange(get_v1(MINE))) == ErrorCode.NONE
+        assert get_v1_error(wire.exchange(get_v1(ANOTHER))) == ErrorCode.INVALID_REQUEST
 
 
 def test_an_rpc_is_not_offered_if_the_broker_lacks_the_version_before() -> None:
