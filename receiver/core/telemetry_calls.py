@@ -160,7 +160,7 @@ class TelemetryCalls:
     ) -> tuple[PushOutcome, bytes, _StoredReply | None]:
         started = self._clock.cpu()
         outcome = self._telemetry.push_telemetry(
-            identity, request, now=now, received_at_ns=self._clock.wall_ns()
+            identity, request, now=now, received_at_ns=self._clock.wall_ns(), header=header
         )
         cpu_s = self._clock.cpu() - started
         waiting = None

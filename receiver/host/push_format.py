@@ -25,6 +25,7 @@ _PREFIX: Final = struct.Struct("<BI")
 _TEXT: Final = (str,)
 _NUMBER: Final = (int,)
 _TEXT_OR_NONE: Final = (str, type(None))
+_NUMBER_OR_NONE: Final = (int, type(None))
 # The order is the format: add fields at the end, and never move or remove one.
 _CONTEXT: Final[dict[str, tuple[type, ...]]] = {
     "connection_id": _TEXT,
@@ -42,6 +43,8 @@ _CONTEXT: Final[dict[str, tuple[type, ...]]] = {
     "push_interval_ms": _NUMBER,
     "received_at_ns": _NUMBER,
     "sasl_mechanism": _TEXT_OR_NONE,
+    "request_version": _NUMBER_OR_NONE,
+    "correlation_id": _NUMBER_OR_NONE,
 }
 _PAYLOAD: Final[dict[str, tuple[type, ...]]] = {
     "client_instance_id": _TEXT,

@@ -78,6 +78,8 @@ __all__ = [
 #: :attr:`ClientTelemetryContext.broker_id` while the node id is not known; none is negative.
 NO_NODE_ID = -1
 
+_PUSH_TELEMETRY = 72
+
 #: KIP-714's content type of a push: OTLP metrics as protobuf.
 OTLP_CONTENT_TYPE = "OTLP"
 
@@ -106,6 +108,8 @@ class ClientTelemetryContext:
         push_interval_ms: How often the client was asked to push, in milliseconds.
         received_at_ns: When the push arrived, in nanoseconds since the epoch.
         sasl_mechanism: The SASL mechanism of the login, such as ``PLAIN``; None without SASL.
+        request_version: Version of the PushTelemetry request; None if a broker took it.
+        correlation_id: The request's correlation id, which a client's log may show; None likewise.
     """
 
     connection_id: str
@@ -123,6 +127,13 @@ class ClientTelemetryContext:
     push_interval_ms: int
     received_at_ns: int
     sasl_mechanism: str | None = None
+    request_version: int | None = None
+    correlation_id: int | None = None
+
+    @property
+    def request_type(self) -> int:
+        """The API key of the request: PushTelemetry's."""
+        return _PUSH_TELEMETRY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,13 +28,16 @@ request. The first push may be early because clients jitter it between half and 
 intervals (KIP-714, "Client behavior"). An error stays the last error until an answer of NONE. A
 terminating client never becomes active again.
 
-An instance is forgotten max(60 s, 3 x interval) after its last request, when the connection of its
-last request ends, or at a bound:
+An instance is forgotten max(60 s, 3 x interval) after its last request (KIP-714, "Client metric
+subscriptions"), when the connection of its last request ends, or at a bound:
 
 * Of all instances: the site with the most instances loses its least recently used one.
 * Of one connection: it loses its least recently used one. A client has one instance.
 
-A client that returns later gets a new instance and is never refused.
+A client that returns later gets a new instance and is never refused. One that returns within that
+time gets its pace back: times, last error, and whether it has terminated. So it can't push more
+often by connecting anew. It gets its subscriptions at once if it has not pushed since the last get,
+because the answer may have been lost with the connection.
 """
 
 from __future__ import annotations
@@ -263,6 +266,27 @@ class ClientInstance:
             self.revealed = reveal(resource)
 
     @property
+    def pace(self) -> Pace:
+        """What is kept of it when it is forgotten."""
+        return Pace(
+            subscriptions=self.subscriptions,
+            counted_at=_NEVER if self._first_push_due else self._counted_at,
+            push_counted_at=self._push_counted_at,
+            first_push_due=self._first_push_due,
+            last_error=self.last_error,
+            terminating=self.terminating,
+            until=self.last_request_at + self.lifetime_s,
+        )
+
+    def resume(self, pace: Pace) -> None:
+        """Go on at the pace that the instance had, unless the subscriptions have changed since."""
+        if pace.subscriptions is self.subscriptions:
+            self._counted_at, self._push_counted_at = pace.counted_at, pace.push_counted_at
+            self._first_push_due = pace.first_push_due
+            self.last_error = pace.last_error
+        self.terminating = pace.terminating
+
+    @property
     def wanted(self) -> tuple[bytes, ...] | None:
         """The requested prefixes in UTF-8; None if all metrics are requested."""
         return self._wanted
@@ -297,6 +321,19 @@ class ClientInstance:
 
     def _interval_is_over(self, since: float, now: float) -> bool:
         return now - since >= self.push_interval_ms / 1000 - _TOLERANCE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What is kept of an instance that is forgotten before its lifetime is over."""
+
+    subscriptions: SubscriptionSet
+    counted_at: float
+    push_counted_at: float
+    first_push_due: bool
+    last_error: ErrorCode
+    terminating: bool
+    until: float
 
 
 @dataclass(slots=True)
@@ -350,6 +387,7 @@ class ClientInstances:
         self._by_connection: _Groups[str] = _Groups()
         self._by_site: _Groups[str] = _Groups()
         self._sites: Holdings[str] = Holdings()
+        self._paces: OrderedDict[Uuid, Pace] = OrderedDict()  # of forgotten instances
         self.statistics = InstanceStatistics()
 
     def __len__(self) -> int:
@@ -372,6 +410,11 @@ class ClientInstances:
             self.statistics.expired += 1
             return None
         return instance
+
+    def take_pace(self, client_instance_id: Uuid, now: float) -> Pace | None:
+        """Return the pace of an instance that was forgotten within its lifetime."""
+        pace = self._paces.pop(client_instance_id, None)
+        return pace if pace is not None and now < pace.until else None
 
     def keep(self, instance: ClientInstance, identity: ClientIdentity, now: float) -> None:
         """Store a new or known instance as used by a request of this client."""
@@ -414,6 +457,7 @@ class ClientInstances:
         """Forget the instances whose last request came over this connection."""
         for instance in list(self._by_connection.get(connection_id, {}).values()):
             self._remove(instance)
+            self._keep_pace(instance)
             self.statistics.disconnected += 1
 
     def forget_expired(self, now: float, most: int) -> int:
@@ -437,8 +481,16 @@ class ClientInstances:
             self._sites.add(instance.site, -1)
 
     def _evict(self, group: OrderedDict[Uuid, ClientInstance]) -> None:
-        self._remove(next(iter(group.values())))
+        instance = next(iter(group.values()))
+        self._remove(instance)
+        self._keep_pace(instance)
         self.statistics.evicted += 1
+
+    def _keep_pace(self, instance: ClientInstance) -> None:
+        paces = self._paces
+        paces[instance.id] = instance.pace
+        while len(paces) > self._max or next(iter(paces.values())).until <= instance.last_request_at:
+            paces.popitem(last=False)
 
     def _remove(self, instance: ClientInstance) -> None:
         del self._by_use[instance.id]

@@ -25,6 +25,7 @@ from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.wanted import Wanted
+from receiver.wire.headers import RequestHeader
 
 _EMPTY: Final = b""
 _UNCOMPRESSED: Final = CODECS["none"]
@@ -40,6 +41,7 @@ class Arrival:
     terminating: bool = False
     empty_push_id: str | None = None  # of a push without data points; None: a new one for each
     checked_by_broker: bool = False  # codec and size in the request; there is no compressed size
+    request: RequestHeader | None = None  # of the client's PushTelemetry request, if it is known
     interval_ms: int | None = None  # the client's push interval, where another party decided it
 
 
@@ -151,6 +153,7 @@ class Intake:
             instance=instance,
             labels=labels,
             received_at_ns=arrival.received_at_ns,
+            request=arrival.request,
         )
         return Taken(
             push=push,

@@ -8,6 +8,7 @@ from typing import Final
 from receiver.plugin import NO_NODE_ID, ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
+from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 
 #: Hexadecimal digits of a push id.
@@ -22,6 +23,7 @@ def build_push(
     instance: ClientInstance,
     labels: Labels,
     received_at_ns: int,
+    request: RequestHeader | None,
 ) -> Push:
     """Build the push for plugins from a MetricsData and its labels.
 
@@ -46,6 +48,8 @@ def build_push(
         push_interval_ms=instance.push_interval_ms,
         received_at_ns=received_at_ns,
         sasl_mechanism=labels.sasl_mechanism,
+        request_version=None if request is None else request.api_version,
+        correlation_id=None if request is None else request.correlation_id,
     )
     payload = ClientTelemetryPayload(
         client_instance_id=instance.text_id,

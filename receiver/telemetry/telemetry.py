@@ -27,6 +27,7 @@ from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import subscription_id
 from receiver.wire.error_codes import ErrorCode
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -52,7 +53,7 @@ class ClientTelemetry:
             back soon, and its pushes wait for its next interval.
         limits: The limits of each peer, shared with the gateway and the sessions.
         random_bytes: Returns that many random bytes, as ``os.urandom`` does.
-        hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
+        hash_key: The content of ``telemetry.privacy.key``; None when nothing is hashed.
 
     Attributes:
         on_created: Called with each new client instance.
@@ -194,7 +195,13 @@ class ClientTelemetry:
         )
 
     def push_telemetry(
-        self, identity: ClientIdentity, request: PushTelemetryRequest, *, now: float, received_at_ns: int
+        self,
+        identity: ClientIdentity,
+        request: PushTelemetryRequest,
+        *,
+        now: float,
+        received_at_ns: int,
+        header: RequestHeader | None = None,
     ) -> PushOutcome:
         """Accept or refuse a push (KIP-714, "PushTelemetry"). No client input raises.
 
@@ -206,6 +213,7 @@ class ClientTelemetry:
             codec=request.compression_type,
             terminating=request.terminating,
             received_at_ns=received_at_ns,
+            request=header,
         )
         instance = self._admit(identity, request.client_instance_id, arrival, now)
         if not isinstance(instance, ClientInstance):
@@ -296,6 +304,8 @@ class ClientTelemetry:
         if instance.reported_interval_ms != interval_ms:
             instance.report_interval(interval_ms)
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
+        if created and (pace := self.instances.take_pace(client_instance_id, now)) is not None:
+            instance.resume(pace)
         self.instances.keep(instance, identity, now)
         return instance, created
 

@@ -28,6 +28,8 @@ pushes = st.builds(
         push_interval_ms=_number,
         received_at_ns=_number,
         sasl_mechanism=st.none() | _text,
+        request_version=st.none() | _number,
+        correlation_id=st.none() | _number,
     ),
     payload=st.builds(
         ClientTelemetryPayload,

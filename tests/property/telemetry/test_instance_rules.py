@@ -54,9 +54,23 @@ class Event:
 class Remembered:
     events: list[Event] = field(default_factory=list)
     since_change: list[Event] = field(default_factory=list)
+    #: Events of the instance before it was forgotten within its lifetime.
+    earlier: list[Event] = field(default_factory=list)
+    #: The answer to its last get may have been lost with the connection.
+    may_get: bool = False
     at: int = 0
     connection: str = ""
     set_index: int = 0
+
+    @property
+    def until(self) -> int:
+        return self.at + max(60, 3 * SETS[self.set_index][2])
+
+    @property
+    def gets_since_push(self) -> list[Event]:
+        pushes = [index for index, e in enumerate(self.since_change) if e.kind == "push" and e.counted]
+        since = self.since_change[pushes[-1] + 1 if pushes else 0 :]
+        return [event for event in since if event.kind == "get" and event.counted]
 
 
 class Rules(RuleBasedStateMachine):
@@ -65,6 +79,7 @@ class Rules(RuleBasedStateMachine):
         self.now = 1000
         self.set_index = 0
         self.model: dict[Uuid, Remembered] = {}
+        self.paces: dict[Uuid, Remembered] = {}  # oldest first
         self.connections: dict[str, ClientIdentity] = {}
         self.opened = 0
 
@@ -94,7 +109,7 @@ class Rules(RuleBasedStateMachine):
         self.set_index = set_index
         subscriptions = SubscriptionSet(SETS[set_index][0].subscriptions)
         self.telemetry.subscriptions.replace(subscriptions, _NOW)
-        for remembered in self.model.values():
+        for remembered in (*self.model.values(), *self.paces.values()):
             remembered.since_change = []
 
     @precondition(lambda self: len(self.connections) > 1)
@@ -104,7 +119,22 @@ class Rules(RuleBasedStateMachine):
         self.telemetry.instances.disconnected(self.connections.pop(name).id)
         for instance_id, remembered in list(self.model.items()):
             if remembered.connection == name:
-                del self.model[instance_id]
+                self._leave(instance_id)
+
+    def _leave(self, instance_id: Uuid) -> None:
+        left = self.paces[instance_id] = self.model.pop(instance_id)
+        while len(self.paces) > MAX_INSTANCES or next(iter(self.paces.values())).until <= left.at:
+            del self.paces[next(iter(self.paces))]
+
+    def _return(self, instance_id: Uuid) -> Remembered:
+        left = self.paces.pop(instance_id, None)
+        if left is None or self.now >= left.until:
+            return Remembered()
+        return Remembered(
+            since_change=left.since_change,
+            earlier=left.earlier + left.events,
+            may_get=bool(left.gets_since_push),
+        )
 
     def _interval(self) -> int:
         return SETS[self.set_index][2]
@@ -112,32 +142,31 @@ class Rules(RuleBasedStateMachine):
     def _use(self, instance_id: Uuid, data: st.DataObject) -> tuple[Remembered, ClientIdentity, bool]:
         name = data.draw(st.sampled_from(sorted(self.connections)))
         remembered = self.model.get(instance_id)
-        if remembered is not None:
-            lifetime = max(60, 3 * SETS[remembered.set_index][2])
-            if self.now - remembered.at >= lifetime:
-                remembered = None
+        if remembered is not None and self.now >= remembered.until:
+            remembered = None
         created = remembered is None
         if remembered is None:
-            remembered = Remembered()
+            remembered = self._return(instance_id)
         self.model.pop(instance_id, None)
         self.model[instance_id] = remembered  # the last is the most recently used
         remembered.at, remembered.connection, remembered.set_index = self.now, name, self.set_index
         for other, state in list(self.model.items()):
-            if self.now - state.at >= max(60, 3 * SETS[state.set_index][2]):
+            if self.now >= state.until:
                 del self.model[other]
         if len(self.model) > MAX_INSTANCES:
-            del self.model[next(iter(self.model))]
+            self._leave(next(iter(self.model)))
         return remembered, self.connections[name], created
 
     @rule(instance_id=st.sampled_from(IDS), data=st.data())
     def get(self, instance_id: Uuid, data: st.DataObject) -> None:
         remembered, connected, created = self._use(instance_id, data)
         counted = [event for event in remembered.since_change if event.counted]
-        asks_at_once = bool(remembered.events) and remembered.events[-1].error in (
+        events = remembered.earlier + remembered.events
+        asks_at_once = bool(events) and events[-1].error in (
             E.UNKNOWN_SUBSCRIPTION_ID,
             E.UNSUPPORTED_COMPRESSION_TYPE,
         )
-        early = bool(counted) and self.now - counted[-1].at < self._interval()
+        early = bool(counted) and self.now - counted[-1].at < self._interval() and not remembered.may_get
         expected = E.THROTTLING_QUOTA_EXCEEDED if early and not asks_at_once else E.NONE
         outcome = self.telemetry.get_telemetry_subscriptions(
             connected, GetTelemetrySubscriptionsRequest(client_instance_id=instance_id), now=float(self.now)
@@ -162,15 +191,19 @@ class Rules(RuleBasedStateMachine):
         remembered, connected, _ = self._use(instance_id, data)
         _, prefixes, interval = SETS[self.set_index]
         expected, counted = E.NONE, False
-        if any(e.kind == "push" and e.error == E.NONE and e.terminating for e in remembered.events):
+        if any(
+            e.kind == "push" and e.error == E.NONE and e.terminating
+            for e in remembered.earlier + remembered.events
+        ):
             expected = E.INVALID_REQUEST
         else:
             history = remembered.since_change
             pushes = [index for index, e in enumerate(history) if e.kind == "push" and e.counted]
-            gets_since = [
-                e for e in history[pushes[-1] + 1 if pushes else 0 :] if e.kind == "get" and e.counted
-            ]
-            counted = not pushes or bool(gets_since) or self.now - history[pushes[-1]].at >= self._interval()
+            counted = (
+                not pushes
+                or bool(remembered.gets_since_push)
+                or self.now - history[pushes[-1]].at >= self._interval()
+            )
             if not counted and not terminating:
                 expected = E.THROTTLING_QUOTA_EXCEEDED
             else:
@@ -201,6 +234,7 @@ class Rules(RuleBasedStateMachine):
     def _remember(self, remembered: Remembered, event: Event) -> None:
         remembered.events.append(event)
         remembered.since_change.append(event)
+        remembered.may_get &= not event.counted
 
     @invariant()
     def remembers_what_the_model_does(self) -> None:
@@ -209,9 +243,7 @@ class Rules(RuleBasedStateMachine):
         instances = self.telemetry.instances
         alive = [instance for instance in instances if not instance.is_expired(float(self.now))]
         expected = [
-            (instance_id, state)
-            for instance_id, state in self.model.items()
-            if self.now - state.at < max(60, 3 * SETS[state.set_index][2])
+            (instance_id, state) for instance_id, state in self.model.items() if self.now < state.until
         ]
         assert [instance.id for instance in alive] == [instance_id for instance_id, _ in expected]
         for instance, (_, state) in zip(alive, expected, strict=True):
@@ -219,7 +251,10 @@ class Rules(RuleBasedStateMachine):
             assert instance.last_error == state.events[-1].error
             accepted = [e for e in state.events if e.kind == "push" and e.error == E.NONE]
             assert instance.pushes_accepted == len(accepted)
-            assert instance.terminating == bool(accepted and accepted[-1].terminating)
+            terminated = [
+                e.terminating for e in state.earlier + accepted if (e.kind, e.error) == ("push", E.NONE)
+            ]
+            assert instance.terminating == bool(terminated and terminated[-1])
         assert len(instances) <= MAX_INSTANCES
         statistics = instances.statistics
         gone = statistics.expired + statistics.evicted + statistics.disconnected

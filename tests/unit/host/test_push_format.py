@@ -47,7 +47,7 @@ def test_every_field_is_written() -> None:
 
 
 def test_what_an_older_receiver_did_not_write_has_its_default() -> None:
-    (*context, _sasl_mechanism), (*payload, _content_type) = arrays()
+    (*context, _sasl_mechanism, _version, _correlation_id), (*payload, _content_type) = arrays()
     assert decode_push(written(json.dumps([context, payload]))) == push(3, data=b"otlp")
 
 

@@ -208,6 +208,44 @@ def test_a_push_may_come_over_another_connection_than_the_get() -> None:
     assert len(client.telemetry.instances) == 0
 
 
+def test_a_client_that_connects_anew_for_each_push_keeps_its_interval() -> None:
+    client = ready()
+    accepted = []
+    for second in range(1, 60):
+        got = client.get(second).response.error_code
+        pushed = client.push(second, SMALL).response.error_code
+        accepted += [second] if pushed == E.NONE else []
+        assert {got, pushed} <= {E.NONE, E.THROTTLING_QUOTA_EXCEEDED}
+        client.telemetry.instances.disconnected(client.identity.id)
+        client.identity = replace(client.identity, id=f"connection {second}")
+    assert accepted == [1, 11, 21, 31, 41, 51]
+
+
+def test_a_client_whose_answer_was_lost_gets_its_subscriptions_again_at_once() -> None:
+    client = ready()
+    client.telemetry.instances.disconnected(client.identity.id)
+    assert client.get(1).response.error_code == E.NONE
+    assert client.push(2, SMALL).response.error_code == E.NONE
+
+
+def test_changed_subscriptions_apply_at_once_to_a_client_that_returns() -> None:
+    client = ready()
+    client.push(1, SMALL)
+    client.telemetry.instances.disconnected(client.identity.id)
+    client.telemetry.subscriptions.match_anew()
+    assert client.get(2).response.error_code == E.NONE
+    assert client.push(3, SMALL).response.error_code == E.NONE
+
+
+def test_an_instance_that_terminated_does_not_return_to_life() -> None:
+    client = ready()
+    client.push(1, SMALL, terminating=True)
+    client.telemetry.instances.disconnected(client.identity.id)
+    assert client.push(2, SMALL, terminating=True).response.error_code == E.INVALID_REQUEST
+    client.telemetry.instances.disconnected(client.identity.id)
+    assert client.push(63, SMALL).response.error_code == E.NONE
+
+
 @pytest.mark.parametrize("metrics", [None, b"", memoryview(b"")])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_an_empty_push_is_valid_with_any_codec(metrics: Any, codec: int) -> None:
