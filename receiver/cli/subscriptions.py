@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -23,6 +24,7 @@ from receiver.cli.subscription_files import read_file, read_subscriptions
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.subscription_document import FIELDS, read_document, time_to_text, to_document
+from receiver.wire.uuid import uuid_from_text, uuid_to_text
 
 #: The exit code of ``diff`` if there are differences, and of ``match`` if no client matches.
 EXIT_DIFFERENT: Final = 3
@@ -401,17 +403,18 @@ def _draft(
 ) -> None:
     """Which metrics which clients push, and how often.
 
-    The spelling of KIP-714's draft is accepted too: --add --id NAME --metric PREFIX --interval MS,
-    --delete --id NAME [--metric PREFIX], and --list [--id NAME].
+    The spelling of KIP-714's draft is accepted too: --add --id ID --metric PREFIX --interval MS,
+    --delete --id ID [--metric PREFIX], and --list [--id ID]. The id names the subscription. It is a
+    client instance id, or the beginning of the client ids to match.
     """
     if add + delete + list_all != 1 or (name is None and not list_all):
         raise typer.BadParameter(
-            "give a command, or --add or --delete with --id NAME, or --list", param_hint="COMMAND"
+            "give a command, or --add or --delete with --id ID, or --list", param_hint="COMMAND"
         )
     if list_all:
-        found = [page for page in pages(session, "/v1/subscriptions") if name in (None, page["name"])]
+        found = [page for page in pages(session, "/v1/subscriptions") if page["name"].startswith(name or "")]
         print_list(found, OutputFormat.TABLE, _row, "there are no subscriptions")
-    elif delete and metric:
+    elif delete and metric and set(document_of(session.get(_named(name)))["metrics"]) - set(metric):
         _report(session.patch(_named(name), json={"remove_metrics": metric}), str(name), OutputFormat.TABLE)
     elif delete:
         document_of(session.delete(_named(name)))
@@ -419,12 +422,25 @@ def _draft(
     else:
         if not metric:
             raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
-        body: dict[str, Any] = {"metrics": metric}
-        if interval_ms is not None:
-            body["interval_ms"] = interval_ms
+        body: dict[str, Any] = {} if interval_ms is None else {"interval_ms": interval_ms}
         if match:
             body["match"] = dict(_pair(text, "--match") for text in match)
-        _report(session.put(_named(name), json=body), str(name), OutputFormat.TABLE)
+        if name in _existing(session):
+            response = session.patch(_named(name), json=body | {"add_metrics": metric})
+        else:
+            matched = {"match": _match_of_id(str(name))} | body
+            response = session.put(_named(name), json=matched | {"metrics": metric})
+        _report(response, str(name), OutputFormat.TABLE)
+
+
+def _match_of_id(text: str) -> dict[str, str]:
+    """Return what the id of a draft's subscription matches (KIP-714's draft, "Tools").
+
+    There, a client instance id began with the client id.
+    """
+    with contextlib.suppress(ValueError):
+        return {"client_instance_id": re.escape(uuid_to_text(uuid_from_text(text)))}
+    return {"client_id": re.escape(text) + ".*"}
 
 
 def _without_command(command: Callable[..., None]) -> Callable[..., None]:

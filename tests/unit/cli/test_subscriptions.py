@@ -195,11 +195,22 @@ def test_explain_and_match(run: Run, here: Sidecar, tmp_path: Path) -> None:
 def test_the_spelling_of_the_draft(run: Run, here: Sidecar) -> None:
     added = run("subscriptions", "--add", "--id", "s", "--metric", METRICS, "--interval", "60000")
     assert (added.exit_code, added.stdout) == (0, "s: created\n"), added.stderr
-    run("subscriptions", "--add", "--id", "s", "--metric", METRICS, "--metric", "*", "--url", here.url)
+    assert document(run, "s")["match"] == {"client_id": "s.*"}
+    changed = run("subscriptions", "--add", "--id", "s", "--metric", "*", "--url", here.url)
+    assert changed.stdout == "s: changed\n"
     shown = document(run, "s")
     assert (shown["metrics"], shown["interval_ms"]) == ([METRICS, "*"], 60_000)
     assert run("subscriptions", "--delete", "--id", "s", "--metric", "*").stdout == "s: changed\n"
-    assert run("subscriptions", "--list").stdout.splitlines()[1].split()[0] == "s"
+    assert run("subscriptions", "--delete", "--id", "s", "--metric", METRICS).stdout == "s: deleted\n"
+    instance = uuid_to_text(instance_id(7))
+    run("subscriptions", "--add", "--id", instance, "--metric", "*")
+    assert document(run, instance)["match"] == {"client_instance_id": instance}
+    run("subscriptions", "--add", "--id", "s", "--metric", "*", "--match", "client_id=t")
+    assert document(run, "s")["match"] == {"client_id": "t"}
+    assert [line.split()[0] for line in run("subscriptions", "--list", "--id", "s").stdout.splitlines()] == [
+        "NAME",
+        "s",
+    ]
     assert run("subscriptions", "--delete", "--id", "s").stdout == "s: deleted\n"
     for wrong in (["--add"], ["--add", "--delete", "--id", "s"], ["--add", "--id", "s"]):
         assert run("subscriptions", *wrong).exit_code == 2
