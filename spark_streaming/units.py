@@ -74,6 +74,12 @@ def example(key: str) -> str:
     return _of(key)[2]
 
 
+def pattern(key: str) -> str:
+    """Return the regular expression of the texts that a key takes; empty if it has no unit."""
+    units, _, _ = _of(key)
+    return f"^[0-9]{{1,15}}(\\.[0-9]{{1,9}})? ?({'|'.join(units)})$" if units else ""
+
+
 def _of(key: str) -> tuple[dict[str, int], int, str]:
     return next((found for end, found in _KEYS.items() if key.endswith(end)), ({}, 1, ""))
 

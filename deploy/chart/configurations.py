@@ -22,6 +22,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
+from spark_streaming.units import pattern
 
 #: The plugins of the images. The receiver checks the settings of others.
 BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
@@ -53,6 +54,8 @@ def configurations() -> dict[str, dict[str, Any]]:
     for key in ("bind", "upstream", "addresses", "rewrite"):
         del listener["properties"][key]
     rollup = _shape(RollupSettings, "rollup", shapes)
+    shapes = {name: _with_units(shape) for name, shape in shapes.items()}
+    receiver, rollup, listener = map(_with_units, (receiver, rollup, listener))
     subscription = _shape(SubscriptionBody, "subscription", shapes)
     # The core checks these values; the rest of its checks is left to the receiver.
     subscription["properties"]["name"] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}
@@ -105,6 +108,25 @@ def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]
         shapes[f"{prefix}.{name}"] = _plain(definition)
     shape: dict[str, Any] = _plain(schema)
     return shape
+
+
+def _with_units(shape: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema in which sizes and times may be text with a unit, as in the settings."""
+    properties = {
+        name: _or_text(value, text) if (text := pattern(name)) else value
+        for name, value in shape.get("properties", {}).items()
+    }
+    return shape | {"properties": properties} if properties else shape
+
+
+def _or_text(shape: dict[str, Any], text: str) -> dict[str, Any]:
+    options = shape.get("anyOf") or [{key: value for key, value in shape.items() if key != "description"}]
+    if not any(option.get("type") in {"integer", "number"} for option in options):
+        return shape
+    return {
+        **{key: value for key, value in shape.items() if key == "description"},
+        "anyOf": [*options, {"type": "string", "pattern": text}],
+    }
 
 
 def _plain(schema: Any, *, names: bool = False) -> Any:

@@ -29,6 +29,7 @@ _FILE: Final[Keywords] = {
     "required": ["file"],
     "additionalProperties": False,
 }
+_ABSOLUTE: Final[Keywords] = {"anyOf": [{"type": "string", "pattern": "^/"}, _NULL]}
 _GRPC: Final = f"^https?://{_HOST}:{_PORT}/?$|{_LEAK}"
 _HTTP: Final = f'^https?://{_HOST}(:{_PORT})?(/[!"$->A-~]*)?$|{_LEAK}'
 _HTTP_WITH_PATH: Final = f'^https?://{_HOST}(:{_PORT})?/[!"$->A-~]+$|{_LEAK}'
@@ -159,8 +160,8 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
         ),
     ),
     "receiver.PrivacySettings": (
-        _if(_given("pseudonymize", minItems=1), _with("key_file")),
-        _if(_given("rules", contains=_given("action", const="hash")), _with("key_file")),
+        _if(_given("pseudonymize", minItems=1), _with("key")),
+        _if(_given("rules", contains=_given("action", const="hash")), _with("key")),
     ),
     "plugin.SpoolSettings": (_properties(path=_FOLDER),),
     "plugin.spool_files": (_properties(path=_FOLDER),),
@@ -206,12 +207,15 @@ RULES: Final[dict[str, tuple[Keywords, ...]]] = {
     "kafka_topic.OAuthConfig": (
         _properties(token_endpoint_url={"pattern": "^https?://[^/?#@]+([/?#].*)?$|@"}),
     ),
-    "rollup.MetricsSettings": (_properties(bind={"pattern": f"^.+:{_PORT}$"}),),
+    "rollup.MetricsSettings": (
+        _if(_given("web_config_file", type="string"), _with("bind")),
+        _properties(bind={"pattern": f"^.+:{_PORT}$"}, web_config_file=_ABSOLUTE),
+    ),
     "plugin.prometheus": (
         _if(_with("bind"), {}, _with("remote_write")),
         _properties(
             bind={"pattern": f"^.+:{_PORT}$"},
-            web_config_file={"anyOf": [{"type": "string", "pattern": "^/"}, _NULL]},
+            web_config_file=_ABSOLUTE,
             resource_labels={
                 "items": {
                     "pattern": "^[a-zA-Z_][a-zA-Z0-9_]*$",

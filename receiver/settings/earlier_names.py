@@ -1,4 +1,4 @@
-"""Earlier names of keys, which are still taken: TLS files and a password."""
+"""Earlier names of keys, which are still taken: TLS files, a password and a key."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ EARLIER_TLS_FILES: Final[Mapping[str, str]] = {
     "client_ca": "client_ca_file",
     "key": "key_file",
 }
+#: Secrets that were given by a path under an earlier name, by their section.
+_SECRETS: Final = {"login": "password", "privacy": "key"}
 #: Sections whose keys are not ours.
 _FOREIGN: Final = ("plugins",)
 
@@ -31,9 +33,13 @@ def _section(name: str, value: Any) -> Any:
         return value
     if isinstance(value, dict) and name in _TLS_SECTIONS:
         return _tls(value)
-    if isinstance(value, dict) and name == "login" and "password" not in value and "password_file" in value:
-        rest = {key: item for key, item in value.items() if key != "password_file"}
-        return {**rest, "password": {"file": value["password_file"]}}
+    if isinstance(value, dict) and name in _SECRETS:
+        secret = _SECRETS[name]
+        earlier = f"{secret}_file"
+        if secret not in value and earlier in value:
+            value = {key: item for key, item in value.items() if key != earlier} | {
+                secret: {"file": value[earlier]}
+            }
     return with_present_names(value)
 
 

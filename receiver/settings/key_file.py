@@ -1,4 +1,4 @@
-"""Reads the key of keyed hashes from ``telemetry.privacy.key_file``.
+"""Reads the key of keyed hashes from ``telemetry.privacy.key``.
 
 No error shows any part of the key.
 """
@@ -15,14 +15,14 @@ MIN_KEY_BYTES: Final = 16
 #: A larger file is a wrong path.
 _MAX_KEY_BYTES: Final = 65_536
 
-_SETTING: Final = "telemetry.privacy.key_file"
+_SETTING: Final = "telemetry.privacy.key"
 
 
 def hash_key(privacy: PrivacySettings) -> bytes | None:
     """Read the key, without a newline at its end, if anything is hashed."""
-    path = privacy.key_file
-    if path is None or not privacy.hashes:
+    if privacy.key is None or not privacy.hashes:
         return None
+    path = privacy.key.file
     try:
         with path.open("rb") as file:
             key = file.read(_MAX_KEY_BYTES + 1)

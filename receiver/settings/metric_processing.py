@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from receiver.patterns import Rewrite, compile_pattern
 from receiver.settings.base import Settings
+from receiver.settings.broker import SecretFileSettings
 
 _MAX_SERIES = 1_000_000_000
 
@@ -138,10 +138,10 @@ class PrivacySettings(Settings):
         description="Labels to replace by a keyed hash, in metrics and in what plugins get about the client: "
         "`principal`, `client_source_address`, `client_id`.",
     )
-    key_file: Path | None = Field(
+    key: SecretFileSettings | None = Field(
         default=None,
-        description="File with the key of the hashes, at least 16 bytes. Required if anything is hashed. Use "
-        "the same key on every sidecar to get the same hashes.",
+        description="The key of the hashes, at least 16 bytes: `{file: PATH}`. Required if anything is "
+        "hashed. Use the same key on every sidecar to get the same hashes.",
     )
 
     @property
@@ -151,6 +151,6 @@ class PrivacySettings(Settings):
 
     @model_validator(mode="after")
     def _key_where_needed(self) -> PrivacySettings:
-        if self.hashes and self.key_file is None:
-            raise ValueError("key_file is required, because a rule hashes or `pseudonymize` is set")
+        if self.hashes and self.key is None:
+            raise ValueError("key is required, because a rule hashes or `pseudonymize` is set")
         return self

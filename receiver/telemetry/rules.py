@@ -13,7 +13,7 @@ class Rules:
 
     Args:
         settings: The configuration.
-        hash_key: The content of ``telemetry.privacy.key_file``; None when nothing is hashed.
+        hash_key: The content of ``telemetry.privacy.key``; None when nothing is hashed.
 
     Raises:
         InvalidValueError: A rule or the key for hashes is invalid.

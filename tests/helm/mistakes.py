@@ -242,16 +242,18 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
     "_with_type": [{"plugins": [{"delivery": "memory"}]}, {"plugins": [{"type": ""}]}],
     "ReceiverSettings._room_for_a_slow_reader": [
         {"limits": {"max_held_bytes": 7_340_031}},
+        {"limits": {"max_held_bytes": "7.3 MB"}},
         _listener(socket_buffer_bytes=67_108_864),
     ],
     "TelemetrySettings._room_for_one_push": [
         {"telemetry": {"max_bytes": 4_194_304}},
+        {"telemetry": {"max_bytes": "4MiB"}},
         {"telemetry": {"max_inflated_bytes": 1_000_000}},
     ],
     "PrivacyRuleSettings._one_subject": [
         _privacy(rules=[{"action": "drop"}]),
         _privacy(rules=[{"action": "drop", "attribute": "a", "metric": "b"}]),
-        _privacy(rules=[{"action": "hash", "metric": "b"}], key_file="/run/secrets/a/b"),
+        _privacy(rules=[{"action": "hash", "metric": "b"}], key={"file": "/run/secrets/a/b"}),
     ],
     "PrivacySettings._key_where_needed": [
         _privacy(pseudonymize=["principal"]),
@@ -371,6 +373,8 @@ MISTAKES: Final[Mapping[str, Sequence[Config]]] = {
 #: A configuration near to many of these mistakes, which is right.
 GOOD: Final[Config] = {
     "broker": {"login": {"username": "telemetry", "password": _FILE}},
+    "drain": {"timeout_s": "1.5m"},
+    "limits": {"max_held_bytes": "1GiB"},
     "listeners": [
         {
             "name": "SSL",
@@ -438,8 +442,9 @@ GOOD: Final[Config] = {
         },
     },
     "telemetry": {
-        "max_bytes": 4_194_304,
-        "max_inflated_bytes": 4_194_304,
+        "max_bytes": "4 MiB",
+        "max_inflated_bytes": "4.2MB",
+        "default_interval_ms": "30s",
         "compression": ["gzip", "zstd"],
         "quirks": [
             {"client_software_name": "(?i)librd.*", "client_software_version": " >=v2.5.0 , <2.6"},

@@ -274,7 +274,7 @@ def test_pseudonyms_are_the_same_on_every_sidecar_and_for_every_plugin(
     records = {"type": "kafka_topic", "bootstrap_servers": broker.internal_bootstrap, "topic": where}
     telemetry = {
         "privacy": {
-            "key_file": str(key_file),
+            "key": {"file": str(key_file)},
             "pseudonymize": ["principal", "client_source_address", "client_id"],
             "rules": [
                 {"attribute": "topic|group_id", "action": "hash"},
@@ -338,7 +338,7 @@ def test_pseudonyms_are_the_same_on_every_sidecar_and_for_every_plugin(
 def test_without_its_key_nothing_starts_and_nothing_changes(
     broker: KafkaBroker, collector: Collector, key_file: Path
 ) -> None:
-    privacy = {"key_file": str(key_file), "pseudonymize": ["client_id"]}
+    privacy = {"key": {"file": str(key_file)}, "pseudonymize": ["client_id"]}
     key_file.write_bytes(b"short")
     with (
         pytest.raises(StartError, match="has 5 bytes"),
@@ -353,7 +353,7 @@ def test_without_its_key_nothing_starts_and_nothing_changes(
         wait_for(collector, hashed("who"), bool, "a push")
         key_file.unlink()
         sidecar.reload()
-        sidecar.wait_for_log("telemetry.privacy.key_file")
+        sidecar.wait_for_log("telemetry.privacy.key")
         collector.forget()
         wait_for(collector, hashed("who"), bool, "a push under the old key")
         # Another key counts from SIGHUP on; and none of it is in the log.

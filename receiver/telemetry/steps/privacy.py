@@ -56,7 +56,7 @@ class Privacy:
     def __init__(self, settings: PrivacySettings, key: bytes | None) -> None:
         if settings.hashes and (key is None or len(key) < MIN_KEY_BYTES):
             raise InvalidValueError(
-                "privacy.key_file",
+                "privacy.key",
                 f"{len(key or b'')} bytes",
                 "are too few for the key of the hashes",
                 f"write {MIN_KEY_BYTES} random bytes or more",

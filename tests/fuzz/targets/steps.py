@@ -36,17 +36,17 @@ _ON = {"descriptions": True}
 
 #: The configurations.
 _SETTINGS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-    (_ON, {"rules": _RULES, "pseudonymize": ("client_id",), "key_file": "key"}),
+    (_ON, {"rules": _RULES, "pseudonymize": ("client_id",), "key": {"file": "key"}}),
     (
         _ON | {"known_bad_values": "mark"},
-        {"rules": _RULES, "pseudonymize": ("client_id",), "key_file": "key"},
+        {"rules": _RULES, "pseudonymize": ("client_id",), "key": {"file": "key"}},
     ),
     ({}, {}),
     ({"known_bad_values": "mark"}, {}),
     ({}, {"rules": ({"attribute": ".*", "action": "drop"},)}),
     (
         {"attributes": False, "units": False, "known_bad_values": "keep"},
-        {"rules": ({"attribute": "node.id", "action": "hash"},), "key_file": "key"},
+        {"rules": ({"attribute": "node.id", "action": "hash"},), "key": {"file": "key"}},
     ),
 )
 _MAX_SERIES = (None, 0, 1, 2, 3, 7, 20)

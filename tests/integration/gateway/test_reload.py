@@ -69,7 +69,10 @@ def broken_quirk(settings: dict[str, Any], folder: Path) -> str:
 
 
 def missing_certificate(settings: dict[str, Any], folder: Path) -> str:
-    settings["rest"]["tls"] = {"cert_file": str(folder / "none.pem"), "key_file": str(folder / "none.key")}
+    settings["rest"]["tls"] = {
+        "cert_file": str(folder / "none.pem"),
+        "key": {"file": str(folder / "none.key")},
+    }
     return "rest.tls"
 
 
@@ -81,8 +84,10 @@ def broken_subscription(settings: dict[str, Any], folder: Path) -> str:
 
 
 def missing_key(settings: dict[str, Any], folder: Path) -> str:
-    settings["telemetry"] = {"privacy": {"pseudonymize": ["principal"], "key_file": str(folder / "none.key")}}
-    return "telemetry.privacy.key_file"
+    settings["telemetry"] = {
+        "privacy": {"pseudonymize": ["principal"], "key": {"file": str(folder / "none.key")}}
+    }
+    return "telemetry.privacy.key"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def configuration(
     normalization: dict[str, Any], *rules: PrivacyRuleSettings, bad: str | None = None, **privacy: Any
 ) -> tuple[MetricSteps, NormalizationSettings, PrivacySettings, tuple[str, ...]]:
     normalized = NormalizationSettings.model_validate(normalization)
-    private = PrivacySettings.model_validate({"rules": rules, "key_file": "key"} | privacy)
+    private = PrivacySettings.model_validate({"rules": rules, "key": {"file": "key"}} | privacy)
     patterns = () if bad is None else (bad,)
     return Steps(normalized, private, KEY).for_client(patterns), normalized, private, patterns
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from receiver.settings.broker import SecretFileSettings
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
 from receiver.settings.metric_processing import PrivacySettings
 
 
 def privacy(file: Path) -> PrivacySettings:
-    return PrivacySettings(pseudonymize=("principal",), key_file=file)
+    return PrivacySettings(pseudonymize=("principal",), key=SecretFileSettings(file=file))
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
@@ -35,14 +36,14 @@ def test_a_wrong_key_is_refused_and_not_shown(tmp_path: Path, content: bytes, pr
     file.write_bytes(content)
     with pytest.raises(SettingsError) as raised:
         hash_key(privacy(file))
-    assert str(raised.value).startswith(f"telemetry.privacy.key_file: {file}: {problem}")
+    assert str(raised.value).startswith(f"telemetry.privacy.key: {file}: {problem}")
     assert "secret" not in str(raised.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"key_file: .*missing: cannot be read: No such file"):
+    with pytest.raises(SettingsError, match=r"privacy.key: .*missing: cannot be read: No such file"):
         hash_key(privacy(tmp_path / "missing"))
 
 
 def test_the_file_is_not_read_where_nothing_is_hashed(tmp_path: Path) -> None:
-    assert hash_key(PrivacySettings(key_file=tmp_path / "missing")) is None
+    assert hash_key(PrivacySettings(key=SecretFileSettings(file=tmp_path / "missing"))) is None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.settings.broker import SecretFileSettings
 from receiver.settings.errors import SettingsError
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.load import MAX_FILE_BYTES, load
@@ -198,12 +199,12 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
         ),
         (
             "telemetry: {privacy: {rules: [{attribute: a, action: hash}]}}",
-            "receiver.yaml: telemetry.privacy: key_file is required, because a rule hashes or "
+            "receiver.yaml: telemetry.privacy: key is required, because a rule hashes or "
             "`pseudonymize` is set",
         ),
         (
             "telemetry: {privacy: {pseudonymize: [principal]}}",
-            "receiver.yaml: telemetry.privacy: key_file is required, because a rule hashes or "
+            "receiver.yaml: telemetry.privacy: key is required, because a rule hashes or "
             "`pseudonymize` is set",
         ),
         (
@@ -417,7 +418,7 @@ def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> No
     assert len(load(write(tmp_path, text), {}).listeners) == 2
 
 
-def test_earlier_names_of_tls_files_and_of_a_password_are_taken(tmp_path: Path) -> None:
+def test_earlier_names_of_tls_files_and_of_secrets_are_taken(tmp_path: Path) -> None:
     listener = (
         '{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
         "tls: {certificate: c, key: k, client_ca: a, client_auth: required, "
@@ -425,8 +426,13 @@ def test_earlier_names_of_tls_files_and_of_a_password_are_taken(tmp_path: Path) 
         "broker: {login: {username: v, password_file: w}}}"
     )
     file = tmp_path / "receiver.yaml"
-    file.write_text(f"listeners: [{listener}]\nsubscriptions: {{store: sqlite, path: s.db}}\n")
-    (loaded,) = load(file, {}).listeners
+    file.write_text(
+        f"listeners: [{listener}]\nsubscriptions: {{store: sqlite, path: s.db}}\n"
+        "telemetry: {privacy: {key_file: x}}\n"
+    )
+    settings = load(file, {})
+    assert settings.telemetry.privacy.key == SecretFileSettings(file=Path("x"))
+    (loaded,) = settings.listeners
     tls, upstream, broker = loaded.tls, loaded.upstream_tls, loaded.broker
     assert tls is not None
     assert upstream is not None

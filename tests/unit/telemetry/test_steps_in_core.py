@@ -50,13 +50,13 @@ def test_known_bad_values_are_dropped_by_client_version() -> None:
 
 def test_the_context_shows_no_more_than_the_labels() -> None:
     pseudonyms = Privacy(
-        settings(privacy={"pseudonymize": ["principal"], "key_file": "key"}).privacy, KEY
+        settings(privacy={"pseudonymize": ["principal"], "key": {"file": "key"}}).privacy, KEY
     ).hash_of
     private = client(
         KEY,
         connected={"principal": "User:alice", "sasl_mechanism": "PLAIN"},
         privacy={
-            "key_file": "key",
+            "key": {"file": "key"},
             "pseudonymize": ["principal", "client_source_address", "client_id"],
             "rules": [
                 {"attribute": "client_source_port|sasl_mechanism|cluster_id", "action": "drop"},
@@ -81,12 +81,14 @@ def test_the_context_shows_no_more_than_the_labels() -> None:
 
 
 def test_a_client_id_is_folded_before_it_is_hashed() -> None:
-    hashed = Privacy(settings(privacy={"pseudonymize": ["client_id"], "key_file": "k"}).privacy, KEY).hash_of
+    hashed = Privacy(
+        settings(privacy={"pseudonymize": ["client_id"], "key": {"file": "k"}}).privacy, KEY
+    ).hash_of
     folding = {"client_id_folding": [{"pattern": r"(.*)-producer", "replacement": r"\1"}]}
     folded = client(series=folding).push(1, payload("ck-producer-star-02"))
     assert folded.push is not None
     assert folded.push.context.client_id == "java"
-    both = client(KEY, series=folding, privacy={"pseudonymize": ["client_id"], "key_file": "k"})
+    both = client(KEY, series=folding, privacy={"pseudonymize": ["client_id"], "key": {"file": "k"}})
     outcome = both.push(1, payload("ck-producer-star-02"))
     assert outcome.push is not None
     assert labels_of(outcome.push.payload.metrics)[0]["client_id"] == hashed("java")
@@ -107,7 +109,7 @@ def test_replaced_settings_apply_to_the_next_push() -> None:
 
 def test_a_missing_key_changes_nothing() -> None:
     one = client()
-    hashing = settings(privacy={"pseudonymize": ["principal"], "key_file": "key"})
+    hashing = settings(privacy={"pseudonymize": ["principal"], "key": {"file": "key"}})
     with pytest.raises(InvalidValueError):
         one.telemetry.replace_rules(Rules(hashing))
     outcome = one.push(1, payload("ck-producer-star-02"))
@@ -117,9 +119,9 @@ def test_a_missing_key_changes_nothing() -> None:
 
 def test_it_does_not_start_without_the_key() -> None:
     made = client()
-    with pytest.raises(InvalidValueError, match="key_file"):
+    with pytest.raises(InvalidValueError, match=r"privacy\.key"):
         ClientTelemetry(
-            settings=settings(privacy={"pseudonymize": ["principal"], "key_file": "key"}),
+            settings=settings(privacy={"pseudonymize": ["principal"], "key": {"file": "key"}}),
             subscriptions=made.telemetry.subscriptions,
             limits=made.telemetry._limits,
             random_bytes=bytes,

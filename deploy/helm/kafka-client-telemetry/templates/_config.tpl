@@ -11,9 +11,10 @@
 {{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.rest.tokens" "entries" ($config.rest.tokens | default list) "key" "sha256" "seen" dict) -}}
 {{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.rest.clients" "entries" ($config.rest.clients | default list) "key" "subject" "seen" dict) -}}
 {{- $telemetry := $config.telemetry | default dict -}}
-{{- $most := $telemetry.max_bytes | default 1048576 | int64 -}}
-{{- if lt ($telemetry.max_inflated_bytes | default 2097152 | int64) $most -}}
-{{- fail (printf "config.telemetry.max_inflated_bytes: %d: a push of telemetry.max_bytes may be uncompressed; give %d at least" ($telemetry.max_inflated_bytes | default 2097152 | int64) $most) -}}
+{{- $most := $telemetry.max_bytes | default 1048576 | include "kafka-client-telemetry.settingBytes" | int64 -}}
+{{- $inflated := $telemetry.max_inflated_bytes | default 2097152 | include "kafka-client-telemetry.settingBytes" | int64 -}}
+{{- if lt $inflated $most -}}
+{{- fail (printf "config.telemetry.max_inflated_bytes: %d: a push of telemetry.max_bytes may be uncompressed; give %d at least" $inflated $most) -}}
 {{- end -}}
 {{- range $index, $rule := ($telemetry.series | default dict).client_id_folding -}}
 {{- $groups := include "kafka-client-telemetry.checks.groups" .pattern | int -}}
@@ -243,9 +244,9 @@
 {{/* What listeners must fulfil together: (dict "root" $ "field" "config.listeners" "listeners" [...]). */}}
 {{- define "kafka-client-telemetry.checks.listeners" -}}
 {{- $ports := len .listeners -}}
-{{- $held := (.root.Values.config.limits | default dict).max_held_bytes | default 402653184 | int64 -}}
+{{- $held := (.root.Values.config.limits | default dict).max_held_bytes | default 402653184 | include "kafka-client-telemetry.settingBytes" | int64 -}}
 {{- range .listeners -}}
-{{- $buffer := hasKey . "socket_buffer_bytes" | ternary .socket_buffer_bytes 393216 | default 0 | int64 -}}
+{{- $buffer := hasKey . "socket_buffer_bytes" | ternary .socket_buffer_bytes 393216 | default 0 | include "kafka-client-telemetry.settingBytes" | int64 -}}
 {{- $least := add (mul 16 $buffer) 1048576 -}}
 {{- if lt $held $least -}}
 {{- fail (printf "config.limits.max_held_bytes: %d: a quarter has no room for one slow reader of listener %s; give %d at least, or a lower socket_buffer_bytes" $held .name $least) -}}

@@ -28,7 +28,28 @@
 {{- end -}}
 
 {{- define "kafka-client-telemetry.drainSeconds" -}}
-{{- (.Values.config.drain | default dict).timeout_s | default 10 | ceil | int -}}
+{{- include "kafka-client-telemetry.seconds" ((.Values.config.drain | default dict).timeout_s | default 10) -}}
+{{- end -}}
+
+{{/* Seconds of a setting that ends in `_s`: a number, or text such as `2m`. */}}
+{{- define "kafka-client-telemetry.seconds" -}}
+{{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 -}}
+{{- include "kafka-client-telemetry.setting" (dict "value" . "units" $units) | float64 | ceil | int -}}
+{{- end -}}
+
+{{/* Bytes of a setting that ends in `_bytes`: a number, or text such as `64MiB`. */}}
+{{- define "kafka-client-telemetry.settingBytes" -}}
+{{- $units := dict "B" 1 "kB" 1000 "MB" 1000000 "GB" 1000000000 "TB" 1000000000000 "KiB" 1024 "MiB" 1048576 "GiB" 1073741824 "TiB" 1099511627776 -}}
+{{- include "kafka-client-telemetry.setting" (dict "value" . "units" $units) | float64 | int64 -}}
+{{- end -}}
+
+{{/* The number of a setting: (dict "value" "64MiB" "units" (dict "MiB" 1048576)). */}}
+{{- define "kafka-client-telemetry.setting" -}}
+{{- if kindIs "string" .value -}}
+{{- mulf (regexFind "^[0-9.]+" .value | float64) (get .units (regexFind "[A-Za-z]+$" .value)) -}}
+{{- else -}}
+{{- .value -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Bytes of a quantity, such as `2Gi`, `1.5G` or a number. */}}
@@ -49,10 +70,10 @@
 {{- range .Values.config.plugins -}}
 {{- $spool := .spool | default dict -}}
 {{- if and (ne (.delivery | default "spool_when_behind") "memory") (include "kafka-client-telemetry.onData" (dict "root" $ "path" ($spool.path | default "spool"))) -}}
-{{- $sum = add $sum ($spool.max_bytes | default 1073741824 | int64) -}}
+{{- $sum = add $sum ($spool.max_bytes | default 1073741824 | include "kafka-client-telemetry.settingBytes" | int64) -}}
 {{- end -}}
 {{- if and (eq .type "spool_files") (include "kafka-client-telemetry.onData" (dict "root" $ "path" .path)) -}}
-{{- $sum = add $sum (.max_bytes | default 10737418240 | int64) -}}
+{{- $sum = add $sum (.max_bytes | default 10737418240 | include "kafka-client-telemetry.settingBytes" | int64) -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}

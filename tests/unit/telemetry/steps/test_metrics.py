@@ -26,7 +26,7 @@ def steps(
 ) -> MetricSteps:
     return Steps(
         NormalizationSettings.model_validate(normalization),
-        PrivacySettings.model_validate({"key_file": "key"} | (privacy or {})),
+        PrivacySettings.model_validate({"key": {"file": "key"}} | (privacy or {})),
         KEY,
     ).for_client(bad)
 

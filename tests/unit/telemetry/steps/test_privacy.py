@@ -19,7 +19,7 @@ KEY = b"0123456789abcdef"
 
 
 def privacy(*rules: dict[str, str], key: bytes = KEY, pseudonymize: tuple[str, ...] = ()) -> Privacy:
-    settings = {"rules": rules, "pseudonymize": pseudonymize, "key_file": "key"}
+    settings = {"rules": rules, "pseudonymize": pseudonymize, "key": {"file": "key"}}
     return Privacy(PrivacySettings.model_validate(settings), key)
 
 
@@ -140,11 +140,11 @@ def test_the_client_id_in_a_librdkafka_scope_is_hashed() -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"0123456789abcde"])
 def test_a_short_key_is_refused_and_not_shown(key: bytes | None) -> None:
-    settings = PrivacySettings.model_validate({"pseudonymize": ["principal"], "key_file": "key"})
+    settings = PrivacySettings.model_validate({"pseudonymize": ["principal"], "key": {"file": "key"}})
     with pytest.raises(InvalidValueError) as raised:
         Privacy(settings, key)
     assert str(raised.value) == (
-        f"privacy.key_file: '{len(key or b'')} bytes' are too few for the key of the hashes; "
+        f"privacy.key: '{len(key or b'')} bytes' are too few for the key of the hashes; "
         "write 16 random bytes or more"
     )
 

@@ -21,7 +21,7 @@ PRIVATE = attribute("user", "alice")
 
 
 def with_rule(data: bytes, action: str, key: str = "user.*") -> LabelledMetrics:
-    settings = {"rules": [{"attribute": key, "action": action}], "key_file": "key"}
+    settings = {"rules": [{"attribute": key, "action": action}], "key": {"file": "key"}}
     steps = Steps(NormalizationSettings(), PrivacySettings.model_validate(settings), b"0123456789abcdef")
     return label_metrics(data, LABELS, max_entries=MAX_ENTRIES, steps=steps.for_client(()))
 
