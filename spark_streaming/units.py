@@ -75,7 +75,7 @@ def example(key: str) -> str:
 
 
 def pattern(key: str) -> str:
-    """Return the regular expression of the texts that a key takes; empty if it has no unit."""
+    """Return the pattern of texts that a key takes; empty if it has no unit."""
     units, _, _ = _of(key)
     return f"^[0-9]{{1,15}}(\\.[0-9]{{1,9}})? ?({'|'.join(units)})$" if units else ""
 

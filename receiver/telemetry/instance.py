@@ -279,7 +279,7 @@ class ClientInstance:
         )
 
     def resume(self, pace: Pace) -> None:
-        """Go on at the pace that the instance had, unless the subscriptions have changed since."""
+        """Go on at an earlier pace, unless the subscriptions have changed since."""
         if pace.subscriptions is self.subscriptions:
             self._counted_at, self._push_counted_at = pace.counted_at, pace.push_counted_at
             self._first_push_due = pace.first_push_due

@@ -17,7 +17,7 @@ _MAX_SECONDS: Final = 30.0
 
 
 class MetricsError(Exception):
-    """The server can't listen on its address, or its web configuration file is invalid.
+    """The server can't listen, or its web configuration file is invalid.
 
     The message names the setting and the reason.
     """

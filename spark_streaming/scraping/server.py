@@ -1,6 +1,7 @@
-"""HTTP server of a scrape endpoint, GET /metrics, on its own threads, perhaps with TLS and logins.
+"""HTTP server of a scrape endpoint, GET /metrics, on its own threads.
 
-It bounds the number and duration of connections and checks the Host header.
+It may have TLS and logins, bounds the number and duration of connections, and checks the Host
+header.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from receiver.wire.headers import request_header_version, response_header_versio
 from receiver.wire.primitives import Reader
 from tests.testbed import jvm
 
-
 _WRITE_TXN_MARKERS = 27
 
 

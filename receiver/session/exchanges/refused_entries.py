@@ -127,7 +127,7 @@ def has_entries(api_key: int) -> bool:
 
 
 def error_entries(api_key: int, body: Reader, error_code: int) -> bytes:
-    """Write the body of a response that has an error code for each entry of the request.
+    """Write the body of a response with an error code for each entry of a request.
 
     Args:
         api_key: One that :func:`has_entries`.
