@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-differential test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-differential fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images test-images
+.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-fuzz test-fuzz-differential test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-differential fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images image-archives test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -159,10 +159,18 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 dist: $(STAMP) ## Build the wheel and the sdist into dist/
 	@$(BIN)/python -m hatchling build --directory dist
 
-images: ## Build the images of receiver and roll-up with ENGINE=docker, which must be there
-	@for name in receiver rollup; do $(ENGINE) build --file deploy/images/$$name/Dockerfile \
-		--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
-		--tag ghcr.io/kafka-client-telemetry/$$name:$(VERSION) . || exit 1; done
+images: ## Build the images of receiver and roll-up with ENGINE=docker; without one, as OCI archives in dist/images (root, debootstrap)
+	@if command -v $(ENGINE) >/dev/null && $(ENGINE) info >/dev/null 2>&1; then \
+		for name in receiver rollup; do $(ENGINE) build --file deploy/images/$$name/Dockerfile \
+			--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+			--tag ghcr.io/kafka-client-telemetry/$$name:$(VERSION) . || exit 1; done; \
+	else \
+		echo "images: $(ENGINE) does not answer; building OCI archives without an engine"; \
+		$(MAKE) --no-print-directory image-archives; \
+	fi
+
+image-archives: $(STAMP) ## Build the images as OCI archives in dist/images, without an engine and a daemon (root, debootstrap)
+	@$(BIN)/python -m tests.images dist/images
 
 test-images: setup ## Build the images' root folders without an engine and run them: as root, with debootstrap; 10 minutes, 10 GB of disk
 	@command -v debootstrap >/dev/null || { echo "debootstrap is missing (Debian: apt-get install debootstrap)"; exit 1; }

@@ -127,25 +127,42 @@ def built(name: str) -> Image:
     Raises:
         BuildError: A step failed.
     """
-    context = [TREE / file for file in dockerfile.context(TREE)]
-    key = cache.recipe_hash(context, name, RELEASE, Path(__file__).read_text("utf-8"))
+    context = {str(file): TREE / file for file in dockerfile.context(TREE)}
+    return built_from(name, TREE / "deploy" / "images" / name / "Dockerfile", context)
+
+
+def built_from(name: str, file: Path, context: Mapping[str, Path]) -> Image:
+    """The image of a Dockerfile, built if it isn't in the cache.
+
+    Args:
+        name: What its folder in the cache is called by.
+        file: The Dockerfile.
+        context: Files and folders by their places in the context.
+
+    Raises:
+        BuildError: A step failed.
+    """
+    key = cache.recipe_hash([*context.values(), file], name, RELEASE, Path(__file__).read_text("utf-8"))
     folder = cache.cache_folder() / f"image-{name}-{key}"
     with cache.exclusive(f"image-{name}", lambda: None):
         if not folder.is_dir():
-            cache.build_atomically(folder, lambda work: _build(name, work))
+            cache.build_atomically(folder, lambda work: _build(file, context, work))
             cache.forget_unused(folder)
     return Image(root=folder / "root", **json.loads((folder / "image.json").read_text("utf-8")))
 
 
-def _build(name: str, folder: Path) -> None:
+def _build(file: Path, context: Mapping[str, Path], folder: Path) -> None:
     source = folder / "context"
-    for file in dockerfile.context(TREE):
-        target = source / file
+    for place, copied in context.items():
+        target = source / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(TREE / file, target, follow_symlinks=False)
+        if copied.is_dir():
+            shutil.copytree(copied, target, symlinks=True)
+        else:
+            shutil.copy2(copied, target, follow_symlinks=False)
     stages: list[Image] = []
     names: dict[str, Image] = {}
-    for instruction in dockerfile.read(TREE / "deploy" / "images" / name / "Dockerfile"):
+    for instruction in dockerfile.read(file):
         if instruction.name == "FROM":
             stages.append(Image(root=folder / f"stage-{len(stages)}"))
             run(["cp", "--archive", "--reflink=auto", base(), stages[-1].root])
