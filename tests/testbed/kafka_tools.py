@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from typing import Final
 
 from tests.testbed import jvm, parts
 
 _TIMEOUT_S: Final = 180
+
+
+#: The class that each of Kafka's scripts starts.
+_MAINS: Final = {
+    "kafka-client-metrics.sh": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-storage.sh": "kafka.tools.StorageTool",
+}
+
+
+def script(name: str, arguments: Sequence[str], *, stdin: str = "") -> str:
+    """Run the program of a script such as ``kafka-configs.sh``; errors as below."""
+    return _java(_MAINS[name], arguments, stdin)
 
 
 def client_metrics(bootstrap: str, *arguments: str) -> str:
@@ -17,15 +32,15 @@ def client_metrics(bootstrap: str, *arguments: str) -> str:
         NotSetUpError: The tools are not there yet.
         AssertionError: The tool failed; shows its output.
     """
-    return _run("org.apache.kafka.tools.ClientMetricsCommand", bootstrap, *arguments)
+    return script("kafka-client-metrics.sh", ["--bootstrap-server", bootstrap, *arguments])
 
 
 def configs(bootstrap: str, *arguments: str) -> str:
     """Run ``kafka-configs.sh``; errors as above."""
-    return _run("kafka.admin.ConfigCommand", bootstrap, *arguments)
+    return script("kafka-configs.sh", ["--bootstrap-server", bootstrap, *arguments])
 
 
-def _run(main: str, bootstrap: str, *arguments: str) -> str:
+def _java(main: str, arguments: Sequence[str], stdin: str) -> str:
     jars = parts.EXAMPLES_KAFKA.require() / "jars"
     command = [
         "java",
@@ -33,10 +48,10 @@ def _run(main: str, bootstrap: str, *arguments: str) -> str:
         "-cp",
         f"{jars}/*",
         main,
-        "--bootstrap-server",
-        bootstrap,
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+    )
     assert done.returncode == 0, f"{main} {' '.join(arguments)}:\n{done.stdout}\n{done.stderr[-4000:]}"
     return done.stdout

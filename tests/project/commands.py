@@ -1,0 +1,132 @@
+"""Finds the commands that the pages, the alerts and the program's own advice tell people to run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+TREE: Final = Path(__file__).parents[2]
+
+#: Folders whose pages are for users.
+_PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "deploy/**/*.md")
+
+#: Programs that a span of code begins with, if it is a command.
+_PROGRAM: Final = re.compile(
+    r"(?:\.venv/bin/)?(?:kafka-telemetry|kafka-[a-z-]+\.sh|curl|helm|kubectl|docker|openssl|python3?|pip|make|"
+    r"terraform|spark-submit|cosign|jb|jsonnet)(?: |$)"
+)
+_SHELLS: Final = ("sh", "bash", "shell")
+
+
+@dataclass(frozen=True, order=True)
+class Command:
+    """A command on a page.
+
+    Attributes:
+        words: The program and its arguments, as a shell splits them.
+        place: The file and line, for messages.
+        is_whole: Whether it can be pasted: a line of a block, and not a mention in a sentence.
+    """
+
+    words: tuple[str, ...]
+    place: str
+    is_whole: bool
+
+    @property
+    def program(self) -> str:
+        """The program's name without a folder."""
+        return Path(self.words[0]).name
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def documented_commands() -> list[Command]:
+    """Return all commands, each once for each place."""
+    found = [command for page in _pages() for command in _of_page(page)]
+    for folder in ("receiver", "plugins", "spark_streaming", "deploy"):
+        for file in sorted((TREE / folder).rglob("*.py")):
+            found += _of_source(file)
+    found += [inner for command in found if (inner := _within(command)) is not None]
+    return sorted(set(found))
+
+
+def _within(command: Command) -> Command | None:
+    """Return the command of ours that another one runs in a pod, after ``--``."""
+    if "--" not in command.words:
+        return None
+    words = command.words[command.words.index("--") + 1 :]
+    ours = words and words[0] == "kafka-telemetry"
+    return Command(words, command.place, command.is_whole) if ours else None
+
+
+def _pages() -> list[Path]:
+    return sorted({page for pattern in _PAGES for page in TREE.glob(pattern)})
+
+
+def _of_page(page: Path) -> Iterator[Command]:
+    markdown = MarkdownIt("commonmark").enable("table")
+    for token in markdown.parse(page.read_text()):
+        line = token.map[0] + 1 if token.map else 0
+        place = f"{page.relative_to(TREE)}:{line}"
+        if token.type == "fence" and token.info.strip() in _SHELLS:
+            for text in _lines(token.content):
+                yield _command(text, place, is_whole=True)
+        elif token.type == "code_block":
+            for text in token.content.replace("\\\n", " ").splitlines():
+                if _PROGRAM.match(text):
+                    yield _command(text, place, is_whole=True)
+        for span in token.children or ():
+            yield from _of_span(span, place)
+
+
+def _of_span(span: Token, place: str) -> Iterator[Command]:
+    if span.type == "code_inline" and _PROGRAM.match(span.content):
+        yield _command(span.content, place, is_whole=False)
+
+
+def _of_source(file: Path) -> Iterator[Command]:
+    """Yield the commands between backticks in the texts that a program writes."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "VALUE" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+            if code.startswith("kafka-telemetry ") and "VALUE" not in code:
+                yield _command(code, f"{file.relative_to(TREE)}:{node.lineno}", is_whole=False)
+
+
+def _command(text: str, place: str, *, is_whole: bool) -> Command:
+    return Command(tuple(shlex.split(text, comments=True)), place, is_whole)
+
+
+def _lines(block: str) -> Iterator[str]:
+    """Yield the commands of a block: a line, and those that a backslash or a quote joins to it."""
+    joined = ""
+    for line in block.splitlines():
+        joined += line
+        if joined.endswith("\\"):
+            joined = f"{joined[:-1]} "
+            continue
+        try:
+            words = shlex.split(joined, comments=True)
+        except ValueError:  # within quotes
+            joined += "\n"
+            continue
+        if words:
+            yield joined
+        joined = ""
+    assert not joined, f"the block ends within a command: {block}"
