@@ -26,6 +26,7 @@ from receiver.gateway.listeners.proxy_protocol import (
     may_begin,
     parse,
 )
+from receiver.gateway.listeners.tls_refusal import likely_cause
 from receiver.gateway.tls import server_context
 from receiver.gateway.waiting import readable
 from receiver.peers.peers import Scope
@@ -71,12 +72,22 @@ class RefusedError(Exception):
     Attributes:
         reason: The kind of refusal.
         exceeded: The limit that the client exceeds; None if another check failed.
+        likely_cause: What is probably wrong with the client, and how to correct it, if known.
+        source_address: The client's address, if a PROXY header named it.
     """
 
-    def __init__(self, reason: RefusalReason, problem: str, exceeded: Exceeded | None = None) -> None:
+    def __init__(
+        self,
+        reason: RefusalReason,
+        problem: str,
+        exceeded: Exceeded | None = None,
+        likely_cause: str | None = None,
+    ) -> None:
         super().__init__(problem)
         self.reason = reason
         self.exceeded = exceeded
+        self.likely_cause = likely_cause
+        self.source_address: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -189,9 +200,12 @@ class Admission:
                 side.close()  # not reset, because a reset could overtake OpenSSL's alert
             elif side.fileno() != -1:
                 close_with_reset(side)
-            if isinstance(error, OSError):
-                raise self._refusal(error, side, own) from None
-            raise
+            refusal = self._refusal(error, side, own) if isinstance(error, OSError) else error
+            if isinstance(refusal, RefusedError):
+                refusal.source_address = identity.source_address
+            if refusal is error:
+                raise
+            raise refusal from None
         return side, identity
 
     async def _refuse_header(self, client: socket.socket, identity: ClientIdentity) -> None:
@@ -255,7 +269,8 @@ class Admission:
 
     def _refusal(self, error: OSError, side: socket.socket, own: _Handshake) -> RefusedError:
         if isinstance(error, ssl.SSLError):
-            return RefusedError(RefusalReason.TLS_HANDSHAKE, tls_problem(error))
+            problem, cause = tls_problem(error), likely_cause(error)
+            return RefusedError(RefusalReason.TLS_HANDSHAKE, problem, likely_cause=cause)
         if isinstance(error, TimeoutError) and error.errno is None:
             if own.displaced:
                 return RefusedError(RefusalReason.LIMIT, "the oldest of too many without a PROXY header")

@@ -329,7 +329,7 @@ class Listener:
         if full and not self._admission.displace():
             close_with_reset(client)
             problem = f"listeners[].max_connections ({self.settings.max_connections}) connections are open"
-            self._refuse(RefusalReason.LIMIT, problem)
+            self._refuse(RefusalReason.LIMIT, problem, source_address=plain_address(source_address))
             return
         source_address = plain_address(source_address)
         if self._admission.knows_source(source_address):
@@ -337,6 +337,7 @@ class Listener:
                 self._admission.count(source_address)
             except RefusedError as error:
                 close_with_reset(client)
+                error.source_address = source_address
                 self._refuse_at_admission(error)
                 return
         number, connection_id = self._core.new_connection()
@@ -448,7 +449,9 @@ class Listener:
             self._metrics.limit_exceeded(error.exceeded)
         if error.reason is RefusalReason.PRINCIPAL:
             self._metrics.authentication(self.settings.name, "TLS", LoginOutcome.FAILED)
-        self._refuse(error.reason, str(error))
+        self._refuse(
+            error.reason, str(error), source_address=error.source_address, likely_cause=error.likely_cause
+        )
 
     def _refuse_for_upstream(self, error: OSError) -> None:
         if error.errno in _OUT_OF_FILES:
@@ -486,10 +489,11 @@ class Listener:
                 "closed at a limit", kind=reason, limit=_LIMITS[reason], **connection_fields(identity)
             )
 
-    def _refuse(self, reason: RefusalReason, problem: str) -> None:
+    def _refuse(self, reason: RefusalReason, problem: str, **known: str | None) -> None:
         self._metrics.connection_refused(self.settings.name, reason)
         if reason is RefusalReason.GONE:
             return
+        fields = {name: value for name, value in known.items() if value is not None}
         self._warnings.warning(
-            "connection refused", kind=reason, listener=self.name, reason=reason, problem=problem
+            "connection refused", kind=reason, listener=self.name, reason=reason, problem=problem, **fields
         )

@@ -237,16 +237,16 @@ def test_a_client_that_is_slow_to_shake_hands_is_reset_and_costs_the_broker_noth
 
 
 @pytest.mark.parametrize(
-    ("say", "problem"),
+    ("say", "problem", "cause"),
     [
-        (produce_frame(1), "wrong version number"),
-        (b"GET / HTTP/1.1\r\n\r\n", "http request"),
-        (bytes(100), "wrong version number"),
-        (b"\x16\x03\x01\x00\x05hello", "unexpected message"),
+        (produce_frame(1), "wrong version number", "set its security.protocol to SSL"),
+        (b"GET / HTTP/1.1\r\n\r\n", "http request", "an HTTP client"),
+        (bytes(100), "wrong version number", "set its security.protocol to SSL"),
+        (b"\x16\x03\x01\x00\x05hello", "unexpected message", ""),
     ],
 )
 def test_what_is_no_tls_is_refused(
-    certificates: Certificates, broker: ScriptedBroker, say: bytes, problem: str
+    certificates: Certificates, broker: ScriptedBroker, say: bytes, problem: str, cause: str
 ) -> None:
     async def main() -> None:
         gate = Gate()
@@ -261,6 +261,8 @@ def test_what_is_no_tls_is_refused(
                 )
             (entry,) = refusals(log)
             assert (entry["reason"], entry["problem"]) == ("tls_handshake", problem)
+            assert entry["source_address"] == "127.0.0.1"
+            assert cause in entry.get("likely_cause", "")
         assert nobody_is_counted(gate)
         assert asked(broker) == 0
 
