@@ -44,7 +44,7 @@ def receiver() -> Dashboard:
         _now("Undelivered for", "The age of the oldest push that a destination has not received.",
              f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}}) or {_ZERO}", unit="s", warn_from=300),
         _now("Certificate ends", "The first of all certificates to expire; *no TLS* without any.",
-             f"min(kafka_telemetry_tls_certificate_expiry_seconds{{{_WHERE}}}) * 1000",
+             f"min(kafka_telemetry_tls_certificate_expiry_timestamp_seconds{{{_WHERE}}}) * 1000",
              unit="dateTimeFromNow", nothing="no TLS"),
     )  # fmt: skip
     board.row(

@@ -211,7 +211,7 @@ RECEIVER_RULES: Final = (
     ),
     PrometheusRule(
         name="KafkaTelemetryCertificateEnds",
-        expression="kafka_telemetry_tls_certificate_expiry_seconds - time() < 14 * 86400",
+        expression="kafka_telemetry_tls_certificate_expiry_timestamp_seconds - time() < 14 * 86400",
         lasts="1h",
         severity="warning",
         summary="A certificate of listener {{ .Labels.listener }} of {{ .Labels.instance }} expires within "

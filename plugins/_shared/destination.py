@@ -22,6 +22,8 @@ PROTOCOL_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
     | {"host", "te", "transfer-encoding", "user-agent"}
 )
+_MIN_SECRET_CHARACTERS = 4
+
 #: Lower case, because gRPC metadata must be. No ``:`` pseudo headers.
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -103,8 +105,12 @@ def tls_context(config: Destination) -> ssl.SSLContext:
 
 
 def redact(text: str, config: Destination) -> str:
-    """Mask the values of the operator's headers in an answer, which may repeat them."""
+    """Mask the values of the operator's headers in an answer, which may repeat them.
+
+    Shorter ones are no secrets, and would mask letters of words.
+    """
     for value in config.headers.values():
-        if secret := value.get_secret_value():
+        secret = value.get_secret_value()
+        if len(secret) >= _MIN_SECRET_CHARACTERS:
             text = text.replace(secret, "**********")
     return text

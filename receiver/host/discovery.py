@@ -6,6 +6,7 @@ texts. Starts nothing and opens nothing.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -165,10 +166,14 @@ class _Entry:
 def _entry(index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]) -> _Entry:
     type_ = config.get("type")
     if not isinstance(type_, str) or type_ not in types:
+        close = difflib.get_close_matches(type_, types, n=1) if isinstance(type_, str) else []
+        advice = (
+            f"did you mean {close[0]}?" if close else f"installed are {', '.join(sorted(types)) or 'none'}"
+        )
         raise _error(
             index,
             ("type",),
-            f"unknown plugin type; installed are {', '.join(sorted(types)) or 'none'}",
+            f"unknown plugin type; {advice}",
             None if type_ is None else json.dumps(type_, default=str),
         )
     plugin_class = _plugin_class(index, types[type_])

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
-from receiver.host.delivery.statistics import PluginStatistics
+from receiver.host.delivery.statistics import DELIVERY_BOUNDS_S, PluginStatistics
 
 _PREFIX = "kafka_telemetry_"
 
@@ -57,14 +64,26 @@ class PluginMetrics(Collector):
             "Calls of a plugin's export and their duration, including failed ones.",
             labels=["plugin", "type"],
         )
+        deliveries = HistogramMetricFamily(
+            f"{_PREFIX}plugin_delivery_seconds",
+            "Time of exported pushes from their receipt to the destination's acceptance.",
+            labels=["plugin", "type"],
+        )
         for plugin in plugins:
+            deliveries.add_metric(
+                [plugin.name, plugin.type],
+                list(zip(_BOUNDS, map(float, accumulate(plugin.deliveries)), strict=True)),
+                plugin.delivery_seconds,
+            )
             for reason, count in plugin.dropped.items():
                 dropped.add_metric([plugin.name, plugin.type, str(reason)], count)
             state.add_metric([plugin.name, plugin.type, str(plugin.state)], 1)
             circuit.add_metric([plugin.name, plugin.type, str(plugin.circuit)], 1)
             exports.add_metric([plugin.name, plugin.type], plugin.exports, plugin.export_seconds)
-        yield from (dropped, state, circuit, exports)
+        yield from (dropped, state, circuit, exports, deliveries)
 
+
+_BOUNDS = (*map(str, DELIVERY_BOUNDS_S), "+Inf")
 
 _Figure = Callable[[PluginStatistics], float]
 

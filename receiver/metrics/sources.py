@@ -193,7 +193,7 @@ class PulledMetrics(Collector):
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
-            f"{_PREFIX}tls_certificate_expiry_seconds",
+            f"{_PREFIX}tls_certificate_expiry_timestamp_seconds",
             "Expiry of a certificate in use, in seconds since the epoch.",
             labels=["listener", "side"],
         )

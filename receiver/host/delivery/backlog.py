@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from receiver.amounts import bytes_text, duration_text
+from receiver.amounts import bytes_text, count_text, duration_text
 
 #: Seconds of the past from which the rate is computed.
 _WINDOW_S: Final = 300.0
@@ -44,7 +44,8 @@ class Backlog:
             if self.full_in_s is None
             else f"full in {duration_text(self.full_in_s)} at this rate"
         )
-        waiting = f"{self.pushes} pushes ({bytes_text(self.bytes)}) wait"
+        verb = "waits" if self.pushes == 1 else "wait"
+        waiting = f"{count_text(self.pushes, 'push', 'pushes')} ({bytes_text(self.bytes)}) {verb}"
         return f"{waiting}, {place} {self.used * 100:.1f} % full, {left}"
 
 

@@ -110,6 +110,7 @@ class PluginDelivery:
             files=self._files,
             name=hosted.name,
             clock=clock,
+            wall_ns=wall_ns,
             cpu=cpu,
         )
         self._logged_drops = dict.fromkeys(_DROP_EVENTS, 0)
@@ -242,6 +243,8 @@ class PluginDelivery:
             restarts=plugin.restarts if isinstance(plugin, PluginProxy) else tally.restarts,
             consecutive_failures=tally.consecutive_failures,
             last_error=tally.last_error,
+            deliveries=tally.deliveries,
+            delivery_seconds=tally.delivery_seconds,
             export_seconds=tally.export_seconds,
             exports=tally.exports,
             backlog=self._backlog(queue, tally),

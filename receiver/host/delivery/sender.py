@@ -60,6 +60,7 @@ class Sender:
         files: PluginFiles,
         name: str,
         clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
         rng: Callable[[], float] = random.random,
         cpu: CpuAccount | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class Sender:
         self._max_bytes = settings.batch.max_bytes
         self._linger_s = settings.batch.linger_ms / 1000 if self._max_items > 1 else 0.0
         self._clock = clock
+        self._wall_ns = wall_ns
         self._rng = rng
         self._tally = tally
         self._log = log
@@ -248,7 +250,9 @@ class Sender:
         if not self._queue.acknowledge(len(part.pushes), dropped):
             return False
         if dropped is None:
-            self._tally.exported()
+            now_ns = self._wall_ns()
+            # A clock that was set back makes no negative time.
+            self._tally.exported(max(0, now_ns - push.context.received_at_ns) / 1e9 for push in part.pushes)
         self._tally.rejected(outcome.rejected_points)
         for push in part.pushes:
             push.payload.release()

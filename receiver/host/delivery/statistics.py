@@ -8,11 +8,17 @@ reason.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from receiver.host.delivery.backlog import Backlog
+
+#: Upper bounds of the histogram of delivery times, in seconds: from a prompt destination to an
+#: outage of a day.
+DELIVERY_BOUNDS_S: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86_400.0)
 
 
 class DropReason(StrEnum):
@@ -78,6 +84,9 @@ class PluginStatistics:
         restarts: Restarts of the plugin, or of its process, after a crash.
         consecutive_failures: Failures since the last success.
         last_error: The text of the last failure; None if there was none.
+        deliveries: Exported pushes by the time from their receipt to their export: one number for
+            each of :data:`DELIVERY_BOUNDS_S`, and one for longer times.
+        delivery_seconds: The sum of these times.
         export_seconds: Seconds spent in export calls, including failed ones.
         exports: Export calls that returned.
         backlog: The pushes that wait, and the room for more.
@@ -115,6 +124,8 @@ class PluginStatistics:
     restarts: int
     consecutive_failures: int
     last_error: str | None
+    deliveries: tuple[int, ...]
+    delivery_seconds: float
     export_seconds: float
     exports: int
     backlog: Backlog
@@ -167,6 +178,8 @@ class TallySnapshot:
     restarts: int = 0
     consecutive_failures: int = 0
     last_error: str | None = None
+    deliveries: tuple[int, ...] = (0,) * (len(DELIVERY_BOUNDS_S) + 1)
+    delivery_seconds: float = 0.0
     export_seconds: float = 0.0
     exports: int = 0
     call_started_at: float | None = None
@@ -229,9 +242,14 @@ class Tally:
         with self._lock:
             self._values.restarts += 1
 
-    def exported(self) -> None:
-        """Count an export that the destination accepted."""
+    def exported(self, delivery_times_s: Iterable[float]) -> None:
+        """Count an export that the destination accepted, and each push's time since its receipt."""
         with self._lock:
+            counts = list(self._values.deliveries)
+            for time_s in delivery_times_s:
+                counts[bisect_left(DELIVERY_BOUNDS_S, time_s)] += 1
+                self._values.delivery_seconds += time_s
+            self._values.deliveries = tuple(counts)
             self._values.exported_batches += 1
 
     def rejected(self, points: int) -> None:

@@ -42,7 +42,9 @@ OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
 STALE: Final = "kafka_telemetry_subscriptions_stale"
 RELOADED: Final = "kafka_telemetry_config_last_reload_successful"
-CERTIFICATE: Final = 'kafka_telemetry_tls_certificate_expiry_seconds{listener="CLIENT",side="client"}'
+CERTIFICATE: Final = (
+    'kafka_telemetry_tls_certificate_expiry_timestamp_seconds{listener="CLIENT",side="client"}'
+)
 
 #: A sidecar that is well, is asked by a health check, and to which all kinds of things happened
 #: long ago.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -197,7 +198,20 @@ def test_what_is_wrong_is_named_with_the_fix(config: dict[str, Any], message: st
 
 
 @pytest.mark.usefixtures("acme")
-@pytest.mark.parametrize("type_", ["Otlp", "", 3, None, ["otlp"]])
+@pytest.mark.parametrize(
+    ("type_", "meant"), [("Otlp", "otlp"), ("otpl", "otlp"), ("kafka-topic", "kafka_topic")]
+)
+def test_a_misspelt_type_is_guessed(type_: str, meant: str) -> None:
+    assert problem({"type": type_}).endswith(f"unknown plugin type; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("name", ["Bad/Name", "../up", ".hidden", "a b", ""])
+def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
+    assert f"plugins[0].name: {json.dumps(name)}: must match " in problem({"type": "console", "name": name})
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize("type_", ["nonsense", "", 3, None, ["otlp"]])
 def test_an_unknown_type_names_those_there_are(type_: object) -> None:
     text = problem({"type": type_})
     assert text.startswith("plugins[0].type: ")

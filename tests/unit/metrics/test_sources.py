@@ -134,9 +134,9 @@ def test_certificates_and_peers() -> None:
     now = Now(certificates=[("SSL", "client", 1.8e9), ("SSL", "upstream", 1.9e9)])
     now.peers = {"source_address": 3, "principal": 2}
     metrics = now.metrics()
-    assert lines(metrics, "tls_certificate_expiry_seconds") == {
-        'tls_certificate_expiry_seconds{listener="SSL",side="client"} 1.8e+09',
-        'tls_certificate_expiry_seconds{listener="SSL",side="upstream"} 1.9e+09',
+    assert lines(metrics, "tls_certificate_expiry_timestamp_seconds") == {
+        'tls_certificate_expiry_timestamp_seconds{listener="SSL",side="client"} 1.8e+09',
+        'tls_certificate_expiry_timestamp_seconds{listener="SSL",side="upstream"} 1.9e+09',
     }
     assert lines(metrics, "held_bytes") == {"held_bytes 4096.0"}
     assert lines(metrics, "limit_peers") == {
@@ -180,6 +180,8 @@ def test_plugins() -> None:
                 restarts=24,
                 consecutive_failures=15,
                 last_error="hunter2",
+                deliveries=(1, 2, *(0,) * 8, 1),
+                delivery_seconds=100_000.5,
                 export_seconds=16.5,
                 exports=17,
                 call_seconds=18.5,

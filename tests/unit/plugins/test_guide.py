@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -38,6 +39,19 @@ def test_every_reason_exception_and_host_key_is_named() -> None:
     errors = [name for name in contract.__all__ if name.endswith("Error") and name != "ExportError"]
     for name in (*DropReason, *errors, *HostSettings.model_fields):
         assert f"`{name}" in GUIDE, name
+
+
+def test_the_signatures_of_the_contract_are_the_real_ones() -> None:
+    receiver = contract.ClientTelemetryReceiver
+    signatures = [
+        f"def {name}{inspect.signature(method)}"
+        for name, method in vars(receiver).items()
+        if inspect.isfunction(method)
+    ]
+    shown = [line for line in block("python").splitlines() if line.startswith("def ")]
+    assert shown == [signature.replace("'", "") for signature in signatures]
+    assert "Config: ClassVar[type[PluginConfig]] = PluginConfig " in block("python")
+    assert f"max_batch_items: int = {receiver.max_batch_items} " in block("python")
 
 
 def test_the_example_and_its_type_exist() -> None:
