@@ -137,6 +137,11 @@ async def _lists(
         refresh=_nothing,
         exposition=ReceiverMetrics(version="0").exposition,
         count_refusal=lambda _: None,
+        processes=list,
+        relays=lambda: (1, 1),
+        restarts=dict,
+        certificates=list,
+        store=lambda: "sqlite",
         events=EventLog(time.time_ns),
     )
     transport = httpx.ASGITransport(create_api(dependencies, RestSettings()))

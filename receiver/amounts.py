@@ -1,4 +1,4 @@
-"""Writes amounts for people: bytes and times, with two digits that matter.
+"""Writes amounts for people: counts, and bytes and times with two digits that matter.
 
 Pure. Programs get the plain number instead.
 """
@@ -30,3 +30,8 @@ def duration_text(seconds: float) -> str:
             more = whole % size // next_size
             return f"{whole // size} {unit} {more} {next_unit}" if more else f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun: ``1 client``, ``2 clients``."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"

@@ -28,6 +28,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("quick-start", "where-are-my-metrics", "doctor", "attach", "bridge", "concepts", "glossary"),
     "Operations": (
         "operations",
+        "forty-clusters",
         "runbooks",
         "failure-modes",
         "sizing",

@@ -21,6 +21,7 @@ from receiver.api.routes import (
     listeners,
     plugins,
     series,
+    status,
     subscriptions,
 )
 from receiver.settings.rest import RestSettings
@@ -41,6 +42,7 @@ _PARTS: Final = (
     listeners,
     plugins,
     events,
+    status,
     health,
 )
 
@@ -102,12 +104,12 @@ class _Api(FastAPI):
 
 
 def _describe_problems(responses: dict[str, Any]) -> None:
-    for status, response in list(responses.items()):
+    for code, response in list(responses.items()):
         schema = response.get("content", {}).get("application/json", {}).get("schema", {})
         if schema.get("$ref", "").endswith("/HTTPValidationError"):
             # FastAPI adds it for every parameter, even where every value is valid.
-            del responses[status]
-        elif int(status) >= 400:
+            del responses[code]
+        elif int(code) >= 400:
             response["content"] = {
                 problems.PROBLEM_CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
             }

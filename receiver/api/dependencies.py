@@ -7,7 +7,7 @@ bounded.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, cast
@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 from receiver.api.events import EventLog
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
+from receiver.metrics import ProcessNumbers
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
@@ -49,6 +50,16 @@ class ApiDependencies:
     #: Counts a request that was refused for its caller, by reason.
     count_refusal: Callable[[str], None]
 
+    #: The numbers of each process.
+    processes: Callable[[], Iterable[ProcessNumbers]]
+    #: How many relays run, and how many should.
+    relays: Callable[[], tuple[int, int]]
+    #: Processes that died and were started again, by kind.
+    restarts: Callable[[], Mapping[str, int]]
+    #: The listener, side and expiry, in seconds since the epoch, of each certificate in use.
+    certificates: Callable[[], Iterable[tuple[str, str, float]]]
+    #: Where subscriptions are kept, as in the configuration.
+    store: Callable[[], str]
     #: The latest events.
     events: EventLog
     #: Nanoseconds since the epoch.

@@ -82,7 +82,7 @@ class SubscriptionBody(_Common):
     """A subscription in a request. A field that is null counts as left out."""
 
     metrics: _Metrics = Field(
-        description="Prefixes of metric names; `*` alone: every metric; an empty list: none.",
+        description="Prefixes of metric names; `*` alone: all metrics; an empty list: none.",
         examples=[["org.apache.kafka.producer."]],
     )
     interval_ms: _Interval | None = Field(
@@ -94,7 +94,7 @@ class SubscriptionBody(_Common):
     match: dict[str, _Pattern] | None = Field(
         default=None,
         description="Regular expressions (RE2) by selector, each for the whole value; all must match; "
-        f"empty: every client. {_SELECTORS}",
+        f"empty: all clients. {_SELECTORS}",
         examples=[{"client_software_name": "apache-kafka-java"}],
         json_schema_extra=_CONDITIONS,
     )

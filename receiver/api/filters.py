@@ -6,17 +6,19 @@ meanwhile, so each value is read once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from receiver.api.pages import PageQuery
+from receiver.patterns import compile_pattern
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import MIN_LIFETIME_S, ClientInstance
+from receiver.telemetry.quirks import software_identities
 from receiver.telemetry.subscription import Assignment
 
 _MAX_CHARS: Final = 1024
@@ -26,14 +28,8 @@ UUID_PATTERN: Final = "^[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]$"
 
 _Item = TypeVar("_Item")
 
-#: The parameters that compare a text of the identity, and its attribute.
-_TEXTS: Final = {
-    "client_id": "client_id",
-    "software": "client_software_name",
-    "version": "client_software_version",
-    "principal": "principal",
-    "listener": "listener",
-}
+#: The parameters that match one text of the identity, which has the same name.
+_TEXTS: Final = ("client_id", "principal", "listener")
 
 
 class ConnectionState(StrEnum):
@@ -48,20 +44,32 @@ class ConnectionState(StrEnum):
     PUSHING = "pushing"
 
 
-def _text(what: str) -> str | None:
-    description = f"Only with exactly this {what}."
-    field: str | None = Field(default=None, max_length=_MAX_CHARS, description=description)
-    return field
+def _checked(pattern: str) -> str:
+    """Return a pattern that RE2 accepts; ValueError says why it doesn't."""
+    try:
+        compile_pattern(pattern)
+    except ValueError as error:
+        raise ValueError(f"is no regular expression (RE2): {error}; write \\ in front of . * + ( [") from None
+    return pattern
+
+
+def _pattern(what: str, note: str = "") -> Any:
+    description = f"Only where this regular expression (RE2) matches the whole {what}{note}."
+    return Field(default=None, max_length=_MAX_CHARS, description=description)
+
+
+_Pattern = Annotated[str, AfterValidator(_checked)]
+_EMBEDDED: Final = ", or that of the librdkafka in it"
 
 
 class _Filters(PageQuery):
     """The parameters that clients and connections share. All that are given must hold."""
 
-    client_id: str | None = _text("client id")
-    software: str | None = _text("client software name")
-    version: str | None = _text("client software version")
-    principal: str | None = _text("principal")
-    listener: str | None = _text("listener")
+    client_id: _Pattern | None = _pattern("client id")
+    software: _Pattern | None = _pattern("client software name", _EMBEDDED)
+    version: _Pattern | None = _pattern("client software version", _EMBEDDED)
+    principal: _Pattern | None = _pattern("principal")
+    listener: _Pattern | None = _pattern("listener")
     subscription: str | None = Field(
         default=None,
         max_length=_MAX_CHARS,
@@ -69,17 +77,15 @@ class _Filters(PageQuery):
     )
 
     def select(self, items: Sequence[_Item], prefix: str) -> Sequence[_Item]:
-        """Return the items whose identity has all texts; ``prefix`` leads to the identity."""
-        given = {
-            prefix + attribute: getattr(self, parameter)
-            for parameter, attribute in _TEXTS.items()
-            if getattr(self, parameter) is not None
-        }
-        if not given:
-            return items
-        read = attrgetter(*given)
-        expected = tuple(given.values()) if len(given) > 1 else next(iter(given.values()))
-        return [item for item in items if read(item) == expected]
+        """Return the items whose identity passes all patterns; ``prefix`` leads to the identity."""
+        for parameter in _TEXTS:
+            pattern = getattr(self, parameter)
+            if pattern is not None:
+                items = _passing(items, attrgetter(prefix + parameter), _Texts(pattern))
+        if self.software is not None or self.version is not None:
+            read = attrgetter(f"{prefix}client_software_name", f"{prefix}client_software_version")
+            items = _passing(items, read, _Software(self.software, self.version))
+        return items
 
 
 class ClientQuery(_Filters):
@@ -165,3 +171,47 @@ class _Subscribed:
         if known is None:
             known = self._known[id(assignment)] = assignment, self._name in assignment.matched
         return known[1]
+
+
+def _passing(
+    items: Iterable[_Item], read: Callable[[_Item], Any], test: Callable[[Any], bool]
+) -> list[_Item]:
+    """Return the items whose value passes; each value is tested once, because many share it."""
+    known: dict[Any, bool] = {}
+    found = []
+    for item in items:
+        value = read(item)
+        passes = known.get(value)
+        if passes is None:
+            passes = known[value] = test(value)
+        if passes:
+            found.append(item)
+    return found
+
+
+class _Texts:
+    """Tests texts by a pattern.
+
+    A text that equals the pattern passes too, so that nobody need escape a principal.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._compiled = compile_pattern(pattern)
+
+    def __call__(self, text: str) -> bool:
+        return text == self._pattern or self._compiled.fullmatch(text.encode("utf-8", "replace")) is not None
+
+
+class _Software:
+    """Tests software by its name and version, or those of the librdkafka that it embeds."""
+
+    def __init__(self, name: str | None, version: str | None) -> None:
+        self._name = None if name is None else _Texts(name)
+        self._version = None if version is None else _Texts(version)
+
+    def __call__(self, software: tuple[str, str]) -> bool:
+        return any(
+            (self._name is None or self._name(name)) and (self._version is None or self._version(version))
+            for name, version in software_identities(*software)
+        )

@@ -2,100 +2,70 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import httpx
 import typer
 
-from receiver.cli.completion import (
-    client_field,
-    client_instance_ids,
-    client_states,
-    subscription_names,
-)
-from receiver.cli.output import OutputFormat, plain, print_document, print_list, print_table
-from receiver.cli.pages import given, pages
-from receiver.cli.session import document_of, rest_command
+from receiver.amounts import duration_text
+from receiver.cli import filters
+from receiver.cli.output import Output, OutputFormat, fail, plain, print_document, print_fields, print_list
+from receiver.cli.pages import given, pages, worst_first
+from receiver.cli.session import Fleet, Session, document_of, fleet_command, is_document, rest_command
 from receiver.telemetry.client_state import ClientState
-from receiver.telemetry.subscription_checks import ALL_METRICS
 
 #: What ``watch`` shows of a client when it changes.
 _WATCHED: Final = ("state", "push_interval_ms", "subscriptions", "last_error")
 
-_Output = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="A table, or JSON or YAML for programs.")
-]
-_Limit = Annotated[int, typer.Option("--limit", min=1, help="Most items to list.")]
-_Id = Annotated[
-    str,
-    typer.Argument(
-        help="The client instance id, 22 characters.", metavar="ID", autocompletion=client_instance_ids
-    ),
-]
-_ClientId = Annotated[
-    str | None,
-    typer.Option("--client-id", help="Only with this client id.", autocompletion=client_field("client_id")),
-]
-_Software = Annotated[
-    str | None,
-    typer.Option(
-        "--software",
-        help="Only with this software name.",
-        autocompletion=client_field("client_software_name"),
-    ),
-]
-_Version = Annotated[
-    str | None,
-    typer.Option(
-        "--version",
-        help="Only with this software version.",
-        autocompletion=client_field("client_software_version"),
-    ),
-]
-_Principal = Annotated[str | None, typer.Option("--principal", help="Only with this principal.")]
-_Listener = Annotated[str | None, typer.Option("--listener", help="Only at this listener.")]
-_Subscription = Annotated[
-    str | None,
-    typer.Option(
-        "--subscription",
-        help="Only those that this subscription matches.",
-        autocompletion=subscription_names,
-    ),
-]
-_State = Annotated[
-    str | None,
-    typer.Option(
-        "--state", help=f"Only in this state: {', '.join(ClientState)}.", autocompletion=client_states
-    ),
-]
+#: The states, what is wrong first.
+_CLIENT_STATES: Final = (
+    ClientState.FAILING,
+    ClientState.SILENT,
+    ClientState.WAITING,
+    ClientState.UNSUBSCRIBED,
+    ClientState.PUSHING,
+    ClientState.TERMINATED,
+)
+_CONNECTION_STATES: Final = (*_CLIENT_STATES[:4], "no_telemetry", *_CLIENT_STATES[4:])
+
+_INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{20}[AQgw]")
+
+#: Client instances of one client id that are shown.
+_MAX_SHOWN: Final = 5
+
+_NARROW: Final = ("client id", "client instance id", "software", "state", "last push")
 
 clients_app = typer.Typer(help="The known client instances.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @clients_app.command("list")
-@rest_command
+@fleet_command
 def list_clients(
-    session: httpx.Client,
-    limit: _Limit = 1000,
-    client_id: _ClientId = None,
-    software: _Software = None,
-    version: _Version = None,
-    principal: _Principal = None,
-    listener: _Listener = None,
-    subscription: _Subscription = None,
-    state: _State = None,
-    output: _Output = OutputFormat.TABLE,
+    fleet: Fleet,
+    limit: filters.Limit = 1000,
+    client_id: filters.ClientId = None,
+    software: filters.Software = None,
+    version: filters.Version = None,
+    principal: filters.Principal = None,
+    listener: filters.Listener = None,
+    subscription: filters.Subscription = None,
+    state: filters.State = None,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List the client instances that have sent telemetry requests.
+    """List the client instances that have sent telemetry requests, failing and silent ones first.
 
     \u0008
     Examples:
       kafka-telemetry clients list
-      kafka-telemetry clients list --software librdkafka --state silent
+      kafka-telemetry clients list --client-id 'team-x-.*' --state silent
+      kafka-telemetry clients list --software librdkafka --output wide
       kafka-telemetry clients list --limit 10000 --output json
     """
-    filters = given(
+    wanted = given(
         client_id=client_id,
         software=software,
         version=version,
@@ -104,83 +74,67 @@ def list_clients(
         subscription=subscription,
         state=state,
     )
-    found = list(pages(session, "/v1/clients", limit, filters))
-    print_list(
-        found, output, client_row, "no clients pass the filters" if filters else "no clients are known"
+    found = fleet.lists(
+        lambda session: worst_first(
+            session, "/v1/clients", _CLIENT_STATES, limit, wanted, "client_instance_id"
+        )
+    )
+    print_clients(
+        _worst(found, _CLIENT_STATES),
+        output,
+        "no clients pass the filters" if wanted else "no clients are known",
     )
 
 
 @clients_app.command("show")
 @rest_command
-def show_client(session: httpx.Client, client_instance_id: _Id, output: _Output = OutputFormat.TABLE) -> None:
-    """Show a client instance.
+def show_client(session: Session, client: filters.Id, output: Output = OutputFormat.TABLE) -> None:
+    """Show a client instance, or those of a client id.
 
     \u0008
-    Example:
+    Examples:
       kafka-telemetry clients show 7wk08yJMQAOK9PUGl2Zmrg
+      kafka-telemetry clients show orders-1
     """
-    found = document_of(session.get(f"/v1/clients/{_safe(client_instance_id)}"))
-    if output is OutputFormat.TABLE:
-        print_table([{"field": key, "value": _text(value)} for key, value in found.items()])
-    else:
-        print_document(found, output)
+    for number, found in enumerate(_named(session, client)):
+        if is_document(output):
+            print_document(found, output, session.cluster)
+            continue
+        if number:
+            typer.echo()
+        print_fields((key, _text(key, value)) for key, value in found.items())
 
 
 @clients_app.command("explain")
 @rest_command
-def explain_client(
-    session: httpx.Client, client_instance_id: _Id, output: _Output = OutputFormat.TABLE
-) -> None:
-    """Explain what a client instance is asked for, and why.
+def explain_client(session: Session, client: filters.Id, output: Output = OutputFormat.TABLE) -> None:
+    """Explain what a client instance, or those of a client id, are asked for, and why.
 
     \u0008
-    Example:
+    Examples:
+      kafka-telemetry clients explain orders-1
       kafka-telemetry clients explain 7wk08yJMQAOK9PUGl2Zmrg
     """
-    found = document_of(session.get(f"/v1/clients/{_safe(client_instance_id)}/explain"))
-    if output is not OutputFormat.TABLE:
-        print_document(found, output)
-        return
-    interval, temporality = found["interval_from"], found["temporality_from"]
-    within_s = found["asked_within_ms"] / 1000
-    news = "" if found["in_effect"] else "it will learn of a change"
-    by_bridge = found["via"] == "bridge"
-    rows = [
-        *(
-            [("via", "bridge", "the broker decides; this receiver would ask for what follows")]
-            if by_bridge
-            else []
-        ),
-        ("state", found["state"], ""),
-        *([] if by_bridge else [("next request", f"within {within_s:.0f} s", news)]),
-        ("interval", f"{found['push_interval_ms'] / 1000:g} s", _origin(interval)),
-        ("temporality", found["temporality"], _origin(temporality)),
-        *(
-            ("prefix", instance["prefix"] or ALL_METRICS, " ".join(instance["subscriptions"]))
-            for instance in found["metrics_from"]
-        ),
-        *(
-            (
-                f"subscription {instance['name']}",
-                "applies" if instance["matches"] else "no",
-                "; ".join(instance["reasons"]),
-            )
-            for instance in found["subscriptions"]
-        ),
-    ]
-    print_table([{"what": what, "value": value, "why": why} for what, value, why in rows])
+    for number, shown in enumerate(_named(session, client)):
+        found = document_of(session.get(f"/v1/clients/{shown['client_instance_id']}/explain"))
+        if is_document(output):
+            print_document(found, output, session.cluster)
+            continue
+        if number:
+            typer.echo()
+        print_fields(_explanation(found))
 
 
 @clients_app.command("watch")
-@rest_command
+@fleet_command
 def watch_clients(
-    session: httpx.Client,
-    client_id: _ClientId = None,
-    software: _Software = None,
-    version: _Version = None,
-    principal: _Principal = None,
-    listener: _Listener = None,
-    subscription: _Subscription = None,
+    fleet: Fleet,
+    client_id: filters.ClientId = None,
+    software: filters.Software = None,
+    version: filters.Version = None,
+    principal: filters.Principal = None,
+    listener: filters.Listener = None,
+    subscription: filters.Subscription = None,
     every_s: Annotated[
         float, typer.Option("--every", min=0.1, help="Seconds between two looks.", metavar="SECONDS")
     ] = 2.0,
@@ -195,7 +149,7 @@ def watch_clients(
       kafka-telemetry clients watch
       kafka-telemetry clients watch --client-id orders-1 --every 1
     """
-    filters = given(
+    wanted = given(
         client_id=client_id,
         software=software,
         version=version,
@@ -203,46 +157,43 @@ def watch_clients(
         listener=listener,
         subscription=subscription,
     )
-    known: dict[str, dict[str, Any]] = {}
+    known: dict[tuple[str, str], dict[str, Any]] = {}
     look = 0
     while looks is None or look < looks:
         if look:
             time.sleep(every_s)
         look += 1
-        found = {page["client_instance_id"]: page for page in pages(session, "/v1/clients", filters=filters)}
+        items = fleet.lists(lambda session: list(pages(session, "/v1/clients", filters=wanted)))
+        if fleet.status:  # a client must not seem to have gone
+            return
+        found = {(item.get("cluster", ""), item["client_instance_id"]): item for item in items}
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for line in _changes(known, found):
-            typer.echo(plain(line))
+            typer.echo(f"{at} {plain(line)}")
         known = found
 
 
-@rest_command
+@fleet_command
 def list_connections(
-    session: httpx.Client,
-    limit: _Limit = 1000,
-    client_id: _ClientId = None,
-    software: _Software = None,
-    version: _Version = None,
-    principal: _Principal = None,
-    listener: _Listener = None,
-    subscription: _Subscription = None,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            help=f"Only in this state: no_telemetry, {', '.join(ClientState)}.",
-            autocompletion=client_states,
-        ),
-    ] = None,
-    output: _Output = OutputFormat.TABLE,
+    fleet: Fleet,
+    limit: filters.Limit = 1000,
+    client_id: filters.ClientId = None,
+    software: filters.Software = None,
+    version: filters.Version = None,
+    principal: filters.Principal = None,
+    listener: filters.Listener = None,
+    subscription: filters.Subscription = None,
+    state: filters.ConnectionState = None,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List the open connections, oldest first.
+    """List the open connections, those of failing and silent clients first.
 
     \u0008
     Examples:
       kafka-telemetry connections
       kafka-telemetry connections --state no_telemetry --output json
     """
-    filters = given(
+    wanted = given(
         client_id=client_id,
         software=software,
         version=version,
@@ -251,54 +202,154 @@ def list_connections(
         subscription=subscription,
         state=state,
     )
-    found = list(pages(session, "/v1/connections", limit, filters))
-    nothing = "no connections pass the filters" if filters else "there are no connections"
-    print_list(found, output, _connection_row, nothing)
+    found = fleet.lists(
+        lambda session: worst_first(session, "/v1/connections", _CONNECTION_STATES, limit, wanted, "id")
+    )
+    print_list(
+        _worst(found, _CONNECTION_STATES),
+        output,
+        _connection_row,
+        "no connections pass the filters" if wanted else "there are no connections",
+        narrow=("listener", "client id", "software", "address", "state"),
+        whole=("state",),
+    )
 
 
-def client_row(client: dict[str, Any]) -> dict[str, str]:
-    """Return the row of a client in a table."""
+def print_clients(clients: list[dict[str, Any]], output: OutputFormat, nothing: str) -> None:
+    """Write a list of clients."""
+    print_list(clients, output, _client_row, nothing, narrow=_NARROW, whole=_NARROW[1:2] + _NARROW[3:])
+
+
+def _client_row(client: dict[str, Any]) -> dict[str, str]:
     age, interval_ms = client["last_push_age_s"], client["push_interval_ms"]
     return {
-        "client instance id": client["client_instance_id"],
         "client id": client["client_id"],
+        "client instance id": client["client_instance_id"],
         "software": client["client_software_name"],
         "version": client["client_software_version"],
+        "principal": client["principal"],
         "address": _address(client),
         "state": client["state"],
         "interval": "-" if interval_ms is None else f"{interval_ms / 1000:g} s",
         "pushes": str(client["pushes"]),
-        "last push": "-" if age is None else f"{age:.0f} s ago",
+        "last push": "-" if age is None else f"{duration_text(age)} ago",
+        "last error": client["last_error"] or "-",
     }
 
 
 def _connection_row(connection: dict[str, Any]) -> dict[str, str]:
     return {
         "listener": connection["listener"],
-        "address": _address(connection),
         "client id": connection["client_id"],
         "software": connection["client_software_name"],
         "version": connection["client_software_version"],
         "principal": connection["principal"],
+        "address": _address(connection),
         "state": connection["state"],
         "since": connection["since"],
     }
 
 
-def _changes(known: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> list[str]:
-    lines = []
-    for instance, client in found.items():
-        before = known.get(instance)
-        if before is None:
-            lines.append(f"+ {instance} {client['client_id']} {client['state']}")
-            continue
-        changed = [f"{key} {before[key]} -> {client[key]}" for key in _WATCHED if before[key] != client[key]]
-        if changed:
-            lines.append(f"~ {instance} {client['client_id']} {', '.join(changed)}")
-    lines += [
-        f"- {instance} {client['client_id']}" for instance, client in known.items() if instance not in found
+def _worst(items: list[dict[str, Any]], states: Iterable[str]) -> list[dict[str, Any]]:
+    """Order the items of several sidecars as those of each are."""
+    rank = {str(state): number for number, state in enumerate(states)}
+    return sorted(items, key=lambda item: rank[item["state"]])
+
+
+def _named(session: Session, client: str) -> list[dict[str, Any]]:
+    """Return the client instance of an id, or those of a client id, the worst first.
+
+    None of them exits.
+    """
+    if _INSTANCE_ID.fullmatch(client):
+        response = session.get(f"/v1/clients/{client}")
+        if response.status_code != httpx.codes.NOT_FOUND:
+            return [document_of(response)]
+    found = worst_first(
+        session, "/v1/clients", _CLIENT_STATES, _MAX_SHOWN + 1, {"client_id": client}, "client_instance_id"
+    )
+    if not found:
+        raise fail(_why_none(session, client))
+    if len(found) > _MAX_SHOWN:
+        typer.echo(
+            f"{client} stands for more than {_MAX_SHOWN} client instances; "
+            f"`kafka-telemetry clients list --client-id '{client}'` has all of them",
+            err=True,
+        )
+    return found[:_MAX_SHOWN]
+
+
+def _why_none(session: Session, client: str) -> str:
+    """Return why a client is not known, as far as its connections show it."""
+    connections = list(pages(session, "/v1/connections", 1, {"client_id": client}))
+    if not connections:
+        return (
+            f"no client has the client id or client instance id {client}, and none is connected: check its "
+            "bootstrap.servers, and `kafka-telemetry connections`"
+        )
+    software = f"{connections[0]['client_software_name']} {connections[0]['client_software_version']}"
+    return (
+        f"{client} ({software.strip() or 'unknown software'}) is connected and has sent no telemetry "
+        "request: Java does so from 3.7 and librdkafka from 2.5, unless enable.metrics.push is false"
+    )
+
+
+def _explanation(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of an explanation, each with its reason."""
+    by_bridge = found["via"] == "bridge"
+    fields = [("client", f"{found['client_id']} {found['client_instance_id']}")]
+    if by_bridge:
+        fields.append(
+            ("via", "bridge: the broker decides; this receiver would ask for what follows"),
+        )
+    fields.append(("state", found["state"]))
+    if not by_bridge:
+        news = "" if found["in_effect"] else "; it will learn of a change"
+        fields.append(("next request", f"within {duration_text(found['asked_within_ms'] / 1000)}{news}"))
+    fields += [
+        ("interval", f"{found['push_interval_ms'] / 1000:g} s ({_origin(found['interval_from'])})"),
+        ("temporality", f"{found['temporality']} ({_origin(found['temporality_from'])})"),
     ]
-    return lines
+    fields += [
+        ("metrics", f"{metrics_text([origin['prefix']])} ({' '.join(origin['subscriptions'])})")
+        for origin in found["metrics_from"]
+    ] or [("metrics", metrics_text([]))]
+    if found["narrowed"] is not None:
+        narrowed = found["narrowed"]
+        to = "the standard metrics" if narrowed["to"] == "standard_metrics" else "nothing"
+        why = "too large pushes" if narrowed["offence"] == "too_large" else "too many bytes in a minute"
+        fields.append(("asked for less", f"{to}, because of {why}"))
+    fields += [("quirk", reason) for reason in found["quirks"]]
+    return fields + [_verdict(verdict) for verdict in found["subscriptions"]]
+
+
+def _verdict(verdict: Mapping[str, Any]) -> tuple[str, str]:
+    applies = "applies" if verdict["matches"] else f"does not apply: {'; '.join(verdict['reasons'])}"
+    return f"subscription {verdict['name']}", applies
+
+
+def _changes(
+    known: Mapping[tuple[str, str], dict[str, Any]], found: Mapping[tuple[str, str], dict[str, Any]]
+) -> list[str]:
+    lines = []
+    for key, client in found.items():
+        before = known.get(key)
+        if before is None:
+            lines.append(f"+ {_who(client)} {client['state']}")
+            continue
+        changed = [
+            f"{field} {_text(field, before[field])} -> {_text(field, client[field])}"
+            for field in _WATCHED
+            if before[field] != client[field]
+        ]
+        if changed:
+            lines.append(f"~ {_who(client)} {', '.join(changed)}")
+    return lines + [f"- {_who(client)}" for key, client in known.items() if key not in found]
+
+
+def _who(client: Mapping[str, Any]) -> str:
+    cluster = f"{client['cluster']} " if "cluster" in client else ""
+    return f"{cluster}{client['client_instance_id']} {client['client_id']}"
 
 
 def _address(shown: dict[str, Any]) -> str:
@@ -307,18 +358,29 @@ def _address(shown: dict[str, Any]) -> str:
     return f"{f'[{host}]' if ':' in host else host}{'' if port is None else f':{port}'}"
 
 
-def _origin(origin: dict[str, Any]) -> str:
-    return " ".join((origin["origin"], *origin["subscriptions"]))
+def _origin(origin: Mapping[str, Any]) -> str:
+    names = origin["subscriptions"]
+    return f"{origin['origin'].replace('_', '-')} {' '.join(names)}".strip()
 
 
-def _text(value: Any) -> str:
+def metrics_text(prefixes: Iterable[str]) -> str:
+    """Return the metrics that prefixes stand for; `*`, or to clients an empty one, is all."""
+    prefixes = list(prefixes)
+    if "*" in prefixes or "" in prefixes:
+        return "all metrics"
+    return " ".join(prefixes) or "no metrics"
+
+
+def _text(field: str, value: Any) -> str:
+    """Return the value of a field of a client."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if field == "requested_metrics":
+        return metrics_text(value)
     if isinstance(value, list):
-        # As in subscriptions: `*` is every metric. Clients are told an empty prefix.
-        return " ".join(str(item) or ALL_METRICS for item in value) or "(none)"
-    return "-" if value is None else str(value)
-
-
-def _safe(client_instance_id: str) -> str:
-    if not client_instance_id.replace("-", "").replace("_", "").isalnum():
-        raise typer.BadParameter(f"{client_instance_id!r} is no client instance id", param_hint="ID")
-    return client_instance_id
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(key, part)}" for key, part in value.items())
+    return str(value)

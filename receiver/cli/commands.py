@@ -16,8 +16,10 @@ from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli import rest
 from receiver.cli.clients import clients_app, list_connections
 from receiver.cli.doctor import doctor
+from receiver.cli.events import follow_events
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
+from receiver.cli.status import show_status
 from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
@@ -46,11 +48,14 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.command("doctor")(doctor)
+app.command("status")(show_status)
 app.add_typer(subscriptions_app, name="subscriptions")
 app.add_typer(clients_app, name="clients")
 app.command("connections")(list_connections)
-app.command("series")(rest.show_series)
+app.command("listeners")(rest.show_listeners)
 app.command("plugins")(rest.show_plugins)
+app.command("series")(rest.show_series)
+app.command("events")(follow_events)
 app.add_typer(token_app, name="token")
 app.add_typer(rollup_app, name="rollup")
 

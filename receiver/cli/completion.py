@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import typer
 
-from receiver.cli.pages import PAGE
-from receiver.cli.session import DEFAULT_URL, URL_VARIABLE, document_of, rest_session
+from receiver.cli.session import asked_targets, document_of, rest_session
 from receiver.telemetry.client_state import ClientState
 from receiver.telemetry.selectors import SELECTORS
 
@@ -26,7 +24,10 @@ _TIMEOUT_S: Final = 2.0
 
 _HARMLESS: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@/+-]*")
 
-_OPTIONS: Final = ("token_file", "ca_file", "client_certificate", "client_key")
+#: Items that are asked for.
+_ITEMS: Final = 1000
+
+_OPTIONS: Final = ("url", "profile", "token_file", "ca_file", "client_certificate", "client_key")
 
 
 def subscription_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -67,15 +68,14 @@ def _begin(values: Iterable[str], incomplete: str) -> list[str]:
 def _items(ctx: typer.Context, path: str) -> list[dict[str, Any]]:
     """Return the first items of a list; none if the sidecar can't be asked."""
     options = {name: ctx.params.get(name) for name in _OPTIONS}
-    url = ctx.params.get("url") or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     found: list[dict[str, Any]] = []
     # Whatever is wrong, the command itself will say so. A message would break the line that the
     # person is writing.
     with (
-        contextlib.suppress(Exception),
+        contextlib.suppress(Exception, typer.Exit),
         contextlib.redirect_stderr(io.StringIO()),
-        rest_session(url, **options) as session,
+        rest_session(asked_targets(**options)[0]) as session,
     ):
         session.timeout = _TIMEOUT_S
-        found = document_of(session.get(path, params={"limit": PAGE}))["items"]
+        found = document_of(session.get(path, params={"limit": _ITEMS}))["items"]
     return found

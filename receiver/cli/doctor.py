@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from receiver.amounts import count_text
 from receiver.cli.output import plain, print_json
 from receiver.cli.session import TOKEN_VARIABLE, read_token
 from receiver.settings.hostport import HostPort
@@ -31,6 +32,9 @@ def doctor(
     ],
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")] = False,
+    problems_only: Annotated[
+        bool, typer.Option("--problems-only", help="Leave out what is as it should be.")
+    ] = False,
     before_start: Annotated[
         bool, typer.Option("--before-start", help="The receiver does not run yet: its ports must be free.")
     ] = False,
@@ -98,6 +102,7 @@ def doctor(
       kafka-telemetry doctor --config receiver.yaml --before-start
       kafka-telemetry doctor --config receiver.yaml
       kafka-telemetry doctor --config receiver.yaml --client orders-1
+      kafka-telemetry doctor --config receiver.yaml --problems-only
       kafka-telemetry doctor --config receiver.yaml --json
     """
     # Imported here, because it imports the gateway and the other commands should start fast.
@@ -118,16 +123,21 @@ def doctor(
     if json:
         print_json(report.document())
     else:
-        _print(report)
+        _print(report, problems_only=problems_only)
     raise typer.Exit(0 if report.proven else _EXIT_NOT_PROVEN)
 
 
-def _print(report: Report) -> None:
-    for area, findings in itertools.groupby(report.findings, key=lambda one: one.area):
+def _print(report: Report, *, problems_only: bool) -> None:
+    shown = [finding for finding in report.findings if finding.do or not problems_only]
+    for area, findings in itertools.groupby(shown, key=lambda finding: finding.area):
         typer.echo(f"{area}:")
         for finding in findings:
             _print_finding(finding)
-    counts = ", ".join(f"{count} {state}" for state, count in report.counts.items() if count)
+    counts = ", ".join(
+        count_text(count, state) if state == "warning" else f"{count} {state}"
+        for state, count in report.counts.items()
+        if count
+    )
     typer.echo(f"{'proven' if report.proven else 'not proven'}: {counts}")
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
 import typer
 
-from receiver.cli.session import document_of
+from receiver.cli.session import Session, document_of
 
 #: The most items of a page.
 PAGE: Final = 1000
 
 
 def pages(
-    session: httpx.Client, path: str, limit: int = sys.maxsize, filters: Mapping[str, str] | None = None
+    session: Session, path: str, limit: int = sys.maxsize, filters: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Return the items of a list, page by page."""
     parameters: dict[str, str | int] = {}
@@ -29,6 +28,26 @@ def pages(
             return
         parameters = {"after": page["next"]}
         limit -= len(page["items"])
+
+
+def worst_first(
+    session: Session,
+    path: str,
+    states: Sequence[str],
+    limit: int,
+    filters: Mapping[str, str],
+    key: str,
+) -> list[dict[str, Any]]:
+    """Return the items of a list, state by state in the order that is given.
+
+    An item that changes its state meanwhile is listed once. ``key`` identifies it.
+    """
+    asked = (filters["state"],) if "state" in filters else states
+    found: dict[str, dict[str, Any]] = {}
+    for state in asked:
+        items = pages(session, path, limit - len(found), {**filters, "state": state})
+        found |= {item[key]: item for item in items if item[key] not in found}
+    return list(found.values())
 
 
 def given(**filters: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""HTTP sessions with the REST API: shared options, TLS, tokens and errors.
+"""HTTP sessions with the REST API: shared options, several sidecars, TLS, tokens and errors.
 
 A token comes from a file or an environment variable, because all users of the machine can read the
 arguments of a process.
@@ -11,28 +11,64 @@ import inspect
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, ParamSpec
+from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import httpx
 import typer
 
-from receiver.cli.output import fail
+from receiver.cli.output import OutputFormat, fail, plain
+from receiver.cli.profiles import (
+    DEFAULT_URL,
+    PROFILE_VARIABLE,
+    URL_VARIABLE,
+    ProfileError,
+    Target,
+    profile_names,
+    targets,
+)
 
-DEFAULT_URL: Final = "http://127.0.0.1:8642"
-URL_VARIABLE: Final = "KAFKA_TELEMETRY_URL"
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
 _TIMEOUT_S: Final = 10.0
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
-_Own = ParamSpec("_Own")
+#: The most sidecars that are asked at once.
+_AT_ONCE: Final = 16
 
-_Url = Annotated[
-    str,
-    typer.Option("--url", envvar=URL_VARIABLE, help="URL of the sidecar's REST API.", metavar="URL"),
+_Own = ParamSpec("_Own")
+_Result = TypeVar("_Result")
+
+
+def _complete_profile(incomplete: str) -> list[str]:
+    try:
+        return [name for name in profile_names(os.environ) if name.startswith(incomplete)]
+    except ProfileError:
+        return []
+
+
+_Urls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--url",
+        help=f"URL of a sidecar's REST API; repeat it for several. Without it and --profile, the variable "
+        f"{URL_VARIABLE} or {PROFILE_VARIABLE} counts, or else {DEFAULT_URL}.",
+        metavar="URL",
+    ),
+]
+_ProfileNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        help="Name of a profile, or a regular expression (RE2) for whole names; repeat it for several. "
+        "Profiles are in ~/.config/kafka-telemetry/profiles.yaml.",
+        metavar="NAME",
+        autocompletion=_complete_profile,
+    ),
 ]
 _TokenFile = Annotated[
     Path | None,
@@ -56,26 +92,183 @@ _Key = Annotated[
 ]
 
 
-def rest_command(command: Callable[Concatenate[httpx.Client, _Own], None]) -> Callable[..., None]:
-    """Add the shared options to a REST command.
+class Session(httpx.Client):
+    """An HTTP session with one sidecar.
+
+    Attributes:
+        cluster: The sidecar's name if the command asks several; otherwise None.
+    """
+
+    cluster: str | None = None
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Send a request. The response knows the sidecar's name, for errors."""
+        response = super().send(request, **options)
+        response.extensions["cluster"] = self.cluster
+        return response
+
+
+class Fleet:
+    """The sidecars that a command asks.
+
+    Attributes:
+        targets: The sidecars.
+        status: The exit status because of those that can't be asked; 0 if all can.
+    """
+
+    def __init__(self, asked: Sequence[Target]) -> None:
+        self.targets = asked
+        self.status = 0
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one sidecar only."""
+        return len(self.targets) == 1
+
+    def read(self, read: Callable[[Session], _Result]) -> list[tuple[Target, _Result | None]]:
+        """Read from all sidecars at once.
+
+        One that can't be read from has a message on stderr, and None.
+        """
+
+        def read_from(target: Target) -> _Result | None:
+            try:
+                with self.session(target) as session:
+                    return read(session)
+            except typer.Exit as exit_:
+                self.status = max(self.status, exit_.exit_code)
+                return None
+
+        with ThreadPoolExecutor(min(len(self.targets), _AT_ONCE)) as threads:
+            return list(zip(self.targets, threads.map(read_from, self.targets), strict=True))
+
+    @contextmanager
+    def session(self, target: Target) -> Iterator[Session]:
+        """Open a session with a sidecar; what goes wrong exits with a message that names it."""
+        cluster = None if self.is_one else target.name
+        try:
+            with rest_session(target) as session:
+                session.cluster = cluster
+                yield session
+        except typer.BadParameter as error:
+            if cluster is None:
+                raise
+            raise fail(f"{cluster}: {error.message}", 2) from None
+
+    def lists(self, read: Callable[[Session], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Read a list from all sidecars.
+
+        If they are several, each item has its sidecar's name as ``cluster``. If none can be asked,
+        it exits.
+        """
+        answers = self.read(read)
+        if all(items is None for _, items in answers):
+            raise typer.Exit(self.status)
+        return [
+            item if self.is_one else {"cluster": target.name, **item}
+            for target, items in answers
+            for item in items or ()
+        ]
+
+
+def fleet_command(command: Callable[Concatenate[Fleet, _Own], None]) -> Callable[..., None]:
+    """Add the shared options to a command that asks all sidecars at once.
+
+    Its first argument is the fleet.
+    """
+
+    def run(asked: list[Target], arguments: dict[str, Any]) -> None:
+        fleet = Fleet(asked)
+        command(fleet, **arguments)  # type: ignore[call-arg]  # the signature is right
+        if fleet.status:
+            raise typer.Exit(fleet.status)
+
+    return _with_options(command, run)
+
+
+def rest_command(command: Callable[Concatenate[Session, _Own], None]) -> Callable[..., None]:
+    """Add the shared options to a command that reads from one sidecar after the other.
 
     Its first argument is the session.
     """
+    return _with_options(command, functools.partial(_each, command, stops=False))
+
+
+def change_command(command: Callable[Concatenate[Session, _Own], None]) -> Callable[..., None]:
+    """Add the shared options to a command that changes one sidecar after the other.
+
+    It stops at the first that fails, so that a mistake does not reach the others.
+    """
+    return _with_options(command, functools.partial(_each, command, stops=True))
+
+
+def _each(
+    command: Callable[..., None], asked: list[Target], arguments: dict[str, Any], *, stops: bool
+) -> None:
+    status = 0
+    fleet = Fleet(asked)
+    for number, target in enumerate(asked, 1):
+        if not fleet.is_one and not is_document(arguments.get("output")):
+            typer.echo(f"{plain(target.name)}:")
+        try:
+            with fleet.session(target) as session:
+                command(session, **arguments)
+        except typer.Exit as exit_:
+            status = max(status, exit_.exit_code)
+            if exit_.exit_code and stops and number < len(asked):
+                left = ", ".join(target.name for target in asked[number:])
+                raise fail(f"stopped at {target.name}; nothing was changed at {left}", status) from None
+    if status:
+        raise typer.Exit(status)
+
+
+def is_document(output: OutputFormat | None) -> bool:
+    """Whether a command writes a document for programs."""
+    return output in {OutputFormat.JSON, OutputFormat.YAML}
+
+
+def _with_options(
+    command: Callable[..., None], run: Callable[[list[Target], dict[str, Any]], None]
+) -> Callable[..., None]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = inspect.signature(rest_session, eval_str=True).parameters
+    shared = inspect.signature(asked_targets, eval_str=True).parameters
 
     @functools.wraps(command)
-    def run(**arguments: Any) -> None:
+    def call(**arguments: Any) -> None:
         options = {name: arguments.pop(name) for name in shared}
-        with rest_session(**options) as session:
-            command(session, **arguments)  # type: ignore[call-arg]  # the signature below is right
+        run(asked_targets(**options), arguments)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())
     ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def asked_targets(
+    url: _Urls = None,
+    profile: _ProfileNames = None,
+    token_file: _TokenFile = None,
+    ca_file: _CaFile = None,
+    client_certificate: _Certificate = None,
+    client_key: _Key = None,
+) -> list[Target]:
+    """Return the sidecars that the shared options name; a mistake exits."""
+    given = Target(
+        name="",
+        url="",
+        token_file=token_file,
+        ca_file=ca_file,
+        client_certificate=client_certificate,
+        client_key=client_key,
+    )
+    try:
+        return targets(url or (), profile or (), given, os.environ)
+    except ProfileError as error:
+        for line in str(error).splitlines():
+            fail(line)
+        raise typer.Exit(2) from None
 
 
 def document_of(response: httpx.Response) -> Any:
@@ -99,32 +292,28 @@ def document_of(response: httpx.Response) -> Any:
             f"{response.url}: status {response.status_code} without a reason; "
             "check that --url is a sidecar's REST API"
         ) from None
+    cluster = response.extensions.get("cluster")
     if response.status_code == httpx.codes.UNAUTHORIZED:
         problem = "the token is not known" if "authorization" in response.request.headers else detail
         detail = f"{problem}; give --token-file or {TOKEN_VARIABLE}, or --client-certificate and --client-key"
     elif response.status_code == httpx.codes.FORBIDDEN:
         detail += "; give an editor's --token-file, or --client-certificate and --client-key"
-    raise fail(detail)
+    raise fail(detail if cluster is None else f"{cluster}: {detail}")
 
 
 @contextmanager
-def rest_session(
-    url: _Url = DEFAULT_URL,
-    token_file: _TokenFile = None,
-    ca_file: _CaFile = None,
-    client_certificate: _Certificate = None,
-    client_key: _Key = None,
-) -> Iterator[httpx.Client]:
+def rest_session(target: Target) -> Iterator[Session]:
     """Open a session with the REST API. What goes wrong in it exits with a message."""
-    token = read_token(token_file)
+    url, client_certificate = target.url, target.client_certificate
+    token = read_token(target.token_file)
     try:
         # trust_env=False, because a proxy of the environment would see the token.
-        with httpx.Client(
+        with Session(
             base_url=url,
             timeout=_TIMEOUT_S,
             trust_env=False,
             headers={} if token is None else {"authorization": f"Bearer {token}"},
-            verify=_trust(ca_file, client_certificate, client_key),
+            verify=_trust(target.ca_file, client_certificate, target.client_key),
         ) as client:
             yield client
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import httpx
 import typer
 
 from receiver.cli.output import fail
 from receiver.cli.pages import pages
+from receiver.cli.session import Session
 from receiver.settings.errors import SettingsError
 from receiver.settings.load import load
 from receiver.store.opened import open_store
@@ -42,7 +42,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would b
 
 
 def copy_subscriptions(
-    session: httpx.Client,
+    session: Session,
     to: _To,
     source: _From = None,
     force: _Force = False,  # noqa: FBT002 -- an option
@@ -76,7 +76,7 @@ def copy_subscriptions(
             typer.echo("there are no subscriptions")
 
 
-def _of_sidecar(session: httpx.Client) -> tuple[Subscription, ...]:
+def _of_sidecar(session: Session) -> tuple[Subscription, ...]:
     return tuple(read_document(document) for document in pages(session, "/v1/subscriptions"))
 
 

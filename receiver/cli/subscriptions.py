@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -14,11 +15,20 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from receiver.cli.clients import client_row
+from receiver.amounts import bytes_text, count_text, duration_text
+from receiver.cli.clients import metrics_text, print_clients
 from receiver.cli.completion import selectors, subscription_names
-from receiver.cli.output import OutputFormat, fail, print_document, print_list, print_table
+from receiver.cli.output import Output, OutputFormat, fail, print_document, print_fields, print_list
 from receiver.cli.pages import given, pages, subscription_path
-from receiver.cli.session import document_of, rest_command
+from receiver.cli.session import (
+    Fleet,
+    Session,
+    change_command,
+    document_of,
+    fleet_command,
+    is_document,
+    rest_command,
+)
 from receiver.cli.subscription_copy import copy_subscriptions
 from receiver.cli.subscription_files import read_file, read_subscriptions
 from receiver.telemetry.selectors import SELECTORS
@@ -29,12 +39,11 @@ from receiver.wire.uuid import uuid_from_text, uuid_to_text
 #: The exit code of ``diff`` if there are differences, and of ``match`` if no client matches.
 EXIT_DIFFERENT: Final = 3
 
+_NARROW: Final = ("name", "state", "interval", "metrics", "match")
+
 _DURATION: Final = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-_Output = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="A table, or JSON or YAML for programs.")
-]
 _Name = Annotated[
     str,
     typer.Argument(help="Name of the subscription.", metavar="NAME", autocompletion=subscription_names),
@@ -95,22 +104,21 @@ subscriptions_app = typer.Typer(
 
 
 @subscriptions_app.command("list")
-@rest_command
-def list_subscriptions(session: httpx.Client, output: _Output = OutputFormat.TABLE) -> None:
-    """List the subscriptions.
+@fleet_command
+def list_subscriptions(fleet: Fleet, output: Output = OutputFormat.TABLE) -> None:
+    """List the subscriptions, expired ones first.
 
     \u0008
     Examples:
       kafka-telemetry subscriptions list
       kafka-telemetry subscriptions list --output json
     """
-    found = list(pages(session, "/v1/subscriptions"))
-    print_list(found, output, _row, "there are no subscriptions")
+    _print_subscriptions(fleet.lists(lambda session: list(pages(session, "/v1/subscriptions"))), output)
 
 
 @subscriptions_app.command("show")
 @rest_command
-def show_subscription(session: httpx.Client, name: _Name, output: _Output = OutputFormat.TABLE) -> None:
+def show_subscription(session: Session, name: _Name, output: Output = OutputFormat.TABLE) -> None:
     """Show one subscription.
 
     \u0008
@@ -118,16 +126,16 @@ def show_subscription(session: httpx.Client, name: _Name, output: _Output = Outp
       kafka-telemetry subscriptions show producers -o yaml
     """
     found = document_of(session.get(subscription_path(name)))
-    if output is OutputFormat.TABLE:
-        print_table([_row(found)])
+    if is_document(output):
+        print_document(found, output, session.cluster)
     else:
-        print_document(found, output)
+        print_fields(_row(found).items())
 
 
 @subscriptions_app.command("put")
-@rest_command
+@change_command
 def put_subscription(
-    session: httpx.Client,
+    session: Session,
     name: _Name,
     metric: _Metrics = None,
     interval_ms: _Interval = None,
@@ -147,7 +155,7 @@ def put_subscription(
             metavar="FILE",
         ),
     ] = None,
-    output: _Output = OutputFormat.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Create or replace a subscription for the next request of every client.
 
@@ -179,13 +187,13 @@ def put_subscription(
         if not metric:
             raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
         body = {key: value for key, value in parts.items() if value is not None}
-    _report(session.put(subscription_path(name), json=body), name, output)
+    _report(session, session.put(subscription_path(name), json=body), name, output)
 
 
 @subscriptions_app.command("patch")
-@rest_command
+@change_command
 def patch_subscription(
-    session: httpx.Client,
+    session: Session,
     name: _Name,
     add_metric: Annotated[
         list[str] | None, typer.Option("--add-metric", help="Prefix to add.", metavar="PREFIX")
@@ -222,7 +230,7 @@ def patch_subscription(
         list[str] | None, typer.Option("--remove-label", help="Label to remove.", metavar="KEY")
     ] = None,
     description: _Description = None,
-    output: _Output = OutputFormat.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Change parts of a subscription for the next request of every client.
 
@@ -248,12 +256,12 @@ def patch_subscription(
         body["expires_at"] = None
     if not body:
         raise typer.BadParameter("name something to change, for example --add-metric", param_hint="NAME")
-    _report(session.patch(subscription_path(name), json=body), name, output)
+    _report(session, session.patch(subscription_path(name), json=body), name, output)
 
 
 @subscriptions_app.command("delete")
-@rest_command
-def delete_subscription(session: httpx.Client, name: _Name) -> None:
+@change_command
+def delete_subscription(session: Session, name: _Name) -> None:
     """Delete a subscription. It stops to apply with the next request of every client.
 
     \u0008
@@ -265,8 +273,8 @@ def delete_subscription(session: httpx.Client, name: _Name) -> None:
 
 
 @subscriptions_app.command("apply")
-@rest_command
-def apply_subscriptions(session: httpx.Client, file: _File, prune: _Prune = False) -> None:  # noqa: FBT002 -- an option
+@change_command
+def apply_subscriptions(session: Session, file: _File, prune: _Prune = False) -> None:  # noqa: FBT002 -- an option
     """Make the subscriptions equal to files. What is equal stays as it is.
 
     All files are checked before anything changes.
@@ -281,7 +289,7 @@ def apply_subscriptions(session: httpx.Client, file: _File, prune: _Prune = Fals
         if not _differences(document, existing.get(name)):
             typer.echo(f"{name}: unchanged")
             continue
-        _report(session.put(subscription_path(name), json=document), name, OutputFormat.TABLE)
+        _report(session, session.put(subscription_path(name), json=document), name)
     for name in sorted(existing.keys() - wanted.keys()) if prune else ():
         document_of(session.delete(subscription_path(name)))
         typer.echo(f"{name}: deleted")
@@ -289,7 +297,7 @@ def apply_subscriptions(session: httpx.Client, file: _File, prune: _Prune = Fals
 
 @subscriptions_app.command("diff")
 @rest_command
-def diff_subscriptions(session: httpx.Client, file: _File, prune: _Prune = False) -> None:  # noqa: FBT002 -- an option
+def diff_subscriptions(session: Session, file: _File, prune: _Prune = False) -> None:  # noqa: FBT002 -- an option
     """Show what apply would change.
 
     The exit status is 3 if there is something, 0 if not.
@@ -317,7 +325,7 @@ subscriptions_app.command("copy")(rest_command(copy_subscriptions))
 @subscriptions_app.command("explain")
 @rest_command
 def explain_subscription(
-    session: httpx.Client,
+    session: Session,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -331,7 +339,7 @@ def explain_subscription(
     metric: _Metrics = None,
     interval_ms: _Interval = None,
     match: _Match = None,
-    output: _Output = OutputFormat.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Tell what a subscription does or would do, without storing it.
 
@@ -354,27 +362,26 @@ def explain_subscription(
     if match:
         body["match"] = dict(_pair(text, "--match") for text in match)
     found = document_of(session.post("/v1/explain", json=body))
-    if output is not OutputFormat.TABLE:
-        print_document(found, output)
+    if is_document(output):
+        print_document(found, output, session.cluster)
         return
     cost = "an unknown number of series"
     if found["series"] is not None:
-        cost = f"about {found['series']} series and {found['bytes_per_second'] / 1000:.1f} kB/s"
-    within_s = found["asked_within_ms"] / 1000
-    typer.echo(
-        f"matches {found['matched']} of {found['clients']} clients, {cost}, all asked within {within_s:.0f} s"
-    )
+        cost = f"about {found['series']} series and {bytes_text(round(found['bytes_per_second']))}/s"
+    within = duration_text(found["asked_within_ms"] / 1000)
+    clients = count_text(found["clients"], "client")
+    typer.echo(f"matches {found['matched']} of {clients}, {cost}, all asked within {within}")
     for warning in found["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
 
 
 @subscriptions_app.command("match")
-@rest_command
+@fleet_command
 def match_clients(
-    session: httpx.Client,
+    fleet: Fleet,
     name: _Name,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most clients to list.")] = 1000,
-    output: _Output = OutputFormat.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the clients that a subscription matches.
 
@@ -384,15 +391,19 @@ def match_clients(
     Example:
       kafka-telemetry subscriptions match producers
     """
-    document_of(session.get(subscription_path(name)))  # an unknown name is an error
-    found = list(pages(session, "/v1/clients", limit, given(subscription=name)))
-    print_list(found, output, client_row, "it matches no known client")
-    if not found:
+
+    def matched(session: Session) -> list[dict[str, Any]]:
+        document_of(session.get(subscription_path(name)))  # an unknown name is an error
+        return list(pages(session, "/v1/clients", limit, given(subscription=name)))
+
+    found = fleet.lists(matched)
+    print_clients(found, output, "it matches no known client")
+    if not found and not fleet.status:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
 def _draft(
-    session: httpx.Client,
+    session: Session,
     add: Annotated[bool, typer.Option("--add", hidden=True)] = False,  # noqa: FBT002 -- an option
     delete: Annotated[bool, typer.Option("--delete", hidden=True)] = False,  # noqa: FBT002 -- an option
     list_all: Annotated[bool, typer.Option("--list", hidden=True)] = False,  # noqa: FBT002 -- an option
@@ -413,9 +424,9 @@ def _draft(
         )
     if list_all:
         found = [page for page in pages(session, "/v1/subscriptions") if page["name"].startswith(name or "")]
-        print_list(found, OutputFormat.TABLE, _row, "there are no subscriptions")
+        _print_subscriptions(found, OutputFormat.TABLE)
     elif delete and metric and set(document_of(session.get(_named(name)))["metrics"]) - set(metric):
-        _report(session.patch(_named(name), json={"remove_metrics": metric}), str(name), OutputFormat.TABLE)
+        _report(session, session.patch(_named(name), json={"remove_metrics": metric}), str(name))
     elif delete:
         document_of(session.delete(_named(name)))
         typer.echo(f"{name}: deleted")
@@ -430,7 +441,7 @@ def _draft(
         else:
             matched = {"match": _match_of_id(str(name))} | body
             response = session.put(_named(name), json=matched | {"metrics": metric})
-        _report(response, str(name), OutputFormat.TABLE)
+        _report(session, response, str(name))
 
 
 def _match_of_id(text: str) -> dict[str, str]:
@@ -445,7 +456,7 @@ def _match_of_id(text: str) -> dict[str, str]:
 
 def _without_command(command: Callable[..., None]) -> Callable[..., None]:
     """Run a command of a group of the REST API that is called without a command."""
-    run = rest_command(command)
+    run = change_command(command)
 
     @functools.wraps(command)
     def call(ctx: typer.Context, **arguments: Any) -> None:
@@ -479,36 +490,46 @@ def _named(name: str | None) -> str:
     return subscription_path(name or "")
 
 
-def _report(response: httpx.Response, name: str, output: OutputFormat) -> None:
+def _report(
+    session: Session, response: httpx.Response, name: str, output: OutputFormat = OutputFormat.TABLE
+) -> None:
     """Print what a PUT or PATCH did, with its warnings."""
     found = document_of(response)
-    if output is OutputFormat.TABLE:
+    if is_document(output):
+        print_document(found, output, session.cluster)
+    else:
         done = "created" if response.status_code == httpx.codes.CREATED else "replaced"
         typer.echo(f"{name}: {'changed' if response.request.method == 'PATCH' else done}")
         within_s = int(response.headers.get("kafka-telemetry-asked-within-ms", 0)) / 1000
         if within_s:
-            typer.echo(f"connected clients are asked within {within_s:.0f} s", err=True)
-    else:
-        print_document(found, output)
+            typer.echo(f"connected clients are asked within {duration_text(within_s)}", err=True)
     for warning in found.get("warnings", ()):
         typer.echo(f"warning: {warning}", err=True)
 
 
+def _print_subscriptions(found: list[dict[str, Any]], output: OutputFormat) -> None:
+    found = sorted(found, key=lambda subscription: subscription["state"] != "expired")
+    print_list(found, output, _row, "there are no subscriptions", narrow=_NARROW, whole=_NARROW[:3])
+
+
 def _row(subscription: dict[str, Any]) -> dict[str, str]:
     match = " ".join(f"{selector}={pattern}" for selector, pattern in subscription["match"].items())
-    state = subscription["state"]
-    if state == "active" and subscription["expires_at"] is not None:
-        state = f"until {subscription['expires_at']}"
     return {
         "name": subscription["name"],
-        "state": state,
+        "state": subscription["state"],
         "interval": f"{subscription['interval_ms'] / 1000:g} s",
-        "metrics": " ".join(subscription["metrics"]) or "(none)",
-        "match": match or "(every client)",
+        "metrics": metrics_text(subscription["metrics"]),
+        "match": match or "all clients",
+        "ends": subscription["expires_at"] or "-",
+        "temporality": subscription["temporality"] or "-",
+        "labels": " ".join(f"{key}={text}" for key, text in subscription["labels"].items()) or "-",
+        "changed by": subscription["changed_by"] or "-",
+        "changed at": subscription["changed_at"] or "-",
+        "description": subscription["description"] or "-",
     }
 
 
-def _existing(session: httpx.Client) -> dict[str, dict[str, Any]]:
+def _existing(session: Session) -> dict[str, dict[str, Any]]:
     return {page["name"]: page for page in pages(session, "/v1/subscriptions")}
 
 
@@ -519,8 +540,13 @@ def _differences(document: dict[str, Any], existing: dict[str, Any] | None) -> l
     old = {} if before is None else to_document(before)
     changed = [field for field in FIELDS if field not in old or old[field] != after[field]]
     if before is None:
-        return [f"{field}: {after[field]}" for field in changed]
-    return [f"{field}: {old[field]} -> {after[field]}" for field in changed]
+        return [f"{field}: {_field_text(after[field])}" for field in changed]
+    return [f"{field}: {_field_text(old[field])} -> {_field_text(after[field])}" for field in changed]
+
+
+def _field_text(value: Any) -> str:
+    """Return the value of a field as one writes it in a file."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

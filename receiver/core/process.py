@@ -38,6 +38,12 @@ from receiver.core.relays import Relays
 from receiver.core.reload import Reload
 from receiver.core.supervision import Supervision
 from receiver.core.telemetry_calls import TelemetryCalls
+from receiver.core.warnings import (
+    bypass_warnings,
+    certificate_warnings,
+    clock_warnings,
+    subscription_warnings,
+)
 from receiver.event_loop import run as run_event_loop
 from receiver.event_loop import running_loop
 from receiver.host.discovery import HostedPlugin, load_plugins
@@ -465,6 +471,11 @@ class _Core:
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
             count_refusal=self._metrics.rest_refused,
+            processes=self._processes,
+            relays=lambda: (self._relays.connected, self._relays.expected),
+            restarts=lambda: self._supervision.restarts,
+            certificates=self._certificates,
+            store=lambda: self._settings.subscriptions.store,
             events=self._events,
             wall_ns=self._clock.wall_ns,
         )
@@ -490,7 +501,10 @@ class _Core:
         warnings = [
             *self._supervision.warnings(),
             *self._crossed.values(),
+            *bypass_warnings(self._listeners()),
             *shadow_warnings(self._listeners()),
+            *certificate_warnings(self._certificates(), self._now()),
+            *clock_warnings(self._telemetry.clocks.ahead_s),
         ]
         problem = self._subscriptions.status().problem
         if problem is not None and self._subscriptions.known:
@@ -499,6 +513,8 @@ class _Core:
             warnings.append(
                 f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
             )
+        else:
+            warnings += subscription_warnings(self._subscriptions.in_force, self._now())
         warnings += [
             f"plugin {plugin.name} has delivered nothing for {duration_text(plugin.backlog.away_s)}: "
             f"{plugin.backlog}"

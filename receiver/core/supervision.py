@@ -12,18 +12,22 @@ _PREFIX: Final = "kafka_telemetry_"
 
 
 class Supervision(Collector):
-    """The newest report of :class:`receiver.supervisor.report.Report`."""
+    """The newest report of :class:`receiver.supervisor.report.Report`.
+
+    Attributes:
+        restarts: Processes that died and were started again, by kind.
+    """
 
     def __init__(self) -> None:
         self._applied_at = 0.0
         self._problem: str | None = None
-        self._restarts: Mapping[str, int] = {}
+        self.restarts: Mapping[str, int] = {}
 
     def reported(self, fields: Mapping[str, Any]) -> None:
         """Take a report of the supervisor."""
         self._applied_at = float(fields["applied_at"])
         self._problem = fields["problem"]
-        self._restarts = dict(fields["restarts"])
+        self.restarts = dict(fields["restarts"])
 
     def warnings(self) -> Iterator[str]:
         """Yield what should be corrected, for ``/readyz``."""
@@ -32,7 +36,7 @@ class Supervision(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return the metrics; nothing before the first report."""
-        if not self._restarts:
+        if not self.restarts:
             return
         yield GaugeMetricFamily(
             f"{_PREFIX}config_last_reload_successful",
@@ -47,6 +51,6 @@ class Supervision(Collector):
         restarts = CounterMetricFamily(
             f"{_PREFIX}process_restarts", "Processes that died and were started again.", labels=["process"]
         )
-        for process, count in self._restarts.items():
+        for process, count in self.restarts.items():
             restarts.add_metric([process], count)
         yield restarts

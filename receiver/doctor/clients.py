@@ -317,7 +317,7 @@ def _silent(connection: _Document, fleet: Fleet) -> Finding:
         "asks",
         _label(connection),
         "is connected and has sent no telemetry request",
-        "Java pushes from 3.7, librdkafka from 2.6; set enable.metrics.push=true. A client that connected "
+        "Java pushes from 3.7, librdkafka from 2.5; set enable.metrics.push=true. A client that connected "
         "before telemetry was offered asks when it reconnects",
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from receiver.amounts import duration_text
 from receiver.checked import Checked
 from receiver.doctor.bridge import bridge_findings
 from receiver.doctor.brokers import (
@@ -32,7 +33,7 @@ from receiver.doctor.certificates import check_tls_files, now_utc, presented_fin
 from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
 from receiver.doctor.configuration import check_file
 from receiver.doctor.destinations import check_destinations, delivery_findings
-from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown
+from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown, warning
 from receiver.doctor.limits import all_of
 from receiver.doctor.ports import addresses, check_free, check_held
 from receiver.doctor.rest_api import Access, AccessError, NotRunningError, RestApi, RestError
@@ -42,6 +43,9 @@ from receiver.settings.listeners import ListenerSettings
 
 #: Seconds for everything that is asked of the running receiver.
 _RECEIVER_S: Final = 30.0
+
+#: The greatest difference of two clocks that is not reported, in seconds.
+_MAX_SKEW_S: Final = 5.0
 
 #: Pages of clients, connections and subscriptions that are read, and items of a page. A client may
 #: be asked for many prefixes, and a page must not become long.
@@ -195,6 +199,7 @@ async def _ask_receiver(
     except RestError as error:
         fix = "correct what it names; clients are served all the same if their broker answers"
         findings.append(failed(Area.RECEIVER, "ready", subject, f"not ready: {error}", fix))
+    findings += _clock(subject, api.clock_ahead_s)
     views: dict[str, dict[str, Any]] = {}
     plugins: list[dict[str, Any]] = []
     fleet = None
@@ -218,6 +223,16 @@ async def _ask_receiver(
         findings += subscription_findings(fleet)
         findings += client_findings(fleet) if options.client is None else one_client(fleet, options.client)
     return findings
+
+
+def _clock(subject: str, ahead_s: float | None) -> list[Finding]:
+    """Return a finding if the receiver's clock is not this machine's."""
+    if ahead_s is None or abs(ahead_s) <= _MAX_SKEW_S:
+        return []
+    seen = (
+        f"its clock is {duration_text(abs(ahead_s))} {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
+    )
+    return [warning(Area.RECEIVER, "clock", subject, seen, "synchronise both with NTP")]
 
 
 async def _of_listeners(

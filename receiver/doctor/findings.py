@@ -94,7 +94,7 @@ def unknown(area: Area, check: str, subject: str, seen: str, do: str) -> Finding
 
 
 class Report:
-    """All findings, sorted by area and otherwise in the order given.
+    """All findings, sorted by area and otherwise in the order given; each once.
 
     Attributes:
         findings: The findings.
@@ -102,7 +102,7 @@ class Report:
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         order = list(Area)
-        self.findings = sorted(findings, key=lambda one: order.index(one.area))
+        self.findings = sorted(dict.fromkeys(findings), key=lambda finding: order.index(finding.area))
 
     @property
     def proven(self) -> bool:

@@ -10,6 +10,8 @@ import json
 import re
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,9 +71,14 @@ class RestApi:
 
     Raises:
         OSError: A TLS file can't be used.
+
+    Attributes:
+        clock_ahead_s: Seconds by which the receiver's clock is ahead of this machine's, to the
+            second, by its latest answer; None before one.
     """
 
     def __init__(self, settings: RestSettings, access: Access) -> None:
+        self.clock_ahead_s: float | None = None
         self.address = access.reached(settings.bind)
         self._token = access.token or _token_of(settings)
         self._client = httpx.AsyncClient(
@@ -137,8 +144,17 @@ class RestApi:
             raise _connect_error(self.address, error) from None
         except httpx.HTTPError as error:
             raise RestError(f"{self.address}: {type(error).__name__}: {error}"[:_MAX_REASON]) from None
+        self.clock_ahead_s = _ahead_s(response.headers.get("date", ""))
         content_type = response.headers.get("content-type", "").partition(";")[0].strip()
         return response.status_code, content_type, bytes(body)
+
+
+def _ahead_s(date: str) -> float | None:
+    """Return the seconds by which a time (RFC 9110, Date) is ahead of now; None: it is no time."""
+    try:
+        return (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return None
 
 
 def _connect_error(address: HostPort, error: httpx.ConnectError) -> RestError:

@@ -23,6 +23,7 @@ from spark_streaming.plain_yaml import Loc, PlainYamlError, parse
 RESERVED = frozenset(
     {
         "KAFKA_TELEMETRY_URL",
+        "KAFKA_TELEMETRY_PROFILE",
         "KAFKA_TELEMETRY_CONFIG",
         "KAFKA_TELEMETRY_TOKEN",
         "KAFKA_TELEMETRY_JARS",

@@ -16,6 +16,7 @@ The subclass says who must act::
 
 from __future__ import annotations
 
+import json
 from typing import ClassVar
 
 from receiver.wire.error_codes import ErrorCode
@@ -29,14 +30,15 @@ class InvalidValueError(ValueError):
 
     The text is one line with the field, the value and the fix.
 
-    ``field`` is a JSON path, such as ``metrics[0]``. ``value`` is the value's ``repr``, shortened.
+    ``field`` is a JSON path, such as ``metrics[0]``. ``value`` is a text in quotes, or another
+    value as JSON, shortened.
     """
 
     def __init__(self, field: str, value: object, problem: str, fix: str) -> None:
         try:
-            shown = repr(value)
-        except (ValueError, RecursionError):  # a number of thousands of digits, or too deep a list
-            shown = f"a value of type {type(value).__name__}"
+            shown = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+        except (ValueError, RecursionError, TypeError):  # thousands of digits, or too deep a list
+            shown = "the value"
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[:_SHOWN_CHARACTERS]}..."
         super().__init__(f"{field}: {shown} {problem}; {fix}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from receiver.telemetry.otlp_views import DATA_KINDS
 
@@ -87,7 +87,7 @@ class MetricProfiles:
         names = {name for profile in list(self._profiles.values()) for name in list(profile.metrics)}
         return iter(sorted(names))
 
-    def sample(self, data: bytes, software: str, requested: tuple[str, ...], now: float) -> None:
+    def sample(self, data: bytes, software: str, requested: tuple[str, ...], now: float) -> int:
         """Read a push if the last reading is a second ago.
 
         Args:
@@ -95,9 +95,13 @@ class MetricProfiles:
             software: The client's software name.
             requested: The prefixes that the client was asked for.
             now: Monotonic seconds.
+
+        Returns:
+            The time of its latest data point in nanoseconds since the epoch; 0 if it was not read
+            or has none.
         """
         if now < self._next or len(data) > _MAX_SAMPLED_BYTES:
-            return
+            return 0
         self._next = now + _SAMPLE_EVERY_S
         profile = self._profiles.get(software)
         if profile is None:
@@ -106,11 +110,13 @@ class MetricProfiles:
                 del self._profiles[min(self._profiles, key=lambda name: self._profiles[name].samples)]
             profile = self._profiles[software] = _Profile()
         if requested not in profile.pushes and len(profile.pushes) >= _MAX_PREFIX_SETS:
-            return
+            return 0
         if profile.samples >= _MAX_SAMPLES:
             profile.halve()
         profile.pushes[requested] = profile.pushes.get(requested, 0.0) + 1
-        profile.around += len(data) - _add_metrics(profile.metrics, data)
+        size, latest_ns = _add_metrics(profile.metrics, data)
+        profile.around += len(data) - size
+        return latest_ns
 
     def estimate(self, software: str, prefixes: tuple[str, ...]) -> Estimate | None:
         """Estimate a push of a client of a software.
@@ -135,20 +141,27 @@ class MetricProfiles:
         return Estimate(series, size)
 
 
-def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> int:
-    """Add the metrics of a MetricsData, and return their bytes."""
-    total = 0
+def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> tuple[int, int]:
+    """Add the metrics of a MetricsData, and return their bytes and the latest time of a point."""
+    total = latest_ns = 0
     for resource in MetricsData.FromString(data).resource_metrics:
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 size = metric.ByteSize()
                 total += size
+                points = getattr(metric, kind).data_points if (kind := _kind(metric)) else ()
+                latest_ns = max(latest_ns, *(point.time_unix_nano for point in points), 0)
                 sums = metrics.get(metric.name)
                 if sums is None:
                     if len(metrics) >= _MAX_NAMES or len(metric.name) > _MAX_NAME_CHARS:
                         continue
                     sums = metrics[metric.name] = _Sum()
-                if (kind := metric.WhichOneof("data")) in DATA_KINDS:
-                    sums.series += len(getattr(metric, kind).data_points)
+                sums.series += len(points)
                 sums.bytes += size
-    return total
+    return total, latest_ns
+
+
+def _kind(metric: Metric) -> str | None:
+    """Return the field of a metric's data; None without data."""
+    kind: str | None = metric.WhichOneof("data")
+    return kind if kind in DATA_KINDS else None

@@ -91,7 +91,7 @@ def _checked_metrics(metrics: Any, report: _Report) -> Any:
             fix = (
                 f"write {str(prefix).rstrip('*')!r}: a prefix needs no wildcard"
                 if wildcard
-                else "use at most 255 of the letters A to Z, digits and _ . - /, or * alone for every metric"
+                else "use at most 255 of the letters A to Z, digits and _ . - /, or * alone for all metrics"
             )
             report(SubscriptionError(f"metrics[{index}]", prefix, "is no prefix of a metric name", fix))
     return checked

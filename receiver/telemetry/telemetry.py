@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from receiver.settings.model import TelemetrySettings
+from receiver.telemetry.clocks import ClientClocks
 from receiver.telemetry.control.backpressure import BackPressure
 from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
@@ -90,6 +91,7 @@ class ClientTelemetry:
         self._settings = settings
         self.defaults = _defaults(settings)
         self.profiles = MetricProfiles()
+        self.clocks = ClientClocks()
         self._intake = Intake(
             rules,
             limits=limits,
@@ -232,7 +234,10 @@ class ClientTelemetry:
             instance.refuse(_error_of(taken.refusal))
         if taken.push is not None:
             software = instance.identity.client_software_name
-            self.profiles.sample(taken.push.payload.data, software, instance.request.metrics, now)
+            requested = instance.request.metrics
+            pushed_at_ns = self.profiles.sample(taken.push.payload.data, software, requested, now)
+            if pushed_at_ns:
+                self.clocks.record(instance.id, pushed_at_ns, received_at_ns)
             if instance.revealed != instance.matched[1]:
                 self._match_revealed(instance)
         return _outcome(instance.identity, request, taken)

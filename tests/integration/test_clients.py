@@ -189,7 +189,7 @@ def test_a_changed_subscription_takes_effect_and_a_deleted_one_stops(
             what=f"every client to be asked for {wanted}",
         )
 
-    all_request([""])
+    all_request(["*"])
     gateway.put_subscription(TOPIC, [prefix], INTERVAL_MS)
     all_request([prefix])
     shared_collector.forget()

@@ -20,7 +20,7 @@ from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
-from receiver.telemetry.subscription_checks import Temporality
+from receiver.telemetry.subscription_checks import ALL_METRICS, Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
 
@@ -69,7 +69,7 @@ class ClientView(ConnectionFields):
     )
     push_interval_ms: int | None = Field(description="null: a broker before Kafka 4.2 does not say it.")
     requested_metrics: list[str] | None = Field(
-        description='The metric name prefixes it is asked for; `[""]`: every metric; null: not known.'
+        description='The metric name prefixes it is asked for; `["*"]`: all metrics; null: not known.'
     )
     temporality: Temporality | None = Field(description="How it pushes counters; null: the broker decides.")
     subscriptions: list[str] | None = Field(
@@ -157,7 +157,7 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
     asked = {
         "subscription_id": request.subscription_id,
         "push_interval_ms": client.push_interval_ms,
-        "requested_metrics": request.metrics,
+        "requested_metrics": [prefix or ALL_METRICS for prefix in request.metrics],
         "temporality": Temporality.DELTA if request.delta else Temporality.CUMULATIVE,
         "subscriptions": assignment.matched,
         "interval_factor": client.interval_factor,

@@ -26,7 +26,7 @@ from receiver.telemetry.explain import Origin, Verdict, dry_run, explain_client
 from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import State, Subscription, SubscriptionSet
-from receiver.telemetry.subscription_checks import Temporality
+from receiver.telemetry.subscription_checks import ALL_METRICS, Temporality
 from receiver.telemetry.subscription_document import read_document
 
 router = APIRouter(tags=["explain"])
@@ -212,12 +212,14 @@ def _explanation(
         "via": identity.via,
         "state": state_of(client, now),
         "subscription_id": found.request.subscription_id,
-        "requested_metrics": found.request.metrics,
+        "requested_metrics": [prefix or ALL_METRICS for prefix in found.request.metrics],
         "push_interval_ms": found.request.interval_ms,
         "temporality": Temporality.DELTA if found.request.delta else Temporality.CUMULATIVE,
         "in_effect": found.in_effect and identity.via is Via.GATEWAY,
         "asked_within_ms": found.asked_within_ms,
-        "metrics_from": [{"prefix": prefix, "subscriptions": names} for prefix, names in found.prefixes],
+        "metrics_from": [
+            {"prefix": prefix or ALL_METRICS, "subscriptions": names} for prefix, names in found.prefixes
+        ],
         "interval_from": {
             "origin": found.interval_origin,
             "subscriptions": found.interval_subscriptions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from receiver.api.dependencies import Dependencies
+from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
 from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
@@ -62,9 +62,14 @@ class ListenerView(BaseModel):
 )
 async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
+    return Page(items=listener_views(dependencies))
+
+
+def listener_views(dependencies: ApiDependencies) -> list[ListenerView]:
+    """Return all listeners."""
     listeners = list(dependencies.listeners())
     crossed = crossed_upstreams(listeners)
-    return Page(items=[_view(listener, crossed.get(listener.settings.name)) for listener in listeners])
+    return [_view(listener, crossed.get(listener.settings.name)) for listener in listeners]
 
 
 def _view(listener: ListenerState, crossed: str | None) -> ListenerView:

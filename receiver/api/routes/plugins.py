@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from receiver.api.dependencies import Dependencies
+from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
 from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
@@ -90,7 +90,12 @@ class PluginView(BaseModel):
 )
 async def list_plugins(dependencies: Dependencies) -> Page[PluginView]:
     """List the plugins in the order of the configuration, always on one page."""
-    return Page(items=[_view(plugin) for plugin in dependencies.plugins()])
+    return Page(items=plugin_views(dependencies))
+
+
+def plugin_views(dependencies: ApiDependencies) -> list[PluginView]:
+    """Return all plugins."""
+    return [_view(plugin) for plugin in dependencies.plugins()]
 
 
 def _view(plugin: PluginStatistics) -> PluginView:

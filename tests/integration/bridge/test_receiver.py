@@ -118,7 +118,7 @@ def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
     }
     assert clients["direct"]["subscription_id"] is None
     assert clients["direct"]["push_interval_ms"] == 500
-    assert clients["gated"]["requested_metrics"] == [""]
+    assert clients["gated"]["requested_metrics"] == ["*"]
 
 
 def test_nothing_is_lost_while_the_receiver_is_killed_restarted_and_stopped(

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from receiver.api import ApiDependencies, EventLog, RestServer, create_api
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
-from receiver.metrics import ReceiverMetrics
+from receiver.metrics import ProcessNumbers, ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
@@ -159,6 +159,9 @@ class Api:
     exposition: Callable[[str | None], tuple[bytes, str]] = field(
         default_factory=lambda: ReceiverMetrics(version="9.9.9").exposition
     )
+    processes: list[ProcessNumbers] = field(default_factory=list)
+    relays: int = 2
+    certificates: list[tuple[str, str, float]] = field(default_factory=list)
     not_ready_because: str | None = None
     warnings: list[str] = field(default_factory=list)
     accepts_somewhere: bool = True
@@ -222,6 +225,11 @@ class Api:
                 refresh=self._refresh,
                 exposition=self.exposition,
                 count_refusal=self.refused.append,
+                processes=lambda: self.processes,
+                relays=lambda: (self.relays, 2),
+                restarts=lambda: {"core": 0, "relay": 1},
+                certificates=lambda: self.certificates,
+                store=lambda: "sqlite",
                 events=self.events(),
                 wall_ns=lambda: self.wall_ns,
             ),

@@ -150,6 +150,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
     async def scenario(rest: httpx.AsyncClient) -> None:
         document = (await rest.get("/openapi.json")).json()
         assert set(document["paths"]) == {
+            "/v1/status",
             "/v1/subscriptions",
             "/v1/subscriptions/{name}",
             "/v1/clients",

@@ -267,7 +267,7 @@ def test_the_explanation_names_a_quirk(api: Api) -> None:
             "wanted_ms": 3_600_000,
             "factor": 1,
         }
-        assert shown["metrics_from"] == [{"prefix": "", "subscriptions": ["s"]}]
+        assert shown["metrics_from"] == [{"prefix": "*", "subscriptions": ["s"]}]
         assert "overflows" in " ".join(shown["quirks"])
 
     api.run(scenario)

@@ -27,6 +27,12 @@ CLIENTS: dict[int, dict[str, Any]] = {
     3: {"client_id": "orders-1", "principal": "User:alice"},
     4: {"client_id": "billing", "client_software_name": "librdkafka", "client_software_version": "2.16.0"},
     5: {"client_id": "", "listener": "SECURE"},
+    6: {
+        "client_id": "python",
+        "client_software_name": "confluent-kafka-python",
+        "client_software_version": "0.9-rdkafka-2.16.0",
+        "principal": "User:CN=a+b",
+    },
 }
 
 
@@ -53,18 +59,24 @@ async def found(rest: httpx.AsyncClient, kind: str, query: str) -> list[int]:
 @pytest.mark.parametrize(
     ("query", "clients", "connections"),
     [
-        ("", [2, 3, 4, 5], [2, 3, 4, 5, 9]),
+        ("", [2, 3, 4, 5, 6], [2, 3, 4, 5, 6, 9]),
         ("client_id=orders-1", [2, 3], [2, 3]),
         ("client_id=orders", [], []),
+        ("client_id=ord.*|bill.*", [2, 3, 4], [2, 3, 4]),
+        ("client_id=.*&principal=User:(alice|bob)", [3], [3]),
+        ("software=librdkafka", [4, 6], [4, 6]),
+        ("software=librdkafka&version=2[.].*", [4, 6], [4, 6]),
+        ("software=librdkafka&version=0[.].*", [], []),
+        ("software=confluent-.*", [6], [6]),
+        ("principal=User:CN%3Da%2Bb", [6], [6]),
         ("client_id=", [5], [5]),
-        ("software=librdkafka", [4], [4]),
-        ("version=2.16.0", [4], [4]),
+        ("version=2.16.0", [4, 6], [4, 6]),
         ("principal=User:alice", [3], [3]),
         ("listener=SECURE", [5], [5]),
         ("subscription=some", [2, 3, 4], [2, 3, 4]),
         ("subscription=other", [], []),
         ("state=waiting", [2, 3, 4], [2, 3, 4]),
-        ("state=unsubscribed", [5], [5]),
+        ("state=unsubscribed", [5, 6], [5, 6]),
         ("state=pushing", [], []),
         ("client_id=orders-1&principal=User:ANONYMOUS", [2], [2]),
         ("client_id=orders-1&software=librdkafka", [], []),
@@ -76,6 +88,18 @@ def test_filters(fleet: Api, query: str, clients: list[int], connections: list[i
         connect(fleet)
         assert await found(rest, "clients", query) == clients
         assert await found(rest, "connections", query) == connections
+
+    fleet.run(scenario)
+
+
+def test_a_pattern_that_re2_refuses_is_an_error(fleet: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        for kind in ("clients", "connections"):
+            for pattern in ("(", "a{1000000}", "(?=a)"):
+                problem = problem_of(await rest.get(f"/v1/{kind}", params={"client_id": pattern}), 422)
+                (error,) = problem["errors"]
+                assert (error["field"], error["value"]) == ("client_id", pattern)
+                assert error["detail"].startswith("is no regular expression (RE2): ")
 
     fleet.run(scenario)
 

@@ -14,10 +14,11 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from receiver.api import ApiDependencies, EventLog, RestServer, create_api
+from receiver.brokers.listener_state import ListenerState
 from receiver.cli import app
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.log import configure as configure_log
-from receiver.metrics import ReceiverMetrics
+from receiver.metrics import ProcessNumbers, ReceiverMetrics
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
@@ -38,6 +39,12 @@ class Sidecar:
         self.telemetry = telemetry_core()
         self.plugins: list[PluginStatistics] = []
         self.connections: list[ClientIdentity] = []
+        self.listeners: list[ListenerState] = []
+        self.processes: list[ProcessNumbers] = []
+        self.certificates: list[tuple[str, str, float]] = []
+        self.warnings: list[str] = []
+        self.not_ready_because: str | None = None
+        self._events = EventLog(time.time_ns)
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -58,7 +65,12 @@ class Sidecar:
 
     async def _serve(self) -> None:
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
-        subscriptions = Subscriptions(self.store, self.telemetry.subscriptions, now=lambda: datetime.now(UTC))
+        subscriptions = Subscriptions(
+            self.store,
+            self.telemetry.subscriptions,
+            now=lambda: datetime.now(UTC),
+            changed=self._events.subscriptions_replaced,
+        )
         await subscriptions.load()
         api = create_api(
             ApiDependencies(
@@ -67,15 +79,20 @@ class Sidecar:
                 telemetry=self.telemetry,
                 monotonic=Clock(),
                 connections=lambda: self.connections,
-                listeners=list,
+                listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,
-                not_ready_because=lambda: None,
-                warnings=list,
+                not_ready_because=lambda: self.not_ready_because,
+                warnings=lambda: self.warnings,
                 accepts_somewhere=lambda: True,
                 refresh=self._refresh,
                 exposition=ReceiverMetrics(version="9.9.9").exposition,
                 count_refusal=lambda reason: None,
-                events=EventLog(time.time_ns),
+                processes=lambda: self.processes,
+                relays=lambda: (2, 2),
+                restarts=lambda: {"core": 0, "relay": 0},
+                certificates=lambda: self.certificates,
+                store=lambda: "sqlite",
+                events=self._events,
             ),
             self.settings,
         )

@@ -39,6 +39,12 @@ def test_findings_are_grouped_and_say_what_to_do(run: Run, file: Path) -> None:
     assert lines[number + 1] == "           do: start the broker, or correct listeners[].upstream"
 
 
+def test_only_problems(run: Run, file: Path) -> None:
+    lines = run("doctor", "--config", str(file), "--before-start", "--problems-only").stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["broker:", "not proven: 4 ok, 1 failed"]
+    assert not [line for line in lines if line.startswith("  ok")]
+
+
 def test_json_is_one_document(run: Run, file: Path) -> None:
     result = run("doctor", "--config", str(file), "--json")
     document = json.loads(result.stdout)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from receiver.cli.output import fail, print_json, print_table
+from receiver.cli.output import OutputFormat, fail, print_json, print_table
 
 HOSTILE = "a\x1b[2J\x9b2J\x7f\x85\u2028\u202e\U000e0001\rb"
 
@@ -23,7 +23,7 @@ def test_json_escapes_control_characters_and_keeps_the_value(
 
 
 def test_tables_and_errors_replace_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table([{"client": HOSTILE}])
+    print_table([{"client": HOSTILE}], OutputFormat.TABLE)
     fail(f"the sidecar says: {HOSTILE}")
     written = capsys.readouterr()
     assert len(written.out.splitlines()) == 2

@@ -139,7 +139,7 @@ def test_apply_checks_all_files_first(run: Run, here: Sidecar, tmp_path: Path) -
     begins = (
         "b.yaml:3:3: metrics[0]: 'a b' is no prefix of",
         "b.yaml:1:1: interval_ms: 1 is out of range;",
-        "c.yaml:1:3: [0]: name: None is not a name;",
+        "c.yaml:1:3: [0]: name: null is not a name;",
         "c.yaml:3:3: name: 'a' is the name of a subscription at ",
     )
     for line, begin in zip(lines, begins, strict=True):
@@ -247,25 +247,47 @@ def test_one_client(run: Run, here: Sidecar) -> None:
     rows = [" ".join(line.split()) for line in run("clients", "show", text).stdout.splitlines()]
     assert {"state waiting", f"client_instance_id {text}", "subscriptions s"} <= set(rows)
     rows = [" ".join(line.split()) for line in run("clients", "explain", text).stdout.splitlines()]
-    assert rows[1:] == [
+    assert rows == [
+        f"client orders {text}",
         "state waiting",
         "next request within 2 s",
-        "interval 1 s subscription s",
-        "temporality delta default",
-        f"prefix {METRICS} s",
+        "interval 1 s (subscription s)",
+        "temporality delta (default)",
+        f"metrics {METRICS} (s)",
         "subscription s applies",
-        "subscription t no client_id is 'orders', which 'absent' does not match",
+        "subscription t does not apply: client_id is 'orders', which 'absent' does not",
+        "match",
     ]
+    by_client_id = run("clients", "explain", "orders").stdout.splitlines()
+    assert [" ".join(line.split()) for line in by_client_id] == rows
     assert json.loads(run("clients", "explain", text, "-o", "json").stdout)["in_effect"] is True
-    assert run("clients", "show", "a/../b").exit_code == 2
-    assert run("clients", "show", "A" * 22).exit_code == 1
+    for unknown in ("a/../b", "A" * 22):
+        result = run("clients", "show", unknown)
+        assert result.exit_code == 1
+        assert f"no client has the client id or client instance id {unknown}" in result.stderr
+    here.connections.append(connection(9, client_id="mute", client_software_version="3.6.0"))
+    mute = run("clients", "explain", "mute")
+    assert "mute (apache-kafka-java 3.6.0) is connected and has sent no telemetry request" in mute.stderr
+
+
+def test_several_clients_have_a_client_id(run: Run, here: Sidecar) -> None:
+    for number in range(2, 12):
+        ask(here.telemetry, number, 1000.0)
+    shown = run("clients", "show", "orders", "-o", "json")
+    decoder, found, text = json.JSONDecoder(), [], shown.stdout
+    while text:
+        document, end = decoder.raw_decode(text)
+        found.append(document["client_instance_id"])
+        text = text[end:].lstrip()
+    assert found == [uuid_to_text(instance_id(number)) for number in range(2, 7)]
+    assert "orders stands for more than 5 client instances" in shown.stderr
 
 
 def test_every_metric_is_one_word_everywhere(run: Run, here: Sidecar) -> None:
     run("subscriptions", "put", "s", "-m", "*", "--interval", "1000")
     ask(here.telemetry, 2, 1000.0)
     text = uuid_to_text(instance_id(2))
-    for command, row in (("show", "requested_metrics *"), ("explain", "prefix * s")):
+    for command, row in (("show", "requested_metrics all metrics"), ("explain", "metrics all metrics (s)")):
         rows = [" ".join(line.split()) for line in run("clients", command, text).stdout.splitlines()]
         assert row in rows
 
@@ -274,7 +296,9 @@ def test_watch_writes_what_changes(run: Run, here: Sidecar) -> None:
     ask(here.telemetry, 2, 1000.0, client_id="a\x1bb")
     text = uuid_to_text(instance_id(2))
     watched = run("clients", "watch", "--looks", "2", "--every", "0.1")
-    assert (watched.exit_code, watched.stdout) == (0, f"+ {text} a\N{REPLACEMENT CHARACTER}b unsubscribed\n")
+    at, line = watched.stdout.split(" ", 1)
+    assert abs((time_from_text(at) - datetime.now(UTC)).total_seconds()) < 600
+    assert (watched.exit_code, line) == (0, f"+ {text} a\N{REPLACEMENT CHARACTER}b unsubscribed\n")
 
 
 def test_completion_is_there(run: Run) -> None:

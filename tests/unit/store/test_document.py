@@ -19,11 +19,11 @@ def test_a_document_without_a_name_gets_the_given_one() -> None:
     ("document", "mistakes"),
     [
         ([], ["[] is not a mapping; give the subscription's fields"]),
-        ({"metrics": []}, ["name: None is not a name; give a text of one character or more"]),
-        ({"name": "a"}, ["metrics: None is required; give a list of prefixes, or "]),
+        ({"metrics": []}, ["name: null is not a name; give a text of one character or more"]),
+        ({"name": "a"}, ["metrics: null is required; give a list of prefixes, or "]),
         (
             {"name": "a", "metrcs": []},
-            ["metrcs: [] is an unknown field; did you mean metrics?", "metrics: None is required; "],
+            ["metrcs: [] is an unknown field; did you mean metrics?", "metrics: null is required; "],
         ),
         (
             {
@@ -36,7 +36,7 @@ def test_a_document_without_a_name_gets_the_given_one() -> None:
                 "name: '' is not a name; give a text of one character or more",
                 "metrics[0]: 'a.*' is no prefix of a metric name; write 'a.': a prefix needs no wildcard",
                 "metrics[2]: 'c d' is no prefix of a metric name; use at most 255 of the letters A to Z, "
-                "digits and _ . - /, or * alone for every metric",
+                "digits and _ . - /, or * alone for all metrics",
                 "interval_ms: 1 is out of range; give 100 to 3600000 milliseconds",
                 "match.who: 'x' has an unknown selector; use one of ",
                 "match.client_id: '(' is no regular expression: missing ): (; write it for RE2",

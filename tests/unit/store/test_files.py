@@ -74,17 +74,17 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
     (folder / "j.yaml").write_bytes(b"metrics: [\xff\xfe]")
     assert mistakes(folder) == (
         "a.yaml:3:5: metrics[1]: 'b c' is no prefix of a metric name; use at most 255 of the letters A to Z, "
-        "digits and _ . - /, or * alone for every metric",
+        "digits and _ . - /, or * alone for all metrics",
         "a.yaml:4:1: interval_ms: 5 is out of range; give 100 to 3600000 milliseconds",
         "b.yaml:3:3: [1].metric: [] is an unknown field; did you mean metrics?",
-        'b.yaml:2:3: [1]: metrics: None is required; give a list of prefixes, or ["*"]',
+        'b.yaml:2:3: [1]: metrics: null is required; give a list of prefixes, or ["*"]',
         "c.yaml:2:1: expected the node content, but found '<stream end>'",
         "d.yaml:1:1: name: 'x' is the name of a subscription at b.yaml:1:4 too; give another name",
         "e.yaml:1:15: metrics: the key is given twice",
         "f.yaml:1:1: 5 is not a mapping; give the subscription's fields",
         "g.yaml: cannot be read: No such file or directory",
         f"h.yaml: larger than {MAX_FILE_BYTES} bytes: check that it is the right file",
-        "i.yaml:1:3: [0]: name: None is not a name; give a text of one character or more",
+        "i.yaml:1:3: [0]: name: null is not a name; give a text of one character or more",
         "j.yaml: not YAML text",
     )
 

@@ -90,7 +90,7 @@ def test_every_mistake_of_a_document_is_reported() -> None:
     assert "did you mean interval_ms?" in str(caught.value.all[1])
     with pytest.raises(SubscriptionError, match="is not a mapping"):
         read_document(["a"], name="s")
-    with pytest.raises(SubscriptionError, match="name: None is not a name"):
+    with pytest.raises(SubscriptionError, match="name: null is not a name"):
         read_document({"metrics": []})
 
 

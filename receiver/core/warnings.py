@@ -1,0 +1,65 @@
+"""What works and should be otherwise, one sentence each, for ``/readyz`` and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from receiver.amounts import count_text, duration_text
+from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.listener_state import ListenerState
+from receiver.telemetry.subscription import State, SubscriptionSet
+
+#: A certificate that ends within so many seconds is due, as for the alert.
+CERTIFICATE_DUE_S: Final = 14 * 86_400.0
+
+#: Data points are aggregated by minutes, so smaller differences of clocks do no harm.
+_MAX_SKEW_S: Final = 60.0
+
+
+def bypass_warnings(listeners: Iterable[ListenerState]) -> Iterator[str]:
+    """Yield why clients pass by the receiver."""
+    for listener in listeners:
+        problem = bypass_problem(listener.settings, listener.known)
+        if problem is not None:
+            yield f"listener {listener.settings.name}: {problem}"
+
+
+def certificate_warnings(certificates: Iterable[tuple[str, str, float]], now: datetime) -> Iterator[str]:
+    """Yield which certificates have expired or will soon.
+
+    Args:
+        certificates: Listener, side and expiry in seconds since the epoch of each.
+        now: The time, with a time zone.
+    """
+    for listener, side, expires in certificates:
+        left_s = expires - now.timestamp()
+        if left_s >= CERTIFICATE_DUE_S:
+            continue
+        end = datetime.fromtimestamp(int(expires), UTC).strftime("%Y-%m-%d %H:%M UTC")
+        state = "has expired" if left_s <= 0 else f"expires in {duration_text(left_s)}"
+        where = f"of {listener} for the broker" if side == "upstream" else f"of {listener}"
+        yield f"the certificate {where} {state} ({end}): replace its files, which are read at once"
+
+
+def subscription_warnings(subscriptions: SubscriptionSet, now: datetime) -> Iterator[str]:
+    """Yield that no subscription applies, so that no client pushes."""
+    if not any(subscription.state(now) is State.ACTIVE for subscription in subscriptions.subscriptions):
+        count = len(subscriptions.subscriptions)
+        known = count_text(count, "subscription")
+        none = f"none of the {known} is active" if count else "there is no subscription"
+        yield (
+            f"{none}, so clients push nothing: put one, for example "
+            "`kafka-telemetry subscriptions put all --metric '*'`"
+        )
+
+
+def clock_warnings(ahead_s: float | None) -> Iterator[str]:
+    """Yield that clients' clocks are ``ahead_s`` seconds ahead of this machine's; None: unknown."""
+    if ahead_s is not None and abs(ahead_s) > _MAX_SKEW_S:
+        direction = "ahead of" if ahead_s > 0 else "behind"
+        yield (
+            f"the clocks of most clients are {duration_text(abs(ahead_s))} {direction} this machine's: "
+            "synchronise them (NTP), because metrics get their times"
+        )

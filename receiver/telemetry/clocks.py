@@ -1,0 +1,41 @@
+"""Compares this machine's clock with those of its clients, by what they push.
+
+One client may have a wrong clock. If most of several clients differ in the same way, it is this
+machine that is wrong, or all of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from statistics import median
+from typing import Final
+
+from receiver.wire.uuid import Uuid
+
+#: Client instances that are compared, the latest ones.
+_MAX_CLIENTS: Final = 64
+
+#: Fewer client instances say nothing.
+_LEAST_CLIENTS: Final = 3
+
+
+class ClientClocks:
+    """The latest difference of each client instance's clock to this machine's."""
+
+    def __init__(self) -> None:
+        self._ahead_s: OrderedDict[Uuid, float] = OrderedDict()
+
+    def record(self, client_instance_id: Uuid, pushed_at_ns: int, received_at_ns: int) -> None:
+        """Take the time of a client's latest data point, and when it was received.
+
+        Both are nanoseconds since the epoch.
+        """
+        self._ahead_s.pop(client_instance_id, None)
+        self._ahead_s[client_instance_id] = (pushed_at_ns - received_at_ns) / 1e9
+        if len(self._ahead_s) > _MAX_CLIENTS:
+            self._ahead_s.popitem(last=False)
+
+    @property
+    def ahead_s(self) -> float | None:
+        """Seconds by which the clients' clocks are ahead, as a median; None: too few are known."""
+        return median(self._ahead_s.values()) if len(self._ahead_s) >= _LEAST_CLIENTS else None
