@@ -1,4 +1,4 @@
-"""Writes amounts for people: counts, and bytes and times with two digits that matter.
+"""Writes amounts for people: counts, bytes and times, with two digits.
 
 Pure. Programs get the plain number instead.
 """

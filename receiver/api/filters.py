@@ -77,7 +77,10 @@ class _Filters(PageQuery):
     )
 
     def select(self, items: Sequence[_Item], prefix: str) -> Sequence[_Item]:
-        """Return the items whose identity passes all patterns; ``prefix`` leads to the identity."""
+        """Return the items whose identity passes all patterns.
+
+        ``prefix`` leads to the identity.
+        """
         for parameter in _TEXTS:
             pattern = getattr(self, parameter)
             if pattern is not None:
@@ -176,7 +179,10 @@ class _Subscribed:
 def _passing(
     items: Iterable[_Item], read: Callable[[_Item], Any], test: Callable[[Any], bool]
 ) -> list[_Item]:
-    """Return the items whose value passes; each value is tested once, because many share it."""
+    """Return the items whose value passes.
+
+    Each value is tested once, because many items share it.
+    """
     known: dict[Any, bool] = {}
     found = []
     for item in items:
@@ -204,7 +210,7 @@ class _Texts:
 
 
 class _Software:
-    """Tests software by its name and version, or those of the librdkafka that it embeds."""
+    """Tests software by its name and version, or those of its librdkafka."""
 
     def __init__(self, name: str | None, version: str | None) -> None:
         self._name = None if name is None else _Texts(name)

@@ -56,7 +56,9 @@ def list_clients(
     state: filters.State = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List the client instances that have sent telemetry requests, failing and silent ones first.
+    """List the client instances, failing and silent ones first.
+
+    Those are listed that have sent telemetry requests.
 
     \u0008
     Examples:
@@ -364,7 +366,7 @@ def _origin(origin: Mapping[str, Any]) -> str:
 
 
 def metrics_text(prefixes: Iterable[str]) -> str:
-    """Return the metrics that prefixes stand for; `*`, or to clients an empty one, is all."""
+    """Return the metrics that prefixes stand for; `*` and an empty one are all."""
     prefixes = list(prefixes)
     if "*" in prefixes or "" in prefixes:
         return "all metrics"

@@ -32,9 +32,9 @@ def follow_events(
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Write a line when a subscription changes, or a client comes or goes, until Ctrl-C.
+    """Write a line when a subscription changes, or a client comes or goes.
 
-    With --output json, each line is a JSON document.
+    It ends with Ctrl-C.     With --output json, each line is a JSON document.
 
     \u0008
     Examples:
@@ -89,7 +89,10 @@ def _events(session: Session, *, kept: bool) -> Iterator[_Event]:
 
 
 def _messages(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield event, id and data of each message of a stream (WHATWG, server-sent events)."""
+    """Yield event, id and data of each message of a stream.
+
+    Source: WHATWG, server-sent events.
+    """
     fields: dict[str, str] = {}
     for line in lines:
         if line:

@@ -33,7 +33,10 @@ _SHOWN: Final = 10
 
 
 class ProfileError(Exception):
-    """The profiles can't be used; the text names file, field, value and fix, a line for each."""
+    """The profiles can't be used.
+
+    The text names file, field, value and fix, a line for each mistake.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

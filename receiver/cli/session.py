@@ -1,7 +1,7 @@
-"""HTTP sessions with the REST API: shared options, several sidecars, TLS, tokens and errors.
+"""HTTP sessions with the REST API of one or several sidecars.
 
-A token comes from a file or an environment variable, because all users of the machine can read the
-arguments of a process.
+It has the shared options, TLS, tokens and errors. A token comes from a file or an environment
+variable, because all users of the machine can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Fleet:
 
     @contextmanager
     def session(self, target: Target) -> Iterator[Session]:
-        """Open a session with a sidecar; what goes wrong exits with a message that names it."""
+        """Open a session; what goes wrong exits with a message that names it."""
         cluster = None if self.is_one else target.name
         try:
             with rest_session(target) as session:

@@ -1,4 +1,4 @@
-"""What works and should be otherwise, one sentence each, for ``/readyz`` and the log."""
+"""What works and should be otherwise, one sentence each, for ``/readyz``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def subscription_warnings(subscriptions: SubscriptionSet, now: datetime) -> Iter
 
 
 def clock_warnings(ahead_s: float | None) -> Iterator[str]:
-    """Yield that clients' clocks are ``ahead_s`` seconds ahead of this machine's; None: unknown."""
+    """Yield that clients' clocks are not this machine's.
+
+    ``ahead_s`` is by how many seconds they are ahead; None: unknown.
+    """
     if ahead_s is not None and abs(ahead_s) > _MAX_SKEW_S:
         direction = "ahead of" if ahead_s > 0 else "behind"
         yield (

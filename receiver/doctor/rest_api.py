@@ -150,7 +150,10 @@ class RestApi:
 
 
 def _ahead_s(date: str) -> float | None:
-    """Return the seconds by which a time (RFC 9110, Date) is ahead of now; None: it is no time."""
+    """Return the seconds by which a time (RFC 9110, Date) is ahead of now.
+
+    None: it is no time.
+    """
     try:
         return (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):

@@ -37,5 +37,8 @@ class ClientClocks:
 
     @property
     def ahead_s(self) -> float | None:
-        """Seconds by which the clients' clocks are ahead, as a median; None: too few are known."""
+        """Seconds by which the clients' clocks are ahead, as a median.
+
+        None: too few are known.
+        """
         return median(self._ahead_s.values()) if len(self._ahead_s) >= _LEAST_CLIENTS else None

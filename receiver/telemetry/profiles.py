@@ -142,7 +142,10 @@ class MetricProfiles:
 
 
 def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> tuple[int, int]:
-    """Add the metrics of a MetricsData, and return their bytes and the latest time of a point."""
+    """Add the metrics of a MetricsData.
+
+    Return their bytes, and the latest time of a data point.
+    """
     total = latest_ns = 0
     for resource in MetricsData.FromString(data).resource_metrics:
         for scope in resource.scope_metrics:

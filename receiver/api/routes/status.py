@@ -152,6 +152,9 @@ def _telemetry(
 
 
 def _matched(instances: Iterable[ClientInstance]) -> set[str]:
-    """Return the names of the subscriptions that match; many instances share an assignment."""
+    """Return the names of the subscriptions that match.
+
+    Many instances share an assignment.
+    """
     assignments = {id(instance.assignment): instance.assignment for instance in instances}
     return {name for assignment in assignments.values() for name in assignment.matched}

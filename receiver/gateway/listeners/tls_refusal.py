@@ -31,7 +31,10 @@ _CAUSES: Final = {
 
 
 def likely_cause(error: ssl.SSLError) -> str | None:
-    """Return what is probably wrong, and how to correct it; None if the error says nothing."""
+    """Return what is probably wrong, and how to correct it.
+
+    None if the error says nothing.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         if "expired" in error.verify_message:
             return "the client's certificate has expired: renew it"

@@ -243,7 +243,10 @@ class Tally:
             self._values.restarts += 1
 
     def exported(self, delivery_times_s: Iterable[float]) -> None:
-        """Count an export that the destination accepted, and each push's time since its receipt."""
+        """Count an export that the destination accepted.
+
+        ``delivery_times_s`` has each push's seconds since its receipt.
+        """
         with self._lock:
             counts = list(self._values.deliveries)
             for time_s in delivery_times_s:
