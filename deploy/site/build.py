@@ -33,6 +33,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "failure-modes",
         "sizing",
         "listeners",
+        "connect-and-streams",
         "subscription-stores",
         "delivery",
         "rollup",
@@ -42,7 +43,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "findings",
         "security",
     ),
-    "Destinations and plugin authors": ("plugins", "prometheus", "spool-files", "meaning"),
+    "Destinations and plugin authors": ("plugins", "vendors", "prometheus", "spool-files", "meaning"),
     "Reference": (
         "reference",
         *(f"reference/{name}" for name in PAGES),

@@ -82,6 +82,11 @@ class OtlpConfig(PluginConfig):
         description="`as_received`: export pushes with the temporality that clients sent. `cumulative`: "
         "convert deltas to totals since the receiver first saw the client.",
     )
+    naming: Literal["kafka", "otel", "both"] = Field(
+        default="kafka",
+        description="Names of attributes. `otel`: OpenTelemetry's, such as `messaging.client.id` for "
+        "`client_id` and `messaging.destination.name` for `topic`. `both`: these and Kafka's.",
+    )
     max_series: int = Field(
         default=40_000,
         ge=1,

@@ -11,6 +11,7 @@ from plugins.otlp.config import Endpoint, OtlpConfig
 from plugins.otlp.cumulative_exports import CumulativeExports
 from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
+from plugins.otlp.naming import renamed
 from receiver.plugin import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
@@ -66,8 +67,12 @@ class OtlpReceiver(ClientTelemetryReceiver):
         """
         if self._cumulative is None:
             body = b"".join([push.payload.data for push in pushes])
-            return self._transport.export(body) if body else None
-        return self._cumulative.export(pushes, self._transport.export)
+            return self._send(body) if body else None
+        return self._cumulative.export(pushes, self._send)
+
+    def _send(self, body: bytes) -> ExportResult | None:
+        naming = self._config.naming
+        return self._transport.export(body if naming == "kafka" else renamed(body, both=naming == "both"))
 
     def stop(self) -> None:
         """Close the connection."""

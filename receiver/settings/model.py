@@ -150,9 +150,9 @@ class DrainSettings(Settings):
     """The end of the process after SIGTERM or SIGINT."""
 
     timeout_s: Annotated[float, Field(ge=0, le=600)] = Field(
-        default=10.0,
-        description="Seconds in which responses in flight and queued exports may finish. Kubernetes kills a "
-        "pod after 30 seconds by default.",
+        default=8.0,
+        description="Seconds in which responses in flight and queued exports may finish. Docker kills a "
+        "container after 10 seconds by default, Kubernetes a pod after 30.",
     )
 
 

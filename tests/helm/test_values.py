@@ -123,7 +123,7 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     ),
     "too little time to end": (
         {"gateway": {**_GATEWAY, "terminationGracePeriodSeconds": 5}},
-        ("gateway.terminationGracePeriodSeconds", "15 at least"),
+        ("gateway.terminationGracePeriodSeconds", "13 at least"),
     ),
     "REST on loopback": (
         {"config": {"rest": {"bind": "127.0.0.1:8642"}}},
