@@ -34,6 +34,7 @@ from receiver.gateway.listeners.admission import Admission
 from receiver.gateway.listeners.listener import Listener
 from receiver.gateway.listeners.nodes import Nodes
 from receiver.gateway.random_numbers import random_numbers
+from receiver.gateway.spread import Spread
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
@@ -92,7 +93,8 @@ class _Relay:
         self._clock = SystemClock()
         self._random_number = random_numbers()
         self._limits = Limits(settings.limits, relays=setup.relays)
-        self._memory = RequestMemory(settings.limits, setup.held_bytes, setup.relays)
+        self._memory = RequestMemory(settings.limits, setup.counts, setup.relays)
+        self._spread = Spread(setup.counts)
         self._metrics = RelayMetrics()
         self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._delegation_tokens = DelegationTokens()
@@ -118,6 +120,7 @@ class _Relay:
             events=GatewayEvents(self._metrics, self._log, self._clock),
             log=self._log,
             clock=self._clock,
+            spread=self._spread,
         )
         self._counted: dict[str, tuple[int, int]] = {}
         self._deferred = 0
@@ -140,6 +143,7 @@ class _Relay:
         self._core.problems_changed()
         loop.add_reader(self._channel.fileno(), self._control)
         tune_garbage_collection()
+        self._spread.start()
         self._channel.send("ready")
         await self._stopped.wait()
         loop.remove_reader(self._channel.fileno())
@@ -214,6 +218,7 @@ class _Relay:
         self._channel.send("applied", reload=prepared.reload)
 
     def _drain(self, after_s: float, timeout_s: float) -> None:
+        self._spread.stop()
         self._gateway.stop_accepting()
         if self._draining is not None:
             self._draining.cancel()

@@ -55,8 +55,8 @@ class Relays:
         self._backoffs: dict[int, Backoff] = {}
         self._ids: dict[Child, str] = {}  # also of those that drain and are not started again
         self._count = itertools.count(1)
-        self._all_held_bytes = SharedCounts()
-        self._held_bytes: dict[Child, ProcessCounts] = {}
+        self._all_counts = SharedCounts()
+        self._counts: dict[Child, ProcessCounts] = {}
 
     def __contains__(self, child: Child) -> bool:
         return child in self._ids
@@ -119,7 +119,7 @@ class Relays:
                 settings=self._current.settings,
                 slot=slot,
                 relays=self._current.relays,
-                held_bytes=self._all_held_bytes.claim(),
+                counts=self._all_counts.claim(),
                 relay_id=relay_id,
                 sockets=self._current.sockets.of_listeners,
                 link=relay_end,
@@ -131,10 +131,10 @@ class Relays:
                     keep=[relay_end.fileno(), *(bound.fileno() for bound in setup.sockets.values())],
                 )
             except OSError:
-                self._all_held_bytes.release(setup.held_bytes)
+                self._all_counts.release(setup.counts)
                 raise
             relay.slot = slot
-            self._held_bytes[relay] = setup.held_bytes
+            self._counts[relay] = setup.counts
             self._by_slot[slot] = relay
             self._ids[relay] = relay_id
             self._children.add(relay)
@@ -182,7 +182,7 @@ class Relays:
     def ended(self, relay: Child) -> None:
         """Forget a relay that has ended."""
         del self._ids[relay]
-        self._all_held_bytes.release(self._held_bytes.pop(relay))
+        self._all_counts.release(self._counts.pop(relay))
         if self._by_slot.get(relay.slot) is relay:
             del self._by_slot[relay.slot]
 

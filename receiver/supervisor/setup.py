@@ -20,7 +20,7 @@ class RelaySetup:
         settings: The configuration.
         slot: The number of the relay, from 1.
         relays: The number of relays.
-        held_bytes: The memory that its connections hold, by source. The other relays see it.
+        counts: Its connections, and the memory that they hold by source. The other relays see them.
         relay_id: Unique among all relay processes of this machine.
         sockets: The listening sockets, by the listener's name.
         link: The link to the core.
@@ -29,7 +29,7 @@ class RelaySetup:
     settings: ReceiverSettings
     slot: int
     relays: int
-    held_bytes: ProcessCounts
+    counts: ProcessCounts
     relay_id: str
     sockets: Mapping[str, socket.socket]
     link: socket.socket

@@ -12,12 +12,14 @@ from typing import Final
 #: Processes at a time. There are at most 256 relays, and as many that drain.
 _MAX_PROCESSES: Final = 512
 
-#: Counts of a process. Two keys share one in a thousandth of all cases.
-_COUNTS: Final = 1024
+#: Words of a process: one for its connections, and the counts of keys. Two keys share a count in a
+#: thousandth of all cases.
+_WORDS: Final = 1024
+_COUNTS: Final = _WORDS - 1
 
 _WORD_BYTES: Final = 8
 
-_NONE: Final = memoryview(bytes(_COUNTS * _WORD_BYTES)).cast("q")
+_NONE: Final = memoryview(bytes(_WORDS * _WORD_BYTES)).cast("q")
 
 
 class SharedCounts:
@@ -25,7 +27,7 @@ class SharedCounts:
 
     def __init__(self) -> None:
         # The number of processes, and their counts one after the other.
-        size = 1 + _MAX_PROCESSES * _COUNTS
+        size = 1 + _MAX_PROCESSES * _WORDS
         self._words = memoryview(mmap.mmap(-1, size * _WORD_BYTES)).cast("q")
         self._claimed: set[int] = set()
 
@@ -67,18 +69,34 @@ class ProcessCounts:
 
     def __init__(self, words: memoryview[int], number: int) -> None:
         self._words = words
-        self._first = 1 + number * _COUNTS
+        self._first = 1 + number * _WORDS
         self.number = number
 
     def add(self, key: str, more: int) -> None:
         """Change this process's count of a key."""
-        self._words[self._first + hash(key) % _COUNTS] += more
+        self._words[self._first + 1 + hash(key) % _COUNTS] += more
 
     def total(self, key: str) -> int:
         """Return the sum of all processes' counts of a key."""
         words = self._words
-        return sum(words[1 + hash(key) % _COUNTS : 1 + words[0] * _COUNTS : _COUNTS])
+        return sum(words[2 + hash(key) % _COUNTS : 1 + words[0] * _WORDS : _WORDS])
+
+    def set_connections(self, connections: int | None) -> None:
+        """Set how many connections this process has; None: it accepts no clients."""
+        self._words[self._first] = 0 if connections is None else connections + 1
+
+    def fewest_connections(self, *, above: int = -1) -> int | None:
+        """Return the least number of connections of a process that accepts clients.
+
+        This one counts too. None: no process accepts clients.
+
+        Args:
+            above: Leave out the processes that have this many, or fewer.
+        """
+        words = self._words
+        counts = [count for count in words[1 : 1 + words[0] * _WORDS : _WORDS] if count > above + 1]
+        return min(counts) - 1 if counts else None
 
     def clear(self) -> None:
         """Set all counts of this process to zero."""
-        self._words[self._first : self._first + _COUNTS] = _NONE
+        self._words[self._first : self._first + _WORDS] = _NONE

@@ -30,6 +30,7 @@ from receiver.gateway.connection.tls_direction import TlsDirection
 from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.events import GatewayEvents
+from receiver.gateway.spread import Spread
 from receiver.link.messages import Answer
 from receiver.request_log import RequestLog
 from receiver.session.call import OpenCall
@@ -78,6 +79,7 @@ class ConnectionServices:
         events: Counts and logs effects.
         log: The request log.
         clock: Source of time.
+        spread: Counts the connections, so that all relays have as many.
     """
 
     core: CoreLink
@@ -86,6 +88,7 @@ class ConnectionServices:
     events: GatewayEvents
     log: RequestLog
     clock: Clock
+    spread: Spread
 
 
 class Connection:

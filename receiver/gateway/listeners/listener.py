@@ -1,21 +1,18 @@
 """Accepts the clients of one listener and connects each to the broker.
 
-Owns the listening socket and its connections. A refused client, or one whose broker can't be
+Owns the port and its connections. A refused client, or one whose broker can't be
 reached, is reset at once, as by a broker that shuts down. The log gives the reason, at a limited
 rate.
 
 **The broker is away.** While no connection to the broker opens, the port is closed: the kernel
 refuses clients, as it would in front of a broker that is down, and they retry no more often than
-then. A client that is accepted and then reset takes the broker for alive, and retries at once. The
-relays share the socket. Any of them closes the port (``shutdown`` of a listening socket keeps the
-address bound), and any of them opens it again when it reaches the broker.
+then. A client that is accepted and then reset takes the broker for alive, and retries at once. Any
+relay closes the port, and any of them opens it again when it reaches the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import socket
 import time
 from collections.abc import Callable
@@ -33,6 +30,7 @@ from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.listeners.admission import Admission, RefusalReason, RefusedError
 from receiver.gateway.listeners.nodes import Nodes
+from receiver.gateway.listeners.port import OUT_OF_FILES, Port
 from receiver.gateway.listeners.proxy_protocol import plain_address
 from receiver.gateway.upstream.address import UpstreamAddress, describe_error
 from receiver.gateway.upstream.watch import UpstreamWatch
@@ -42,15 +40,12 @@ from receiver.request_log import connection_fields
 from receiver.session.effects import LoginOutcome
 from receiver.session.session import Session
 from receiver.settings.listeners import ListenerSettings
-from receiver.supervisor.sockets import BACKLOG
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name
 from receiver.workers import start_task
 
 #: Makes the session of a new connection.
 SessionFactory = Callable[[ClientIdentity, Upstream], Session]
 
-_OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE_OUT_OF_FILES_S: Final = 0.5
 _ENDED_BY_BROKER: Final = frozenset(
     {CloseReason.BROKER_CLOSED, CloseReason.BROKER_RESET, CloseReason.BROKER_TLS_ERROR}
 )
@@ -132,9 +127,16 @@ class Listener:
         )
         self._open: set[Connection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
-        self._socket = listening
         self._has_ended = False
-        self._port_is_open = False
+        self._port = None
+        if listening is not None:
+            self._port = Port(
+                listening,
+                services.spread,
+                on_client=self._admit,
+                on_out_of_files=lambda error: self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error)),
+                on_closed=self._watch.start,
+            )
         self._traffic_of_closed = (0, 0)
         self._warnings = RateLimitedLog("receiver.gateway")
 
@@ -202,10 +204,8 @@ class Listener:
         self._has_ended = True
         if self.nodes is not None:
             self.nodes.stop_accepting()
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        if self._port is not None:
+            self._port.end()
         self._watch.stop()
 
     async def drain(self, deadline: float) -> None:
@@ -242,7 +242,7 @@ class Listener:
 
     def _follow_upstream(self) -> None:
         if self._watch.away:
-            if self._port_is_open:
+            if self._port is not None and self._port.is_open:
                 self._warnings.warning(
                     "clients are refused until the broker can be reached",
                     kind="away",
@@ -257,10 +257,10 @@ class Listener:
         self._core.problems_changed()
 
     def _open_port(self) -> None:
-        if self._socket is None or self._port_is_open:
+        if self._port is None or self._has_ended:
             return
         try:
-            self._socket.listen(BACKLOG)  # another relay may have closed the port; else it changes nothing
+            self._port.open()
         except OSError as error:  # another program has the port of a node that was not open yet
             self._warnings.warning(
                 "can't listen",
@@ -270,60 +270,16 @@ class Listener:
                 problem=describe_error(error),
             )
             asyncio.get_running_loop().call_later(_LISTEN_AGAIN_S, self._open_port)
-            return
-        self._port_is_open = True
-        asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def close_port(self) -> None:
         """Let the kernel refuse clients, in all relays."""
-        if self._socket is None or not self._port_is_open:
-            return
-        self._stop_reading()
-        with contextlib.suppress(OSError):  # another relay has closed it
-            self._socket.shutdown(socket.SHUT_RD)
-
-    def _stop_reading(self) -> None:
-        self._port_is_open = False
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
+        if self._port is not None:
+            self._port.close()
 
     # -- accepting ---------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        # One client in each turn of the loop, so that a flood of them does not delay open
-        # connections.
-        if self._socket is None:
-            return
-        try:
-            client, address = self._socket.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            if error.errno in _OUT_OF_FILES:
-                self._pause_accepting(error)
-            elif error.errno == errno.EINVAL:  # another relay has closed the port
-                self._stop_reading()
-                self._watch.start()
-            else:
-                raise
-            return
-        client.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        self._admit(client, address[0], address[1])
-
-    def _pause_accepting(self, error: OSError) -> None:
-        loop, listening = asyncio.get_running_loop(), self._socket
-        if listening is None:
-            return
-        loop.remove_reader(listening)
-        self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
-
-        def resume() -> None:
-            if self._socket is not None and self._port_is_open:
-                loop.add_reader(self._socket, self._accept)
-
-        loop.call_later(_PAUSE_OUT_OF_FILES_S, resume)
-
     def _admit(self, client: socket.socket, source_address: str, source_port: int) -> None:
+        client.setblocking(False)  # noqa: FBT003 - the socket's own signature
         by_name = 0 if self.nodes is None else self.nodes.connections_by_name
         full = self.connections + len(self._connecting) + by_name >= self.settings.max_connections
         if full and not self._admission.displace():
@@ -357,7 +313,12 @@ class Listener:
             return
         task = start_task("admission", self._admit_and_join(client, number, identity))
         self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        self._services.spread.add(1)
+        task.add_done_callback(self._connected)
+
+    def _connected(self, task: asyncio.Task[None]) -> None:
+        self._connecting.discard(task)
+        self._services.spread.add(-1)
 
     async def _admit_and_join(self, client: socket.socket, number: int, identity: ClientIdentity) -> None:
         try:
@@ -385,7 +346,7 @@ class Listener:
     async def connect_and_join(self, client: socket.socket, number: int, identity: ClientIdentity) -> None:
         """Connect an admitted client to the broker; its socket is owned here."""
         try:
-            if self._watch.away and self._socket is None:
+            if self._watch.away and (self._port is None or self._has_ended):
                 # Nodes with names share a port that stays open. A client that was reset at once
                 # would come back at once.
                 await asyncio.sleep(_AWAY_HOLD_S)
@@ -433,6 +394,7 @@ class Listener:
             self._closed,
         )
         self._open.add(connection)
+        self._services.spread.add(1)
         self._core.opened(number, identity, connection)
         self._metrics.connection_opened(self.settings.name)
         connection.start()
@@ -454,7 +416,7 @@ class Listener:
         )
 
     def _refuse_for_upstream(self, error: OSError) -> None:
-        if error.errno in _OUT_OF_FILES:
+        if error.errno in OUT_OF_FILES:
             self._refuse(RefusalReason.OUT_OF_FILES, describe_error(error))
             return
         reason = "no answer in time" if isinstance(error, TimeoutError) else describe_error(error)
@@ -465,6 +427,7 @@ class Listener:
     def _closed(self, connection: Connection, reason: CloseReason, error: Exception | None) -> None:
         identity = connection.identity
         self._open.discard(connection)
+        self._services.spread.add(-1)
         self._core.closed(connection.number)
         self._limits.connection_closed(identity)
         up, down = connection.traffic

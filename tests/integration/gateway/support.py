@@ -80,9 +80,15 @@ class GatewaySidecar(Sidecar):
 
     def connections(self, listener: str = "CLIENT") -> list[dict[str, Any]]:
         """The registry of connections as REST shows it, those of one listener."""
-        response = self.http.get("/v1/connections", params={"limit": 1000})
-        response.raise_for_status()
-        return [one for one in response.json()["items"] if one["listener"] == listener]
+        found: list[dict[str, Any]] = []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            after = {"after": page["next"]} if page["next"] else {}
+            response = self.http.get("/v1/connections", params={"limit": 1000, **after})
+            response.raise_for_status()
+            page = response.json()
+            found += page["items"]
+        return [connection for connection in found if connection["listener"] == listener]
 
     def clients(self) -> list[dict[str, Any]]:
         """The client instances as REST shows them."""

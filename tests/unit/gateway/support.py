@@ -28,6 +28,7 @@ from receiver.gateway.handshake import HandshakeTurns
 from receiver.gateway.listeners.admission import Admission
 from receiver.gateway.listeners.listener import Listener
 from receiver.gateway.random_numbers import random_numbers
+from receiver.gateway.spread import Spread
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.metrics import ReceiverMetrics, RelayMetrics, replay
@@ -204,6 +205,7 @@ class Gate:
             events=self.events,
             log=self.log,
             clock=self.clock,
+            spread=Spread(SharedCounts().claim()),
         )
         self._max_push_bytes = max_push_bytes
         with contextlib.suppress(RuntimeError):  # some tests have no event loop, and need no link

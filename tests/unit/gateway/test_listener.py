@@ -107,9 +107,10 @@ def test_relays_that_share_a_port_open_it_again_for_each_other(broker: ScriptedB
         gate = Gate()
         async with opened(gate.listener(broker.port)) as one:
             await eventually(lambda: one.upstream_problem is None, "a probe")
-            shared = one._socket
-            assert shared is not None
-            shared.shutdown(socket.SHUT_RD)  # what another relay does that does not reach the broker
+            assert one._port is not None
+            one._port._socket.shutdown(
+                socket.SHUT_RD
+            )  # what another relay does that does not reach the broker
             await eventually(lambda: not is_refused(one), "the open port")
             async with connected(one):
                 await eventually(lambda: len(gate.registry) == 1, "a connection")

@@ -48,3 +48,19 @@ def test_there_may_be_256_relays_and_as_many_that_drain() -> None:
         counts.claim()
     counts.release(claimed[3])
     assert counts.claim().number == 3
+
+
+def test_a_process_sees_who_has_the_fewest_connections() -> None:
+    counts = SharedCounts()
+    ours, theirs = counts.claim(), counts.claim()
+    assert ours.fewest_connections() is None
+    ours.set_connections(7)
+    theirs.set_connections(0)
+    ours.add("192.0.2.1", 3)  # is no connection
+    assert ours.fewest_connections() == theirs.fewest_connections() == 0
+    theirs.set_connections(9)
+    assert ours.fewest_connections() == 7
+    ours.set_connections(None)
+    assert ours.fewest_connections() == 9
+    counts.release(theirs)
+    assert ours.fewest_connections() is None
