@@ -19,6 +19,7 @@ from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
+from receiver.settings.socket_path import SocketPath
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
@@ -27,7 +28,11 @@ from spark_streaming.units import pattern
 #: The plugins of the images. The receiver checks the settings of others.
 BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
 #: The types of the settings with a validator of their own.
-_PATTERNS: Final = {HostPort: "^.+:[0-9]{1,5}$", HostPorts: "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"}
+_PATTERNS: Final = {
+    HostPort: "^.+:[0-9]{1,5}$",
+    SocketPath: "^unix:/.+$",
+    HostPorts: "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$",
+}
 _FILE: Final = {
     "type": "object",
     "properties": {"file": {"type": "string", "pattern": "^/"}},

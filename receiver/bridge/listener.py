@@ -46,6 +46,8 @@ _MAX_UNREAD_BYTES: Final = 1 << 20
 _TURN_S: Final = 2e-3
 _RETRY_ACCEPT_S: Final = 0.5
 _TLS_SHUTDOWN_S: Final = 1.0
+#: The source address of what comes by a Unix socket.
+_UNIX: Final = "unix socket"
 
 _log = structlog.get_logger("receiver.bridge")
 
@@ -172,18 +174,19 @@ class BridgeListener:
                 self.warnings.warning("cannot accept a bridge", problem=error.strerror)
                 await asyncio.sleep(_RETRY_ACCEPT_S)
                 continue
+            source_address = address[0] if self._listening.family != socket.AF_UNIX else _UNIX
             self._make_room()
             if len(self.connections) >= self.settings.max_connections:
                 self.metrics.refused("limit")
                 self.warnings.warning(
                     "bridge refused",
                     kind="limit",
-                    source_address=address[0],
+                    source_address=source_address,
                     problem=f"bridge.max_connections ({self.settings.max_connections}) are open",
                 )
                 accepted.close()
             else:
-                self._serve(accepted, address[0])
+                self._serve(accepted, source_address)
             await asyncio.sleep(0)
 
     def _make_room(self) -> None:
@@ -225,7 +228,8 @@ class BridgeListener:
 
     async def _connect(self, accepted: socket.socket, connection: _BridgeConnection) -> None:
         tls = self._tls is not None
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if accepted.family != socket.AF_UNIX:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,

@@ -18,7 +18,7 @@ def addresses(settings: ReceiverSettings, plugins: Iterable[HostedPlugin]) -> It
     for index, listener in enumerate(settings.listeners):
         yield f"listeners[{index}].bind", listener.bind
     yield "rest.bind", settings.rest.bind
-    if settings.bridge is not None:
+    if settings.bridge is not None and isinstance(settings.bridge.bind, HostPort):
         yield "bridge.bind", settings.bridge.bind
     for index, plugin in enumerate(plugins):
         bind = plugin.config.get("bind")

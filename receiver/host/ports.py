@@ -69,7 +69,7 @@ def _own_ports(settings: ReceiverSettings) -> list[tuple[str, HostPort]]:
         for bind in listener.binds
     ]
     ports.append(("rest", settings.rest.bind))
-    if settings.bridge is not None:
+    if settings.bridge is not None and isinstance(settings.bridge.bind, HostPort):
         ports.append(("bridge", settings.bridge.bind))
     return ports
 

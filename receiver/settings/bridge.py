@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from receiver.settings.base import Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
+from receiver.settings.socket_path import SocketPath, parse_bind
 
 
 class BridgeTlsSettings(ServerTlsSettings):
@@ -28,18 +29,30 @@ class BridgeTokenSettings(Settings):
 class BridgeSettings(Settings):
     """Where plugins in brokers hand over the pushes that brokers accepted."""
 
-    bind: HostPort = Field(description="Address to listen on, for example `127.0.0.1:9714`.")
+    bind: HostPort | SocketPath = Field(
+        description="Address to listen on, for example `127.0.0.1:9714`; or `unix:/run/bridge.sock`, the "
+        "file of a Unix socket, for brokers on this machine with Java 16 or newer. Who may write to its "
+        "folder's files may connect, and needs the token too."
+    )
     token: BridgeTokenSettings
     tls: BridgeTlsSettings | None = Field(
-        default=None, description="TLS; required where `bind` is not an address of loopback."
+        default=None, description="TLS; required where `bind` is neither loopback nor a Unix socket."
     )
     max_connections: int = Field(
         default=256, ge=1, le=10_000, description="Most connections of bridges. A broker has one."
     )
 
+    @field_validator("bind", mode="before")
+    @classmethod
+    def _one_of_two(cls, value: Any) -> Any:
+        return parse_bind(value) if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _not_in_clear(self) -> Self:
-        if self.tls is None and not self.bind.is_loopback:
+        if isinstance(self.bind, SocketPath):
+            if self.tls is not None:
+                raise ValueError(f"bridge.tls has no effect on {self.bind}: leave it out")
+        elif self.tls is None and not self.bind.is_loopback:
             raise ValueError(
                 f"bridge.bind is {self.bind}, which other machines can reach, so `bridge.tls` is required: a "
                 "certificate and its key; or bind 127.0.0.1"

@@ -265,7 +265,7 @@ class ReceiverSettings(Settings):
 
     @model_validator(mode="after")
     def _bridge_apart(self) -> Self:
-        if self.bridge is not None:
+        if self.bridge is not None and isinstance(self.bridge.bind, HostPort):
             taken = [
                 (f"listeners[{index}]", bind)
                 for index, candidate in enumerate(self.listeners)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
 from receiver.settings.hostport import HostPort, HostPorts
+from receiver.settings.socket_path import SocketPath
 from spark_streaming.plain_yaml import Loc
 
 _SECRETS = (SecretStr, SecretBytes)
@@ -166,6 +167,8 @@ def _option_name(option: Any) -> str:
             return "a mapping"
         if issubclass(option, HostPort | HostPorts):
             return "host:port"
+        if issubclass(option, SocketPath):
+            return "unix:/path"
         if issubclass(option, _SECRETS):
             return "text or {file: PATH}"
     return "a value"

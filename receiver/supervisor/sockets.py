@@ -13,6 +13,8 @@ from typing import Final
 
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
+from receiver.settings.socket_path import Bind, SocketPath
+from receiver.supervisor.socket_file import bind_file
 from receiver.telemetry.identity import port_name
 
 #: The names of the core's own sockets: a listener's name has no blank.
@@ -46,13 +48,14 @@ class ListeningSockets:
     def __init__(
         self,
         settings: ReceiverSettings,
-        existing: Mapping[str, tuple[HostPort, socket.socket]] | None = None,
+        existing: Mapping[str, tuple[Bind, socket.socket]] | None = None,
     ) -> None:
         self._existing = existing or {}
-        self._sockets: dict[str, tuple[HostPort, socket.socket]] = {}
+        self._sockets: dict[str, tuple[Bind, socket.socket]] = {}
         self._new: list[socket.socket] = []
         self._sharing: list[socket.socket] = []  # that let another socket have their port
-        self._wanted = wanted = {listener.name: listener.bind for listener in settings.listeners}
+        wanted: dict[str, Bind] = {listener.name: listener.bind for listener in settings.listeners}
+        self._wanted = wanted
         wanted[REST] = settings.rest.bind
         if settings.bridge is not None:
             wanted[BRIDGE] = settings.bridge.bind
@@ -69,12 +72,13 @@ class ListeningSockets:
             self.discard()
             raise
 
-    def _get(self, name: str, bind: HostPort) -> socket.socket:
+    def _get(self, name: str, bind: Bind) -> socket.socket:
         known_bind, known = self._existing.get(name, (None, None))
         if known is not None and known_bind == bind:
             return known
         # The system chooses port 0 anew for each name.
-        for known_bind, known in self._existing.values() if bind.port else ():
+        is_chosen = isinstance(bind, HostPort) and bind.port == 0
+        for known_bind, known in () if is_chosen else self._existing.values():
             if known_bind == bind:
                 return known
         owner = _OF_CORE.get(name, f"listener {name}")
@@ -84,17 +88,21 @@ class ListeningSockets:
             _listen(owner, bind, listening, _CORE_BACKLOG)
         return listening
 
-    def _bind(self, owner: str, bind: HostPort) -> socket.socket:
+    def _bind(self, owner: str, bind: Bind) -> socket.socket:
         """Bind an address whose port another socket still has on another host.
 
         Linux lets both have it if both ask for SO_REUSEPORT. They do only until the new one
         listens, so that no other program gets a share of the port.
         """
+        if isinstance(bind, SocketPath):
+            return _bind_file(owner, bind)
         kept = self._wanted.values()
         beside = [
             known
             for known_bind, known in self._existing.values()
-            if known_bind.port == bind.port != 0 and known_bind not in kept
+            if isinstance(known_bind, HostPort)
+            and known_bind.port == bind.port != 0
+            and known_bind not in kept
         ]
         for known in beside:
             _share_port(known, share=True)
@@ -118,12 +126,12 @@ class ListeningSockets:
         found = self._sockets.get(BRIDGE)
         return None if found is None else found[1]
 
-    def items(self) -> Iterator[tuple[str, HostPort, socket.socket]]:
+    def items(self) -> Iterator[tuple[str, Bind, socket.socket]]:
         """Return name, configured address and socket of each."""
         return ((name, bind, listening) for name, (bind, listening) in self._sockets.items())
 
     @property
-    def by_name(self) -> Mapping[str, tuple[HostPort, socket.socket]]:
+    def by_name(self) -> Mapping[str, tuple[Bind, socket.socket]]:
         """Address and socket by name."""
         return self._sockets
 
@@ -164,7 +172,7 @@ class ListeningSockets:
             listening.close()
 
 
-def _listen(owner: str, bind: HostPort, listening: socket.socket, backlog: int) -> None:
+def _listen(owner: str, bind: Bind, listening: socket.socket, backlog: int) -> None:
     try:
         listening.listen(backlog)
     except OSError as error:
@@ -174,6 +182,14 @@ def _listen(owner: str, bind: HostPort, listening: socket.socket, backlog: int) 
 def _share_port(listening: socket.socket, *, share: bool) -> None:
     if listening.fileno() >= 0:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, share)
+
+
+def _bind_file(owner: str, bind: SocketPath) -> socket.socket:
+    try:
+        return bind_file(bind.path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason}") from None
 
 
 def _bind(owner: str, bind: HostPort, *, share: bool) -> socket.socket:

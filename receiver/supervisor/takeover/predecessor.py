@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from receiver.settings.hostport import HostPort
+from receiver.settings.socket_path import Bind, parse_bind
 from receiver.supervisor.channel import ChannelError, ControlChannel, Message
 from receiver.supervisor.core import Core, GiveLink
 from receiver.supervisor.current import Current
@@ -67,8 +67,8 @@ class Predecessor:
         except TakeOverError:
             self.channel.close()
             raise
-        self.sockets: Mapping[str, tuple[HostPort, socket.socket]] = {
-            name: (HostPort.parse(bind), socket.socket(fileno=fd))
+        self.sockets: Mapping[str, tuple[Bind, socket.socket]] = {
+            name: (parse_bind(bind), socket.socket(fileno=fd))
             for (name, bind), fd in zip(answer.fields["names"], answer.fds, strict=True)
         }
         self.nodes: list[dict[str, Any]] = answer.fields.get("nodes", [])

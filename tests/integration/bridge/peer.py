@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,32 +22,44 @@ _WINDOW: Final = 16
 
 
 class Peer:
-    """A receiver of bridges at a port of 127.0.0.1, within its context.
+    """A receiver of bridges at a port of 127.0.0.1, or at a Unix socket, within its context.
 
     Args:
         port: Where it listens; None: a free port.
+        path: The file of its Unix socket; None: it has the port.
         answers: Whether it acknowledges what it takes.
+        keeps: Whether it keeps what has arrived.
 
     Attributes:
         port: As given, or the free one.
         answers: As given; it may be changed.
         pushes: What has arrived, with repeats.
+        count: The number of pushes that have arrived.
         hellos: The bridges that have proven their token, in order.
         statistics: The last counters of the bridge.
     """
 
-    def __init__(self, port: int | None = None, *, answers: bool = True) -> None:
+    def __init__(
+        self, port: int | None = None, *, path: Path | None = None, answers: bool = True, keeps: bool = True
+    ) -> None:
         self.port = free_port() if port is None else port
         self.answers = answers
         self.pushes: list[BridgedPush] = []
+        self.count = 0
+        self._keeps = keeps
         self.hellos: list[Hello] = []
         self.statistics: dict[str, int] = {}
-        self._listening = socket.socket()
+        self._path = path
+        self._listening = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
         self._open: list[socket.socket] = []
 
     def __enter__(self) -> Self:
-        self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listening.bind((LOOPBACK, self.port))
+        if self._path is None:
+            self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listening.bind((LOOPBACK, self.port))
+        else:
+            self._path.unlink(missing_ok=True)
+            self._listening.bind(str(self._path))
         self._listening.listen()
         threading.Thread(target=self._accept, daemon=True).start()
         return self
@@ -107,7 +120,9 @@ class Peer:
                 case StatisticsReported(values):
                     self.statistics = values
                 case BridgedPush():
-                    self.pushes.append(event)
+                    self.count += 1
+                    if self._keeps:
+                        self.pushes.append(event)
                     if self.answers:
                         talk.acknowledge(event.sequence, Result.ACCEPTED)
 

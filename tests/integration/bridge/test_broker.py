@@ -13,7 +13,7 @@ from tests.integration.bridge.peer import Peer
 from tests.integration.bridge.support import entry_for, properties
 from tests.testbed import parts
 from tests.testbed.broker import KafkaBroker, Listener
-from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
+from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.process import wait_until
 from tests.testbed.security import Login, Security
 
@@ -79,6 +79,38 @@ def test_librdkafka_says_its_last_push(bridged: KafkaBroker, peer: Peer) -> None
     )
     assert {push.client_software_name for push in peer.of("rdkafka-é")} == {"confluent-kafka-python"}
     assert {push.principal for push in peer.of("rdkafka-é")} == {"User:ANONYMOUS"}
+
+
+@pytest.mark.full
+def test_franz_go_pushes_by_the_bridge(bridged: KafkaBroker, peer: Peer) -> None:
+    with FranzClient(
+        Mode.PRODUCER, bootstrap=bridged.bootstrap, topic="bridged", client_id="franz"
+    ) as client:
+        first, *_ = peer.wait_for("franz", 2)
+        client.wait_for_records(1)
+    assert first.client_software_name == "kgo"
+    assert first.principal == "User:ANONYMOUS"
+    assert first.interval_ms == 500
+
+
+@pytest.mark.full
+def test_a_unix_socket(jar: Path, token_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bridge.sock"
+    settings = properties(token_file) | {"kafka.telemetry.bridge.receivers": f"unix:{path}"}
+    with Peer(path=path) as first, KafkaBroker(plugins=[jar], properties=settings) as broker:
+        broker.alter_client_metrics("all", ["*"], 500)
+        with LibrdkafkaClient(Mode.PRODUCER, bootstrap=broker.bootstrap, topic="bridged", client_id="unix"):
+            first.wait_for("unix", 2)
+            # A receiver that hangs holds nothing up, and what it has not acknowledged comes again.
+            first.answers = False
+            taken = first.count
+            wait_until(lambda: first.count > taken, timeout_s=60, what="a push without an answer")
+            first.close()
+            with Peer(path=path) as second:
+                second.wait_for("unix", 3)
+                both = {push.sequence for push in [*first.pushes, *second.pushes]}
+                assert both == set(range(1, max(both) + 1))
+        broker.stop()
 
 
 @pytest.mark.full

@@ -18,6 +18,7 @@ from receiver.bridge.listener import BridgeListener, BridgeListenerError
 from receiver.bridge.taken import Done, TakenPushes
 from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.settings.bridge import BridgeSettings
+from receiver.supervisor.socket_file import bind_file
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import LOOPBACK
 from tests.unit.bridge.support import HELLO, MAX_PUSH_BYTES, TOKEN, push
@@ -30,8 +31,11 @@ class Receiver:
     def __init__(self, folder: Path, *, answers: bool = True, **settings: Any) -> None:
         self.token = folder / "token"
         self.token.write_bytes(TOKEN)
-        listening = socket.create_server((LOOPBACK, 0))
-        self.port = listening.getsockname()[1]
+        self.path = settings.pop("path", None)
+        listening = socket.create_server((LOOPBACK, 0)) if self.path is None else bind_file(self.path)
+        listening.listen()
+        self.port = listening.getsockname()[1] if self.path is None else 0
+        bind = f"{LOOPBACK}:{self.port}" if self.path is None else f"unix:{self.path}"
         self.metrics = BridgeMetrics()
         self.now = 0.0
         self.taken: list[BridgedPush] = []
@@ -39,9 +43,7 @@ class Receiver:
         self.answers = answers
         self.bridges: list[Bridge] = []
         self.listener = BridgeListener(
-            BridgeSettings.model_validate(
-                {"bind": f"{LOOPBACK}:{self.port}", "token": {"file": str(self.token)}, **settings}
-            ),
+            BridgeSettings.model_validate({"bind": bind, "token": {"file": str(self.token)}, **settings}),
             listening,
             max_push_bytes=MAX_PUSH_BYTES,
             take=self._take,
@@ -76,6 +78,9 @@ class Bridge:
 
     @classmethod
     async def connect(cls, receiver: Receiver, tls: ssl.SSLContext | None = None) -> Bridge:
+        if receiver.path is not None:
+            receiver.bridges.append(cls(*await asyncio.open_unix_connection(receiver.path)))
+            return receiver.bridges[-1]
         name = None if tls is None else "localhost"
         streams = await asyncio.open_connection(LOOPBACK, receiver.port, ssl=tls, server_hostname=name)
         receiver.bridges.append(cls(*streams))
@@ -140,6 +145,19 @@ def test_a_bridge_joins_pushes_and_leaves(tmp_path: Path) -> None:
         assert receiver.counted("connections") == 0
 
     run(tmp_path, test)
+
+
+def test_a_bridge_joins_by_a_unix_socket(tmp_path: Path) -> None:
+    async def test(receiver: Receiver) -> None:
+        refused = await Bridge.join(receiver, token=b"another-token-0123")
+        assert "does not have the receiver's token" in await refused.refusal()
+        bridge = await Bridge.join(receiver)
+        assert (await bridge.read())[0] == FrameType.WELCOME
+        bridge.writer.write(push(1))
+        assert await bridge.acknowledged() == [(1, Result.ACCEPTED)]
+        assert receiver.counted("connections", broker="3") == 1
+
+    run(tmp_path, test, path=tmp_path / "bridge.sock")
 
 
 def test_what_was_not_acknowledged_is_sent_again_and_counts_once(tmp_path: Path) -> None:
@@ -273,3 +291,24 @@ def test_a_listener_without_its_files_is_not_made(tmp_path: Path) -> None:
 def test_tokens_and_pushes_do_not_cross_a_network_in_clear() -> None:
     with pytest.raises(ValueError, match=r"`bridge\.tls` is required"):
         BridgeSettings.model_validate({"bind": "0.0.0.0:9714", "token": {"file": "token"}})
+
+
+@pytest.mark.parametrize(
+    ("bind", "problem"),
+    [
+        ("unix:bridge.sock", "an absolute path"),
+        ("unix:", "an absolute path"),
+        (f"unix:/{'a' * 95}", "at most 95 bytes"),
+        ("/run/bridge.sock", "expected host:port"),
+    ],
+)
+def test_another_place_to_listen_is_refused(bind: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        BridgeSettings.model_validate({"bind": bind, "token": {"file": "token"}})
+
+
+def test_a_unix_socket_takes_no_tls() -> None:
+    settings = {"bind": "unix:/run/bridge.sock", "token": {"file": "token"}}
+    assert str(BridgeSettings.model_validate(settings).bind) == settings["bind"]
+    with pytest.raises(ValueError, match=r"bridge\.tls has no effect on unix:/run/bridge\.sock"):
+        BridgeSettings.model_validate({**settings, "tls": {"cert_file": "a", "key_file": "b"}})

@@ -99,9 +99,14 @@ final class BridgeConfig {
             Endpoint endpoint = Endpoint.parse(part.trim());
             if (endpoint == null) {
                 throw new ConfigException(
-                        RECEIVERS, text, "expected HOST:PORT,HOST:PORT, for example " + DEFAULT_RECEIVER);
+                        RECEIVERS,
+                        text,
+                        "expected HOST:PORT,HOST:PORT or unix:/PATH, for example " + DEFAULT_RECEIVER);
             }
-            if (!tls && !endpoint.isLoopback()) {
+            if (endpoint.isUnix() && UnixSocket.address(endpoint.path) == null) {
+                throw new ConfigException(RECEIVERS, text, "a Unix socket needs Java 16 or newer");
+            }
+            if (!tls && !endpoint.isLocal()) {
                 throw new ConfigException(
                         RECEIVERS, text, endpoint + " is not on this machine: set " + TLS + "=true");
             }

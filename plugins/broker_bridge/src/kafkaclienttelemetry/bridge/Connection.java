@@ -5,15 +5,11 @@ import java.io.DataInputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.net.InetSocketAddress;
-import java.net.Socket;
 import java.security.GeneralSecurityException;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import javax.net.ssl.SSLParameters;
-import javax.net.ssl.SSLSocket;
 
 /**
  * One connection to a receiver: the handshake, and what is not acknowledged.
@@ -21,8 +17,6 @@ import javax.net.ssl.SSLSocket;
  * <p>The link's thread writes, a thread of its own reads, and any thread may close it.
  */
 final class Connection implements Runnable {
-    private static final int CONNECT_TIMEOUT_MS = 5_000;
-    private static final int HANDSHAKE_TIMEOUT_MS = 10_000;
     /** Larger metrics are written from their own array. */
     private static final int COPIED_BYTES = 16 << 10;
     private static final int FLUSHED_BYTES = 48 << 10;
@@ -30,20 +24,19 @@ final class Connection implements Runnable {
 
     private final Link link;
     private final BridgeConfig config;
-    private final String host;
-    private final InetSocketAddress address;
+    private final Transport transport;
     private final Counters counters;
     private final Budget budget;
     private final FrameWriter writer = new FrameWriter();
     private final Map<Long, Push> unacknowledged = new LinkedHashMap<>(); // guarded by itself
     private final Thread reader;
-    /** The TCP connection. Closing it ends a write that is stuck, which closing TLS does not. */
-    private final Socket tcp = new Socket();
+    private final long startedAt = System.nanoTime();
 
     private OutputStream out;
     private DataInputStream in;
     private int maxPushBytes;
     private int window;
+    private volatile boolean welcomed;
     private volatile int inFlight;
     private volatile long progressAt;
     private volatile long askedAt; // of the oldest frame without an answer, 0: none
@@ -52,14 +45,12 @@ final class Connection implements Runnable {
     Connection(
             Link link,
             BridgeConfig config,
-            String host,
-            InetSocketAddress address,
+            Transport transport,
             Counters counters,
             Budget budget) {
         this.link = link;
         this.config = config;
-        this.host = host;
-        this.address = address;
+        this.transport = transport;
         this.counters = counters;
         this.budget = budget;
         reader = new Thread(this, "telemetry-bridge-acknowledgements");
@@ -70,13 +61,9 @@ final class Connection implements Runnable {
     /** Connects, and proves to each other that both have the secret. */
     void open(Identity identity) throws IOException, GeneralSecurityException {
         byte[] secret = Secret.read(config.tokenFile);
-        tcp.connect(address, CONNECT_TIMEOUT_MS);
-        tcp.setTcpNoDelay(true);
-        tcp.setKeepAlive(true);
-        tcp.setSoTimeout(HANDSHAKE_TIMEOUT_MS);
-        Socket socket = config.tls ? encrypt() : tcp;
-        out = socket.getOutputStream();
-        in = new DataInputStream(new BufferedInputStream(socket.getInputStream()));
+        transport.connect();
+        out = transport.out();
+        in = new DataInputStream(new BufferedInputStream(transport.in()));
 
         byte[] nonce = new byte[NONCE_BYTES];
         new SecureRandom().nextBytes(nonce);
@@ -99,23 +86,9 @@ final class Connection implements Runnable {
         if (maxPushBytes < 1 || window < 1) {
             throw new IOException("it takes no pushes");
         }
-        tcp.setSoTimeout(0);
         progressAt = System.nanoTime();
+        welcomed = true;
         reader.start();
-    }
-
-    private Socket encrypt() throws IOException, GeneralSecurityException {
-        SSLSocket socket =
-                (SSLSocket)
-                        Trust.context(config.caFile)
-                                .getSocketFactory()
-                                .createSocket(tcp, host, address.getPort(), true);
-        SSLParameters parameters = socket.getSSLParameters();
-        parameters.setEndpointIdentificationAlgorithm("HTTPS");
-        parameters.setProtocols(new String[] {"TLSv1.3", "TLSv1.2"});
-        socket.setSSLParameters(parameters);
-        socket.startHandshake();
-        return socket;
     }
 
     int maxPushBytes() {
@@ -174,10 +147,27 @@ final class Connection implements Runnable {
         }
     }
 
-    /** Whether the receiver owes an answer for longer than a limit. */
-    boolean overdue(long now, long limitNs) {
+    /** Ends the connection if the receiver owes an answer for longer than a limit. */
+    void watch(long now, long limitNs) {
+        if (!welcomed) {
+            if (now - startedAt > limitNs) {
+                fail("it does not answer");
+            }
+            return;
+        }
         long asked = askedAt;
-        return (inFlight > 0 && now - progressAt > limitNs) || (asked != 0 && now - asked > limitNs);
+        if ((inFlight > 0 && now - progressAt > limitNs) || (asked != 0 && now - asked > limitNs)) {
+            fail("it acknowledges nothing");
+        }
+    }
+
+    /** The reason why the connection ended, given what was thrown then. */
+    String reason(Throwable error) {
+        String problem = failure;
+        if (problem == null) {
+            problem = error.getMessage();
+        }
+        return problem == null ? error.toString() : problem;
     }
 
     /** Ends the connection for a reason. */
@@ -191,7 +181,7 @@ final class Connection implements Runnable {
 
     void close() {
         try {
-            tcp.close();
+            transport.close();
         } catch (IOException error) {
             // it is closed all the same
         }

@@ -1,8 +1,7 @@
 package kafkaclienttelemetry.bridge;
 
 import java.lang.management.ManagementFactory;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.net.UnknownHostException;
 import java.security.SecureRandom;
 import java.util.LinkedHashMap;
@@ -200,26 +199,21 @@ final class Delivery implements Runnable {
 
     /** Makes a link for each address that the receivers have now, and ends the other links. */
     private void connect(BridgeConfig current) {
-        Map<InetSocketAddress, Link> known = new LinkedHashMap<>();
+        Map<SocketAddress, Link> known = new LinkedHashMap<>();
         for (Link link : links) {
             if (link.config() == current) {
                 known.put(link.address(), link);
             }
         }
-        Map<InetSocketAddress, Link> wanted = new LinkedHashMap<>();
+        Map<SocketAddress, Link> wanted = new LinkedHashMap<>();
         boolean complete = true;
         for (Endpoint endpoint : current.receivers) {
             try {
-                for (InetAddress found : InetAddress.getAllByName(endpoint.host)) {
-                    InetSocketAddress address = new InetSocketAddress(found, endpoint.port);
+                for (SocketAddress address : endpoint.addresses()) {
                     Link link = known.get(address);
                     if (wanted.size() < MAX_LINKS) {
                         wanted.put(
-                                address,
-                                link == null ? new Link(this, current, endpoint.host, address) : link);
-                    }
-                    if (endpoint.isLoopback()) {
-                        break; // localhost may have two addresses, and is one receiver
+                                address, link == null ? new Link(this, current, endpoint, address) : link);
                     }
                 }
             } catch (UnknownHostException error) {

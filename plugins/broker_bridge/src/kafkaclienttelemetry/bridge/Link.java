@@ -2,7 +2,7 @@ package kafkaclienttelemetry.bridge;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
-import java.security.GeneralSecurityException;
+import java.net.SocketAddress;
 import java.util.ArrayDeque;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -35,8 +35,8 @@ final class Link implements Runnable {
     private final Delivery delivery;
     private final Counters counters;
     private final BridgeConfig config;
-    private final String host;
-    private final InetSocketAddress address;
+    private final Endpoint endpoint;
+    private final SocketAddress address;
     private final long seed;
     private final Thread thread;
     private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
@@ -55,15 +55,11 @@ final class Link implements Runnable {
     private long loggedAt;
     private String logged;
 
-    /**
-     * Makes a link.
-     *
-     * @param host the name that the receiver's certificate must have
-     */
-    Link(Delivery delivery, BridgeConfig config, String host, InetSocketAddress address) {
+    /** Makes a link to one of an endpoint's addresses. */
+    Link(Delivery delivery, BridgeConfig config, Endpoint endpoint, SocketAddress address) {
         this.delivery = delivery;
         this.config = config;
-        this.host = host;
+        this.endpoint = endpoint;
         this.address = address;
         counters = delivery.counters();
         seed = address.toString().hashCode() * 0x9e3779b97f4a7c15L;
@@ -76,7 +72,7 @@ final class Link implements Runnable {
         return config;
     }
 
-    InetSocketAddress address() {
+    SocketAddress address() {
         return address;
     }
 
@@ -131,8 +127,8 @@ final class Link implements Runnable {
     /** Breaks the connection off if the receiver hangs: the thread may be stuck in a write. */
     void watch(long now) {
         Connection current = connection;
-        if (current != null && connected && current.overdue(now, HUNG_NS)) {
-            current.fail("it acknowledges nothing");
+        if (current != null) {
+            current.watch(now, HUNG_NS);
         }
     }
 
@@ -146,7 +142,8 @@ final class Link implements Runnable {
         long backoff = FIRST_BACKOFF_NS;
         while (!ended) {
             try {
-                connection = new Connection(this, config, host, address, counters, delivery.budget());
+                Transport transport = Transport.of(config, endpoint, address);
+                connection = new Connection(this, config, transport, counters, delivery.budget());
                 connection.open(delivery.identity());
                 connected = true;
                 backoff = FIRST_BACKOFF_NS;
@@ -154,7 +151,7 @@ final class Link implements Runnable {
                 log.info("telemetry bridge connected to receiver {}", text());
                 statisticsDue = true;
                 serve();
-            } catch (IOException | GeneralSecurityException | RuntimeException error) {
+            } catch (Throwable error) { // without its thread, the link would only fill the queue
                 note(error);
             } finally {
                 disconnect();
@@ -266,8 +263,9 @@ final class Link implements Runnable {
     }
 
     /** Logs a problem when it is a new one, and then rarely. */
-    private void note(Exception error) {
-        String problem = error.getMessage() == null ? error.toString() : error.getMessage();
+    private void note(Throwable error) {
+        Connection last = connection;
+        String problem = last == null ? error.toString() : last.reason(error);
         long now = System.nanoTime();
         if (!ended && (!problem.equals(logged) || now - loggedAt > LOGGED_NS)) {
             log.warn("telemetry receiver {}: {}", text(), problem);
@@ -277,6 +275,10 @@ final class Link implements Runnable {
     }
 
     private String text() {
-        return host + "/" + address.getAddress().getHostAddress() + ":" + address.getPort();
+        if (endpoint.isUnix()) {
+            return endpoint.toString();
+        }
+        InetSocketAddress inet = (InetSocketAddress) address;
+        return endpoint.host + "/" + inet.getAddress().getHostAddress() + ":" + inet.getPort();
     }
 }
