@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from receiver.gateway.events import GatewayEvents
 from receiver.link.messages import Answer, Call
 from receiver.request_log import connection_fields
 from receiver.session.call import OpenCall
-from receiver.session.effects import IdentityChanged
+from receiver.session.effects import ApiVersionsAnswered, ApiVersionsAsked, IdentityChanged
 from receiver.telemetry.control.limits import Exceeded, LimitName
 from receiver.telemetry.identity import UNKNOWN
+from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.gateway.support import Gate
 from tests.unit.session.support import (
+    Clock,
     Wire,
     api_versions,
     connection,
@@ -91,6 +94,8 @@ def test_only_a_push_that_was_taken_goes_to_the_plugins(gate: Gate, wire: Wire) 
         assert len(gate.pushed) == pushed
     assert gate.pushed[0].context.client_id == "raw"
     assert not gate.pushed[0].payload.terminating
+    context = gate.pushed[0].context
+    assert (context.request_type, context.request_version, context.correlation_id) == (72, 0, 72)
 
 
 def test_the_request_log_is_off_unless_asked_for(gate: Gate, wire: Wire) -> None:
@@ -151,6 +156,19 @@ def test_the_request_log_carries_the_clients_information(gate: Gate, wire: Wire)
         }.items()
     )
     assert OTLP not in str(log).encode()
+
+
+def test_the_request_log_says_what_was_sent_and_how_long_the_answer_took(gate: Gate) -> None:
+    gate.log.log_requests = True
+    clock, asked = Clock(), ApiVersionsAsked()
+    events = GatewayEvents(gate.events_of_relay, gate.log, clock)
+    header = RequestHeader(api_key=18, api_version=6, correlation_id=7)
+    with capture_logs() as log:
+        events.report(connection(), asked)
+        clock.now += 0.25
+        events.report(connection(), ApiVersionsAnswered(header, 0, asked))
+    (line,) = log
+    assert (line["api_version"], line["total_us"]) == (6, 250_000)
 
 
 def test_what_is_over_a_limit_is_logged_with_its_setting_and_counted(gate: Gate) -> None:
