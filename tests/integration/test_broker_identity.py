@@ -139,15 +139,10 @@ def test_crossed_upstreams_are_found_and_their_correction_is_right(tmp_path: Pat
         config["listeners"] = [first, second]
         file = tmp_path / "receiver.yaml"
         with GatewaySidecar(config) as sidecar:
-
-            def warnings() -> list[str]:
-                found: list[str] = sidecar.http.get("/readyz").json().get("warnings", [])
-                return found
-
-            wait_until(lambda: len(warnings()) == 2, timeout_s=TIMEOUT_S, what="both warnings")
+            wait_until(lambda: len(sidecar.warnings()) == 2, timeout_s=TIMEOUT_S, what="both warnings")
             views = sidecar.http.get("/v1/listeners").json()["items"]
             shown = {view["name"]: view["crossed"] for view in views}
-            assert sorted(shown.values()) == sorted(warnings())
+            assert sorted(shown.values()) == sorted(sidecar.warnings())
             logged = sidecar.awaited("upstreams of listeners are crossed", 2)
             assert {line["listener"] for line in logged} == right.keys()
             assert [sidecar.value("crossed", listener=name) for name in right] == [1, 1]
@@ -164,7 +159,7 @@ def test_crossed_upstreams_are_found_and_their_correction_is_right(tmp_path: Pat
                 listener["upstream"] = shown[listener["name"]].rpartition(" to ")[2]
                 assert listener["upstream"] == right[listener["name"]]
             sidecar.reload()
-            wait_until(lambda: not warnings(), timeout_s=TIMEOUT_S, what="the end of the warnings")
+            wait_until(lambda: not sidecar.warnings(), timeout_s=TIMEOUT_S, what="the end of the warnings")
             assert [sidecar.value("crossed", listener=name) for name in right] == [0, 0]
 
 

@@ -78,6 +78,11 @@ class GatewaySidecar(Sidecar):
         response = self.http.get("/readyz")
         return response.status_code, response.json().get("detail", "")
 
+    def warnings(self) -> list[str]:
+        """What ``/readyz`` warns of, beside that there is no subscription."""
+        found: list[str] = self.http.get("/readyz").json().get("warnings", [])
+        return [warning for warning in found if not warning.startswith("there is no subscription")]
+
     def connections(self, listener: str = "CLIENT") -> list[dict[str, Any]]:
         """The registry of connections as REST shows it, those of one listener."""
         found: list[dict[str, Any]] = []

@@ -135,7 +135,7 @@ def test_401_a_new_authority_and_a_new_token_cost_no_push(
             assert shown["last_error"] == "HTTP 401: who are you?"
             assert shown["waiting"]["pushes"] == 5
             assert shown["waiting"]["bytes"] > 0
-            (warning,) = sidecar.http.get("/readyz").json()["warnings"]
+            (warning,) = sidecar.warnings()
             assert warning.startswith("plugin otlp has delivered nothing for ")
             assert "5 pushes (" in warning
             line = sidecar.awaited("the destination takes no pushes, they wait")[0]
@@ -157,7 +157,7 @@ def test_401_a_new_authority_and_a_new_token_cost_no_push(
             shown = plugin(sidecar)
             assert sum(shown["dropped"].values()) == 0
             assert (shown["circuit"], shown["waiting"]["pushes"]) == ("closed", 0)
-            assert "warnings" not in sidecar.http.get("/readyz").json()
+            assert sidecar.warnings() == []
             assert "token" not in json.dumps(shown)
 
 

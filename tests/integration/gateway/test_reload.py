@@ -43,11 +43,6 @@ def reloaded(sidecar: GatewaySidecar, event: str) -> dict[str, Any]:
     return sidecar.awaited(event, count)[-1]
 
 
-def warnings(sidecar: GatewaySidecar) -> list[str]:
-    found: list[str] = sidecar.http.get("/readyz").json().get("warnings", [])
-    return found
-
-
 def plugins(sidecar: GatewaySidecar) -> dict[str, str]:
     return {one["name"]: one["state"] for one in sidecar.http.get("/v1/plugins").json()["items"]}
 
@@ -101,7 +96,7 @@ def test_what_cannot_be_applied_changes_nothing(
     with listening_on(LOOPBACK) as taken, GatewaySidecar(settings) as sidecar, Raw(sidecar.port()) as raw:
         (tmp_path / "taken").write_text(f"{LOOPBACK}:{taken.getsockname()[1]}")
         began, before = time.time(), copy.deepcopy(settings)
-        assert (sidecar.value(SUCCESSFUL), warnings(sidecar)) == (1, [])
+        assert (sidecar.value(SUCCESSFUL), sidecar.warnings()) == (1, [])
         applied_at = sidecar.value(APPLIED_AT)
         assert began - TIMEOUT_S < applied_at <= began
         processes = sidecar.processes()
@@ -111,7 +106,7 @@ def test_what_cannot_be_applied_changes_nothing(
         settings["limits"] = {"source_address": {"connections": 1}}
         assert problem in reloaded(sidecar, REFUSED)["problem"]
         wait_until(lambda: sidecar.value(SUCCESSFUL) == 0, timeout_s=TIMEOUT_S, what="the metric")
-        (warning,) = warnings(sidecar)
+        (warning,) = sidecar.warnings()
         assert warning.startswith("the last reload was refused, the configuration before it stays in force: ")
         assert problem in warning
         assert sidecar.value(APPLIED_AT) == applied_at
@@ -126,7 +121,7 @@ def test_what_cannot_be_applied_changes_nothing(
         settings.update(before)
         reloaded(sidecar, APPLIED)
         wait_until(lambda: sidecar.value(SUCCESSFUL) == 1, timeout_s=TIMEOUT_S, what="the metric")
-        assert warnings(sidecar) == []
+        assert sidecar.warnings() == []
         assert sidecar.value(APPLIED_AT) > applied_at
 
 
