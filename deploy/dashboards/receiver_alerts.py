@@ -201,6 +201,18 @@ RECEIVER_RULES: Final = (
         "keep them don't answer or refuse the login. GET /readyz names the place, and the log each mistake.",
     ),
     PrometheusRule(
+        name="KafkaTelemetryWarns",
+        # The other kinds have alerts of their own.
+        expression='kafka_telemetry_warnings{kind=~"crossed|bypass|shadow|subscription|clock|worker"} > 0',
+        lasts="15m",
+        severity="warning",
+        summary="Receiver {{ .Labels.instance }} works, and warns of: {{ .Labels.kind }}",
+        description="GET /readyz and `kafka-telemetry status` say what to do. bypass: clients pass by the "
+        "receiver. crossed: its upstreams are. shadow: the broker's own telemetry has no effect. "
+        "subscription: none is active. clock: this machine's differs from those of clients. worker: a thread "
+        "has ended.",
+    ),
+    PrometheusRule(
         name="KafkaTelemetryReloadRefused",
         expression="kafka_telemetry_config_last_reload_successful == 0",
         lasts="5m",

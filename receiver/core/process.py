@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain
 from typing import Final
 
 import structlog
 
 from receiver import dumps, workers
-from receiver.amounts import duration_text
 from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
@@ -42,6 +42,8 @@ from receiver.core.warnings import (
     bypass_warnings,
     certificate_warnings,
     clock_warnings,
+    plugin_warnings,
+    store_warnings,
     subscription_warnings,
 )
 from receiver.event_loop import run as run_event_loop
@@ -88,6 +90,9 @@ _MAX_BRIDGES: Final = 1024
 
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
+#: The kinds of warnings that no other part logs.
+_LOGGED_HERE: Final = ("certificate", "clock", "subscription")
+
 #: What an operator can do about a store that lacks subscriptions.
 _HOW_TO_SWITCH: Final = (
     "copy them with `kafka-telemetry subscriptions copy --to RECEIVER.yaml`, or set "
@@ -162,6 +167,7 @@ class _Core:
         self._telemetry.on_created = self._events.client_created
         self._telemetry.on_forgotten = self._events.client_forgotten
         self._expiry = Expiry(current, self._now, self._loop.call_later, self._events.subscription_expired)
+        self._logged_warnings: set[str] = set()
         self._crossed: dict[str, str] = {}  # what is wrong with upstreams, by listener
         self._subscriptions = Subscriptions(
             self._store, current, now=self._now, changed=self._subscriptions_changed
@@ -221,6 +227,7 @@ class _Core:
             self._relays.attach(relay_id, link)
         self._loop.add_reader(self._channel.fileno(), self._control)
         self._check_lags()
+        self._warnings()
         tune_garbage_collection()
         self._channel.send("ready")
 
@@ -466,7 +473,7 @@ class _Core:
             plugins=self._host.statistics,
             listeners=self._listeners,
             not_ready_because=self.not_ready_because,
-            warnings=self._warnings,
+            warnings=lambda: list(chain.from_iterable(self._warnings().values())),
             accepts_somewhere=self.accepts_somewhere,
             refresh=self._relays.refresh_statistics,
             exposition=self._metrics.exposition,
@@ -490,6 +497,7 @@ class _Core:
             processes=self._processes,
             relays=lambda: self._relays.connected,
             ready=lambda: self.not_ready_because() is None,
+            warnings=self._warnings,
             draining=lambda: self._draining,
             certificates=self._certificates,
             listeners=self._listeners,
@@ -497,31 +505,30 @@ class _Core:
             held_bytes=lambda: sum(relay.held_bytes for _, relay in self._relays.statistics()),
         )
 
-    def _warnings(self) -> list[str]:
-        warnings = [
-            *self._supervision.warnings(),
-            *self._crossed.values(),
-            *bypass_warnings(self._listeners()),
-            *shadow_warnings(self._listeners()),
-            *certificate_warnings(self._certificates(), self._now()),
-            *clock_warnings(self._telemetry.clocks.ahead_s),
-        ]
-        problem = self._subscriptions.status().problem
-        if problem is not None and self._subscriptions.known:
-            warnings.append(f"the last known subscriptions stay in force: {problem}")
-        elif problem is not None:
-            warnings.append(
-                f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
-            )
-        else:
-            warnings += subscription_warnings(self._subscriptions.in_force, self._now())
-        warnings += [
-            f"plugin {plugin.name} has delivered nothing for {duration_text(plugin.backlog.away_s)}: "
-            f"{plugin.backlog}"
-            for plugin in self._host.statistics()
-            if plugin.backlog.away_s
-        ]
-        return warnings + workers.problems()
+    def _warnings(self) -> dict[str, list[str]]:
+        """Return what should be corrected, by kind.
+
+        What nobody else reports is logged once, until it is over.
+        """
+        listeners, now = self._listeners(), self._now()
+        found = {
+            "reload": list(self._supervision.warnings()),
+            "crossed": list(self._crossed.values()),
+            "bypass": list(bypass_warnings(listeners)),
+            "shadow": shadow_warnings(listeners),
+            "certificate": list(certificate_warnings(self._certificates(), now)),
+            "clock": list(clock_warnings(self._telemetry.clocks.ahead_s)),
+            "store": list(store_warnings(self._subscriptions.status().problem, self._subscriptions.known)),
+            "plugin": list(plugin_warnings(self._host.statistics())),
+            "worker": workers.problems(),
+        }
+        if not found["store"]:
+            found["subscription"] = list(subscription_warnings(self._subscriptions.in_force, now))
+        for kind in _LOGGED_HERE:
+            if found.get(kind) and kind not in self._logged_warnings:
+                _log.warning("something should be corrected", of=kind, problem="; ".join(found[kind]))
+        self._logged_warnings = {kind for kind in _LOGGED_HERE if found.get(kind)}
+        return found
 
     def _check_upstreams(self) -> None:
         """Log upstreams that are crossed, each once until it changes."""

@@ -9,6 +9,7 @@ from typing import Final
 from receiver.amounts import count_text, duration_text
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.listener_state import ListenerState
+from receiver.host.delivery.statistics import PluginStatistics
 from receiver.telemetry.subscription import State, SubscriptionSet
 
 #: A certificate that ends within so many seconds is due, as for the alert.
@@ -66,3 +67,24 @@ def clock_warnings(ahead_s: float | None) -> Iterator[str]:
             f"the clocks of most clients are {duration_text(abs(ahead_s))} {direction} this machine's: "
             "synchronise them (NTP), because metrics get their times"
         )
+
+
+def store_warnings(problem: str | None, known: bool) -> Iterator[str]:  # noqa: FBT001 -- as in the status
+    """Yield why the store of subscriptions can't be used.
+
+    Args:
+        problem: What is wrong; None: nothing.
+        known: Whether subscriptions were read from it before.
+    """
+    if problem is not None and known:
+        yield f"the last known subscriptions stay in force: {problem}"
+    elif problem is not None:
+        yield f"no subscriptions are known yet, clients push nothing and ask again soon: {problem}"
+
+
+def plugin_warnings(plugins: Iterable[PluginStatistics]) -> Iterator[str]:
+    """Yield which destinations take no pushes, and how much waits."""
+    for plugin in plugins:
+        if plugin.backlog.away_s:
+            away = duration_text(plugin.backlog.away_s)
+            yield f"plugin {plugin.name} has delivered nothing for {away}: {plugin.backlog}"

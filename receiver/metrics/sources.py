@@ -7,7 +7,7 @@ read, because the event loop collects.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +73,7 @@ class Sources:
         processes: The numbers of each process.
         relays: The number of relays that are linked to the core.
         ready: Whether the receiver accepts clients.
+        warnings: What works and should be otherwise, as ``/readyz`` has it, by kind.
         draining: Whether the receiver is stopping.
         certificates: For each certificate in use: the listener's name, or ``rest``; the side that
             it is shown to, ``client`` or ``upstream``; its expiry in seconds since the epoch.
@@ -88,6 +89,7 @@ class Sources:
     processes: Callable[[], Iterable[ProcessNumbers]]
     relays: Callable[[], int]
     ready: Callable[[], bool]
+    warnings: Callable[[], Mapping[str, Sequence[str]]]
     draining: Callable[[], bool]
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
     listeners: Callable[[], Iterable[ListenerState]]
@@ -119,6 +121,7 @@ class PulledMetrics(Collector):
         yield self._peers()
         yield _gauge("held_bytes", "Memory of bytes that wait on connections.", self._sources.held_bytes())
         yield _gauge("ready", "1 while the receiver accepts clients.", int(self._sources.ready()))
+        yield self._warnings()
         yield _gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
 
     def _connections(self) -> Metric:
@@ -164,6 +167,16 @@ class PulledMetrics(Collector):
             "Changes of the store of subscriptions that can't be used, and reads of it that failed.",
             health.failures,
         )
+
+    def _warnings(self) -> Metric:
+        family = GaugeMetricFamily(
+            f"{_PREFIX}warnings",
+            "What should be corrected, though clients are accepted; /readyz has the sentences.",
+            labels=["kind"],
+        )
+        for kind, warnings in self._sources.warnings().items():
+            family.add_metric([kind], len(warnings))
+        return family
 
     def _processes(self) -> Iterator[Metric]:
         cpu = CounterMetricFamily(

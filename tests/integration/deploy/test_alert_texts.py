@@ -31,6 +31,7 @@ LABELS: Final = {
     "job": "receivers",
     "instance": "sidecar:8080",
     "listener": "CLIENT",
+    "kind": "bypass",
     "plugin": "otlp",
     "client_software_name": "librdkafka",
 }
@@ -70,6 +71,7 @@ SUMMARIES: Final = {
     "KafkaTelemetryInvalidPushes": "librdkafka pushes what is no OTLP",
     "KafkaTelemetryPushesTooLarge": "librdkafka pushes more than telemetry.max_bytes",
     "KafkaTelemetryPushesDropped": "Plugin otlp of sidecar:8080 loses pushes (limit)",
+    "KafkaTelemetryCircuitOpen": "The destination of plugin otlp of sidecar:8080 takes no pushes",
     "KafkaTelemetryDeliveryLags": "Plugin otlp of sidecar:8080 has not delivered for minutes",
     "KafkaTelemetrySpoolNearlyFull": "The spool of plugin otlp of sidecar:8080 is nearly full",
     "KafkaTelemetrySpoolProblem": "Plugin otlp of sidecar:8080 can't use its spool",
@@ -83,6 +85,7 @@ SUMMARIES: Final = {
     "KafkaTelemetrySubscriptionsStale": (
         "Receiver sidecar:8080 can't follow the changes of its subscriptions"
     ),
+    "KafkaTelemetryWarns": "Receiver sidecar:8080 works, and warns of: bypass",
     "KafkaTelemetryReloadRefused": "Receiver sidecar:8080 refused a changed configuration",
     "KafkaTelemetryRollupDown": "Roll-up sidecar:8080 does not answer",
     "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",

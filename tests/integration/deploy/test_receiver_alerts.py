@@ -40,6 +40,7 @@ CIRCUIT: Final = 'kafka_telemetry_plugin_circuit{plugin="otlp",state="%s",type="
 PUSHES_NOT_STORED: Final = "kafka_telemetry_pushes_not_stored_total"
 OVERFLOWED: Final = "kafka_telemetry_overflowed_points_total"
 EVICTED: Final = "kafka_telemetry_instances_evicted_total"
+WARNINGS: Final = 'kafka_telemetry_warnings{kind="%s"}'
 STALE: Final = "kafka_telemetry_subscriptions_stale"
 RELOADED: Final = "kafka_telemetry_config_last_reload_successful"
 CERTIFICATE: Final = (
@@ -76,6 +77,8 @@ WELL: Final[Shown] = {
     OVERFLOWED: always(5),
     EVICTED: always(6),
     STALE: always(0),
+    WARNINGS % "bypass": always(0),
+    WARNINGS % "plugin": always(1),
     RELOADED: always(1),
     CERTIFICATE: always(NOW_S + 60 * DAY_S),
 }
@@ -153,6 +156,7 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
         "KafkaTelemetrySubscriptionsStale",
         WELL | {STALE: always(1)},
     ),
+    "clients pass by": ("KafkaTelemetryWarns", WELL | {WARNINGS % "bypass": always(1)}),
     "a reload is refused": (
         "KafkaTelemetryReloadRefused",
         WELL | {RELOADED: always(0)},

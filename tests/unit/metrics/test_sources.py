@@ -26,6 +26,7 @@ class Now:
     processes: list[ProcessNumbers] = field(default_factory=list)
     plugins: list[PluginStatistics] = field(default_factory=list)
     ready: bool = False
+    warnings: dict[str, list[str]] = field(default_factory=dict)
     draining: bool = False
     certificates: list[tuple[str, str, float]] = field(default_factory=list)
     listeners: list[ListenerState] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Now:
                 processes=lambda: self.processes,
                 relays=lambda: len(self.processes) - 1,
                 ready=lambda: self.ready,
+                warnings=lambda: self.warnings,
                 draining=lambda: self.draining,
                 certificates=lambda: self.certificates,
                 listeners=lambda: self.listeners,
@@ -139,6 +141,8 @@ def test_certificates_and_peers() -> None:
         'tls_certificate_expiry_timestamp_seconds{listener="SSL",side="upstream"} 1.9e+09',
     }
     assert lines(metrics, "held_bytes") == {"held_bytes 4096.0"}
+    now.warnings = {"bypass": ["one", "two"], "clock": []}
+    assert lines(metrics, "warnings") == {'warnings{kind="bypass"} 2.0', 'warnings{kind="clock"} 0.0'}
     assert lines(metrics, "limit_peers") == {
         'limit_peers{scope="principal"} 2.0',
         'limit_peers{scope="source_address"} 3.0',
