@@ -100,6 +100,7 @@ var attacks = map[string]struct {
 	"tracked-closed":  {"128 KiB of the same on one connection after the other, which the client closes", (*attacker).trackedClosed},
 	"http":            {"HTTP requests for --path, pipelined", (*attacker).http},
 	"steady-pushes":   {"a client instance on each connection, which pushes at its interval", (*attacker).steadyPush},
+	"bridge-proofs":   {"wrong proofs of a bridge's token, one connection after the other", (*attacker).bridgeProofs},
 	"single-pushes":   {"a connection for each push of a new client instance", (*attacker).singlePush},
 }
 

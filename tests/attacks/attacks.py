@@ -21,7 +21,7 @@ from tests.attacks.payloads import (
     many_series,
 )
 
-Port = Literal["plain", "tls", "proxy", "rewriting", "rest"]
+Port = Literal["plain", "tls", "proxy", "rewriting", "rest", "bridge"]
 
 #: The source address of all attacks.
 ATTACKER: Final = "127.0.0.2"
@@ -112,7 +112,15 @@ class Attack:
 
 def attacks() -> tuple[Attack, ...]:
     """Return all attacks, in the order of the table."""
-    return (*_tls(), *_requests(), *_connections(), *_http(), *_telemetry(), *_host())
+    return (
+        *_tls(),
+        *_requests(),
+        *_connections(),
+        *_http(),
+        *_bridges(),
+        *_telemetry(),
+        *_host(),
+    )
 
 
 def _tls() -> tuple[Attack, ...]:
@@ -181,6 +189,15 @@ def _http() -> tuple[Attack, ...]:
             telemetry_longest_ms=_HTTP_MS,
         ),
         Attack(name="rest", kind="http", port="rest", flags={"path": "/v1/subscriptions"}),
+    )
+
+
+def _bridges() -> tuple[Attack, ...]:
+    return (
+        Attack(name="bridge-silent", kind="connections", port="bridge", connections=1_000),
+        Attack(name="bridge-garbage", kind="garbage", port="bridge"),
+        Attack(name="bridge-huge-lengths", kind="huge-lengths", port="bridge"),
+        Attack(name="bridge-proofs", kind="bridge-proofs", port="bridge"),
     )
 
 

@@ -24,6 +24,7 @@ from benchmarks.captured import LIBRDKAFKA_PRODUCER
 from benchmarks.load_generator import load
 from benchmarks.processes import Running
 from tests.attacks.attacks import ATTACKER, Attack, Port
+from tests.attacks.innocent_bridge import InnocentBridge, pushing
 from tests.attacks.measured import Longest, forget_longest, longest_in
 from tests.attacks.targets import Target
 from tests.testbed.cpu import cpu_seconds
@@ -114,6 +115,8 @@ class Outcome:
     control_ms: float | None
     #: The longest CPU times in the target's event loops; None for HAProxy.
     longest: Longest | None
+    #: A bridge with the token; None where its port is not attacked.
+    bridge: InnocentBridge | None = None
 
 
 def run(
@@ -149,6 +152,9 @@ def run(
             control_client = stack.enter_context(load("innocent", flags, niceness=_PRIORITY))
             control_client.line()
         time.sleep(_BEFORE_SECONDS)
+        bridge = None
+        if attack.port == "bridge" and target.times is not None:
+            bridge = stack.enter_context(pushing(target.ports["bridge"]))
         report = None
         if attack.paused:
             _pause(process, seconds)
@@ -170,6 +176,7 @@ def run(
         attacker=report,
         control_ms=quiet["longest_ms"] if quiet else None,
         longest=None if target.times is None else longest_in(target.times),
+        bridge=bridge,
     )
 
 

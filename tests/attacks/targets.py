@@ -1,8 +1,8 @@
 """The targets: a receiver with default limits, and HAProxy in TCP mode as the baseline.
 
 Both are in front of the same broker and have the same ports: a plain and a TLS listener, one for
-PROXY headers from the attacker's address, one that rewrites addresses, and one for HTTP. HAProxy
-rewrites no addresses.
+PROXY headers from the attacker's address, one that rewrites addresses, one for HTTP, and one for
+bridges. HAProxy rewrites no addresses, and is no receiver of bridges.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks import relays
 from benchmarks.processes import Running
 from receiver.settings.limits import LimitsSettings
 from tests.attacks.attacks import ATTACKER, Attack, Port
+from tests.attacks.innocent_bridge import TOKEN
 from tests.testbed.certificates import CertificateFiles
 from tests.testbed.ports import LOOPBACK, free_port
 
@@ -28,6 +29,7 @@ _CONSOLE: Final = {"type": "console", "delivery": "memory", "queue": {"max_items
 _MORE = """\
     bind {tls} ssl crt {keystore}
     bind {rewriting}
+    bind {bridge}
     bind {proxy}
     tcp-request connection expect-proxy layer4 if {{ dst_port {proxy_port} }} {{ src {attacker} }}
     stick-table type ip size 1k expire 1m store conn_cur
@@ -60,7 +62,7 @@ class Target:
 
 
 def _ports() -> dict[Port, str]:
-    ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rewriting", "rest")
+    ports: tuple[Port, ...] = ("plain", "tls", "proxy", "rewriting", "rest", "bridge")
     return {port: f"{LOOPBACK}:{free_port()}" for port in ports}
 
 
@@ -75,6 +77,8 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
     # Without a plugin, clients are asked for nothing.
     plugin = {"type": "spool_files", "path": str(spool), "roll_seconds": 1} if spool else _CONSOLE
     tls = {"cert_file": str(files.chain), "key_file": str(files.key)}
+    token = folder / "bridge-token"
+    token.write_bytes(TOKEN)
     configuration: dict[str, Any] = {
         "listeners": [
             {"name": "PLAIN", "bind": ports["plain"], "upstream": upstream},
@@ -100,6 +104,7 @@ def receiver(attack: Attack, upstream: str, folder: Path, files: CertificateFile
             },
         ],
         "rest": {"bind": ports["rest"]},
+        "bridge": {"bind": ports["bridge"], "token": {"file": str(token)}},
         "plugins": [plugin],
         **attack.settings,
     }
@@ -122,6 +127,7 @@ def haproxy(upstream: str, folder: Path, files: CertificateFiles) -> Iterator[Ta
         proxy_port=ports["proxy"].rpartition(":")[2],
         attacker=ATTACKER,
         rewriting=ports["rewriting"],
+        bridge=ports["bridge"],
         connections=LimitsSettings().source_address.connections,
         rest=ports["rest"],
     )

@@ -66,6 +66,13 @@ def test_the_innocent_client_is_served(
     assert wrong(ATTACKS[name], default_receiver, broker, tmp_path, source=source) == []
 
 
+@pytest.mark.parametrize("name", ["bridge-silent", "bridge-garbage", "bridge-proofs"])
+def test_innocent_client_and_bridge_are_served_beside_an_attack_on_the_bridges_port(
+    name: str, broker: Target, default_receiver: Target, tmp_path: Path
+) -> None:
+    assert wrong(ATTACKS[name], default_receiver, broker, tmp_path, source="127.0.0.20") == []
+
+
 def test_the_innocent_client_is_served_where_every_header_is_read(broker: Target, tmp_path: Path) -> None:
     attack = ATTACKS["translate-all"]
     with started(attack, broker, tmp_path) as target:

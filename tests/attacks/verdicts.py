@@ -55,6 +55,7 @@ def judge(
         *_memory(mine),
         *_totals(mine),
         *_attack(attack, mine),
+        *_bridge(mine, telemetry_ms),
         *_files(attack, mine, files),
     ]
 
@@ -104,6 +105,18 @@ def _attack(attack: Attack, mine: Outcome) -> list[str]:
     if attack.refused and accepted:
         return [f"{accepted} pushes of the attack were accepted (none may be)"]
     return []
+
+
+def _bridge(mine: Outcome, most_ms: float) -> list[str]:
+    bridge = mine.bridge
+    if bridge is None:
+        return []
+    wrong = [f"the innocent bridge: {bridge.problem}"] if bridge.problem else []
+    if not bridge.acknowledged:
+        wrong.append("no push of the innocent bridge was acknowledged")
+    if bridge.longest_ms > most_ms:
+        wrong.append(f"the innocent bridge waited {bridge.longest_ms:,.0f} ms (at most {most_ms:,.0f})")
+    return wrong
 
 
 def _files(attack: Attack, mine: Outcome, files: Mapping[str, Stored]) -> list[str]:
