@@ -13,6 +13,9 @@ import httpx
 
 from benchmarks import (
     bridge_handler,
+    bridge_heap,
+    bridge_produce,
+    bridge_sink,
     core,
     idle,
     passthrough,
@@ -41,6 +44,9 @@ _PARTS: dict[str, Callable[..., Report]] = {
     "spool": spool.run,
     "plugins": plugins.run,
     "bridge": bridge_handler.run,
+    "bridge-heap": bridge_heap.run,
+    "bridge-produce": bridge_produce.run,
+    "bridge-sink": bridge_sink.run,
     "pushes": pushes.run,
     "rollup": rollup.run,
     "rollup-scaling": rollup_scaling.run,

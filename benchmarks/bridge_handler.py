@@ -5,19 +5,16 @@ Beside an exporter that does nothing, in turns in one JVM, with pushes of two si
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.bridge_programs import Programs
 from benchmarks.figures import Figure, Report, table
-from benchmarks.processes import BenchmarkError
-from tests.integration.bridge.peer import TOKEN, Peer
-from tests.testbed import jvm, parts
+from tests.integration.bridge.peer import Peer
+from tests.testbed.ports import LOOPBACK
 
-_PROGRAM: Final = Path(__file__).parent / "bridge" / "HandlerCost.java"
-_PAYLOADS: Final = Path(__file__).parents[1] / "tests" / "data" / "payloads"
+_MOST_SECONDS: Final = 600.0
 _RATE: Final = 2000
 #: Bytes of metrics, and the most microseconds that a call may take more than one of nothing.
 _SIZES: Final = {"small": (1_000, 5.0), "27 kB": (27_000, 20.0)}
@@ -26,16 +23,15 @@ _SIZES: Final = {"small": (1_000, 5.0), "27 kB": (27_000, 20.0)}
 def run(folder: Path, *, quick: bool) -> Report:
     """Call both exporters 2,000 times a second, and compare."""
     seconds, rounds = (3, 2) if quick else (10, 5)
-    token = folder / "token"
-    token.write_bytes(TOKEN)
-    payload = max(_PAYLOADS.glob("*.bin"), key=lambda file: file.stat().st_size).read_bytes()
+    programs = Programs(folder)
     rows, raw, figures = [], {}, []
     for name, (size, at_most_us) in _SIZES.items():
-        metrics = folder / "metrics"
-        metrics.write_bytes((payload * (size // len(payload) + 1))[:size])
-        with Peer() as peer:
-            found = _measure(peer.port, token, metrics, seconds, rounds)
-            arrived = len(peer.pushes)
+        metrics = programs.metrics(folder / "metrics", size)
+        with Peer(keeps=False) as peer:
+            receiver = f"{LOOPBACK}:{peer.port}"
+            arguments = (receiver, programs.token, metrics, _RATE, seconds, rounds)
+            found = programs.lines("HandlerCost", *arguments, seconds=_MOST_SECONDS)
+            arrived = peer.count
         raw[name] = found
         by = {kind: [one for one in found if one["exporter"] == kind] for kind in ("nothing", "bridge")}
         more_us = _more(by, "mean_ns") / 1e3
@@ -61,18 +57,6 @@ def run(folder: Path, *, quick: bool) -> Report:
         ]
     head = ("metrics", "no-op us", "bridge us", "bridge p99 us", "core more", "arrived")
     return Report(title="The bridge in a broker", text=table(head, rows), raw=raw, figures=figures)
-
-
-def _measure(port: int, token: Path, metrics: Path, seconds: int, rounds: int) -> list[dict[str, Any]]:
-    jar = parts.BRIDGE.require() / "kafka-telemetry-bridge.jar"
-    command = jvm.command(
-        str(_PROGRAM), f"127.0.0.1:{port}", token, metrics, str(_RATE), str(seconds), str(rounds),
-        flags=jvm.WARM, plugins=[jar],
-    )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        raise BenchmarkError(f"the bridge's benchmark failed:\n{done.stderr[-2000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def _median(rounds: list[dict[str, Any]], value: str) -> float:

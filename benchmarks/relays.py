@@ -122,10 +122,13 @@ def serve(
     program: Path | None = None,
     command: Sequence[str] = (),
 ) -> Iterator[Running]:
-    """Run ``kafka-telemetry serve`` until the block ends, once its first listener is open.
+    """Run ``kafka-telemetry serve`` until the block ends, once a listener, or REST, is open.
 
     ``command`` runs in place of ``program``, and gets its arguments.
     """
+    ready = (
+        configuration["listeners"][0]["bind"] if configuration["listeners"] else configuration["rest"]["bind"]
+    )
     program = program or Path(sys.executable).parent / "kafka-telemetry"
     if not program.exists():
         raise BenchmarkError(f"the sidecar is not installed beside {sys.executable}: make setup")
@@ -134,7 +137,23 @@ def serve(
     # JSON is YAML.
     file.write_text(json.dumps({"broker": {"id": "auto"}, "subscriptions": store, **configuration}, indent=1))
     command = [*(command or [str(program)]), "serve", "--config", str(file)]
-    with running("sidecar", command, folder=folder, ready=configuration["listeners"][0]["bind"]) as process:
+    with running("sidecar", command, folder=folder, ready=ready) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def serve_bridges(
+    bind: str, rest: str, token: Path, folder: Path, plugins: Sequence[Mapping[str, Any]]
+) -> Iterator[Running]:
+    """Run a receiver that lets in bridges alone, without limits by source address."""
+    configuration = {
+        "listeners": [],
+        "bridge": {"bind": bind, "token": {"file": str(token)}},
+        "rest": {"bind": rest},
+        "plugins": list(plugins),
+        "limits": _UNLIMITED,
+    }
+    with serve(configuration, folder) as process:
         yield process
 
 

@@ -1,21 +1,7 @@
-import java.net.InetAddress;
-import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
-import java.util.Map;
-import java.util.Optional;
 import kafkaclienttelemetry.bridge.BridgeExporter;
-import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.metrics.KafkaMetricsContext;
-import org.apache.kafka.common.network.ClientInformation;
-import org.apache.kafka.common.network.ListenerName;
-import org.apache.kafka.common.protocol.ApiKeys;
-import org.apache.kafka.common.requests.RequestContext;
-import org.apache.kafka.common.requests.RequestHeader;
-import org.apache.kafka.common.security.auth.KafkaPrincipal;
-import org.apache.kafka.common.security.auth.SecurityProtocol;
-import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryExporter;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
@@ -28,36 +14,24 @@ import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
  * <p>Arguments: receiver, token file, file of the metrics, pushes a second, seconds, rounds.
  */
 public final class HandlerCost {
-  private record Payload(Uuid clientInstanceId, boolean isTerminating, String contentType, ByteBuffer data)
-      implements ClientTelemetryPayload {}
-
-  private record Context(int pushIntervalMs, AuthorizableRequestContext authorizableRequestContext)
-      implements ClientTelemetryContext {}
+  private static final int CLIENTS = 1000;
 
   public static void main(String[] arguments) throws Exception {
-    BridgeExporter bridge = new BridgeExporter();
-    bridge.configure(
-        Map.of(
-            "process.roles", "broker",
-            "kafka.telemetry.bridge.receivers", arguments[0],
-            "kafka.telemetry.bridge.token.file", arguments[1]));
-    bridge.contextChange(
-        new KafkaMetricsContext("kafka.server", Map.of("kafka.node.id", "1", "kafka.cluster.id", "c")));
-    ClientTelemetryExporter exporter = bridge.clientTelemetryExporter();
+    BridgeExporter bridge = Requests.bridge(arguments[0], arguments[1]);
     ClientTelemetryExporter nothing = (context, payload) -> {};
-    byte[] metrics = Files.readAllBytes(Path.of(arguments[2]));
+    Requests requests = new Requests(Files.readAllBytes(Path.of(arguments[2])), CLIENTS);
     double rate = Double.parseDouble(arguments[3]);
     int count = (int) (rate * Double.parseDouble(arguments[4]));
     Thread.sleep(1000); // connects
     for (int round = -1; round < Integer.parseInt(arguments[5]); round++) {
-      measure("nothing", round, nothing, metrics, rate, count);
-      measure("bridge", round, exporter, metrics, rate, count);
+      measure("nothing", round, nothing, requests, rate, count);
+      measure("bridge", round, bridge, requests, rate, count);
     }
     bridge.close();
   }
 
   private static void measure(
-      String name, int round, ClientTelemetryExporter exporter, byte[] metrics, double rate, int count)
+      String name, int round, ClientTelemetryExporter exporter, Requests requests, double rate, int count)
       throws Exception {
     long[] taken = new long[count];
     long cpu = cpuNs();
@@ -67,9 +41,8 @@ public final class HandlerCost {
       while (System.nanoTime() < due) {
         Thread.sleep(0, 200_000);
       }
-      Context context = new Context(1000, request(index));
-      Payload payload =
-          new Payload(Uuid.randomUuid(), false, "OTLP", ByteBuffer.wrap(metrics, 0, metrics.length));
+      ClientTelemetryContext context = requests.context(index);
+      ClientTelemetryPayload payload = requests.payload(index);
       long before = System.nanoTime();
       exporter.exportMetrics(context, payload);
       taken[index] = System.nanoTime() - before;
@@ -91,19 +64,5 @@ public final class HandlerCost {
     return ((com.sun.management.OperatingSystemMXBean)
             java.lang.management.ManagementFactory.getOperatingSystemMXBean())
         .getProcessCpuTime();
-  }
-
-  private static RequestContext request(int number) throws Exception {
-    return new RequestContext(
-        new RequestHeader(ApiKeys.PUSH_TELEMETRY, (short) 0, "client-" + number % 1000, number),
-        "10.0.0.1:9092-10.0.0.2:40000-" + number % 1000,
-        InetAddress.getByAddress(new byte[] {10, 0, (byte) (number >> 8), (byte) number}),
-        Optional.of(40_000),
-        new KafkaPrincipal(KafkaPrincipal.USER_TYPE, "alice"),
-        new ListenerName("CLIENT"),
-        SecurityProtocol.SASL_SSL,
-        new ClientInformation("apache-kafka-java", "4.4.0"),
-        false,
-        Optional.empty());
   }
 }
