@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -94,6 +95,7 @@ func push(flags *flag.FlagSet, arguments []string) error {
 		return err
 	}
 	time.Sleep(time.Duration(*hold * float64(time.Second)))
+	runtime.KeepAlive(open) // the collector would close those whose client has ended
 	return nil
 }
 

@@ -213,6 +213,12 @@ KUBERNETES_SCHEMAS = Part(
     ),
     tools=(prerequisites.GO,),
 )
+STRIMZI = Part(
+    name="strimzi",
+    about="the classes of Strimzi's resources from Maven Central",
+    sources=(HERE / "strimzi",),
+    tools=(prerequisites.JAVA, prerequisites.MAVEN),
+)
 KUBERNETES = Part(
     name="kubernetes",
     about=f"kube-apiserver and kubectl {KUBERNETES_VERSION}, etcd {ETCD_VERSION} by Go",
@@ -241,7 +247,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "compose": (COMPOSE,),
     "examples": (COMPOSE, EXAMPLES_COLLECTOR, EXAMPLES_KAFKA),
     "tools": (EXAMPLES_KAFKA,),
-    "helm": (HELM, KUBERNETES_SCHEMAS),
+    "helm": (HELM, KUBERNETES_SCHEMAS, STRIMZI),
     "kubernetes": (HELM, KUBERNETES_SCHEMAS, KUBERNETES),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),

@@ -11,7 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from deploy import broker_bridge
-from tests.testbed import cache, kafka_image, kubernetes_schemas, older_kafka, parts, prerequisites
+from tests.testbed import (
+    cache,
+    kafka_image,
+    kubernetes_schemas,
+    older_kafka,
+    parts,
+    prerequisites,
+    strimzi,
+)
 from tests.testbed.commands import BuildError, fetch_jars, run
 from tests.testbed.parts import DASHBOARDS, EXAMPLES, HERE, Part
 
@@ -88,6 +96,11 @@ def _build_helm(folder: Path) -> None:
     _build_with_go(HERE / "helm", folder, "tool", "-ldflags", told)
 
 
+def _build_strimzi(folder: Path) -> None:
+    fetch_jars(HERE / "strimzi", folder)
+    strimzi.compile_program(folder)
+
+
 def _build_kubernetes(folder: Path) -> None:
     major, minor, _ = parts.KUBERNETES_VERSION.split(".")
     version = {"gitVersion": f"v{parts.KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
@@ -144,6 +157,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.EXAMPLES_KAFKA: _build_examples_kafka,
     parts.HELM: _build_helm,
     parts.KUBERNETES_SCHEMAS: kubernetes_schemas.build,
+    parts.STRIMZI: _build_strimzi,
     parts.KUBERNETES: _build_kubernetes,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
     parts.GRAFANA_UI: _build_grafana_ui,
