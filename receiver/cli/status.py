@@ -21,16 +21,10 @@ from receiver.cli.session import Fleet, document_of, fleet_command, is_document
 #: The exit status if something should be corrected.
 EXIT_WARNINGS: Final = 3
 
-_SUMMARY: Final = (
-    "cluster",
-    "status",
-    "version",
-    "pushing",
-    "clients",
-    "subscriptions",
-    "waiting",
-    "dropped",
-)
+_SUMMARY: Final = ("status", "version", "pushing", "waiting", "dropped")
+
+#: All columns after the status.
+_SUMMARY_CELLS: Final = (*_SUMMARY[1:], "subscriptions", "connections", "listeners", "failing destinations")
 
 #: What is wrong, the worst first.
 _STATUSES: Final = ("no answer", "not ready", "warnings", "good")
@@ -105,7 +99,7 @@ def _print_screen(found: dict[str, Any], output: OutputFormat) -> None:
 
 
 def _print_summary(shown: list[dict[str, Any]], output: OutputFormat) -> None:
-    print_list(shown, output, _summary_row, "", narrow=_SUMMARY[1:], whole=_SUMMARY[1:])
+    print_list(shown, output, _summary_row, "", narrow=_SUMMARY, whole=_SUMMARY)
     for item in shown:
         if item["status"] in {"not ready", "warnings"}:
             problems = [item["problem"]] if item["problem"] else item["warnings"]
@@ -115,20 +109,20 @@ def _print_summary(shown: list[dict[str, Any]], output: OutputFormat) -> None:
 
 def _summary_row(item: dict[str, Any]) -> dict[str, str]:
     if item["status"] == "no answer":
-        return {"status": item["status"], **dict.fromkeys((*_SUMMARY[2:], "listeners", "problems"), "-")}
+        return {"status": item["status"], **dict.fromkeys(_SUMMARY_CELLS, "-")}
     clients, destinations = item["clients"], item["destinations"]
     waiting = sum(plugin["waiting"]["pushes"] for plugin in destinations)
-    return {
-        "status": item["status"],
-        "version": item["version"],
-        "pushing": str(clients["by_state"].get("pushing", 0)),
-        "clients": str(clients["known"]),
-        "subscriptions": str(item["subscriptions"]["by_state"].get("active", 0)),
-        "waiting": str(waiting),
-        "dropped": str(sum(sum(plugin["dropped"].values()) for plugin in destinations)),
-        "listeners": str(len(item["listeners"])),
-        "problems": str(sum(plugin_problem(plugin) is not None for plugin in destinations)),
-    }
+    cells = (
+        item["version"],
+        f"{clients['by_state'].get('pushing', 0)} of {clients['known']}",
+        waiting,
+        sum(sum(plugin["dropped"].values()) for plugin in destinations),
+        item["subscriptions"]["by_state"].get("active", 0),
+        item["connections"],
+        len(item["listeners"]),
+        sum(plugin_problem(plugin) is not None for plugin in destinations),
+    )
+    return {"status": item["status"], **dict(zip(_SUMMARY_CELLS, map(str, cells), strict=True))}
 
 
 def _processes(found: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ def parameters() -> list[Any]:
 
 @pytest.mark.parametrize("command", parameters())
 def test_a_tool_accepts_the_command(broker: KafkaBroker, command: Command) -> None:
-    is_address = re.compile(r"BROKER|127\.0\.0\.1:\d+")
+    is_address = re.compile(r"BROKER|[a-z0-9.]+:\d+")
     arguments = [
         broker.internal_bootstrap if is_address.fullmatch(word) else word for word in command.words[1:]
     ]

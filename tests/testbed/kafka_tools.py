@@ -17,6 +17,7 @@ _MAINS: Final = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-storage.sh": "kafka.tools.StorageTool",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
 }
 
 
