@@ -6,6 +6,7 @@ meanwhile, so each value is read once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
@@ -59,6 +60,10 @@ def _pattern(what: str, note: str = "") -> Any:
 
 
 _Pattern = Annotated[str, AfterValidator(_checked)]
+
+#: A pattern without these matches itself only.
+_SYNTAX: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
 _EMBEDDED: Final = ", or that of the librdkafka in it"
 
 
@@ -203,10 +208,12 @@ class _Texts:
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._compiled = compile_pattern(pattern)
+        self._compiled = compile_pattern(pattern) if _SYNTAX.search(pattern) else None
 
     def __call__(self, text: str) -> bool:
-        return text == self._pattern or self._compiled.fullmatch(text.encode("utf-8", "replace")) is not None
+        if text == self._pattern or self._compiled is None:
+            return text == self._pattern
+        return self._compiled.fullmatch(text.encode("utf-8", "replace")) is not None
 
 
 class _Software:
