@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.telemetry.otlp_views import DATA_KINDS
 
@@ -152,8 +152,10 @@ def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> tuple[int, int]:
             for metric in scope.metrics:
                 size = metric.ByteSize()
                 total += size
-                points = getattr(metric, kind).data_points if (kind := _kind(metric)) else ()
-                latest_ns = max(latest_ns, *(point.time_unix_nano for point in points), 0)
+                kind = metric.WhichOneof("data")
+                points = getattr(metric, kind).data_points if kind in DATA_KINDS else ()
+                for point in points:
+                    latest_ns = max(latest_ns, point.time_unix_nano)
                 sums = metrics.get(metric.name)
                 if sums is None:
                     if len(metrics) >= _MAX_NAMES or len(metric.name) > _MAX_NAME_CHARS:
@@ -162,9 +164,3 @@ def _add_metrics(metrics: dict[str, _Sum], data: bytes) -> tuple[int, int]:
                 sums.series += len(points)
                 sums.bytes += size
     return total, latest_ns
-
-
-def _kind(metric: Metric) -> str | None:
-    """Return the field of a metric's data; None without data."""
-    kind: str | None = metric.WhichOneof("data")
-    return kind if kind in DATA_KINDS else None

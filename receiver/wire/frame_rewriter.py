@@ -73,6 +73,7 @@ class FrameRewriter(ABC):
 
     __slots__ = (
         "_held",
+        "_is_read",
         "_max_frame_bytes",
         "_max_watched_bytes",
         "_over",
@@ -98,6 +99,7 @@ class FrameRewriter(ABC):
         self._held: bytearray | None = None
         self._skip = 0  # bytes still to pass of the current frame; NONE while bytes are held or dropped
         self._swallow = 0  # bytes still to drop of a watched frame
+        self._is_read = False  # whether the current frame is replaced although it is not watched
         self._over = False  # whether frames are no longer watched
         self._passes = True  # whether bytes pass then
 
@@ -228,11 +230,6 @@ class FrameRewriter(ABC):
         length = self._check_length(held)
         if not self._watches(held):
             return self._pass(chunk, position, held, out)
-        return self._keep(chunk, position, held, out)
-
-    def _keep(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """Buffer more of a watched frame, and replace it when complete."""
-        (length,) = _LENGTH.unpack_from(held)
         kept = LENGTH_BYTES + min(length, self._max_watched_bytes)
         size = max(0, min(kept - len(held), len(chunk) - position))
         held += chunk[position : position + size]
@@ -265,6 +262,7 @@ class FrameRewriter(ABC):
     def _deliver(self, held: bytearray) -> bytes:
         self._held = None
         self._skip = 0
+        self._is_read = False
         self.frames += 1
         (length,) = _LENGTH.unpack_from(held)
         return self._replace(frame_in(held), length)

@@ -81,7 +81,6 @@ class RequestRewriter(FrameRewriter):
     __slots__ = (
         "_header_bytes",
         "_header_version",
-        "_is_read",
         "_longest_watched",
         "_replace_head",
         "_stops_at",
@@ -110,7 +109,6 @@ class RequestRewriter(FrameRewriter):
         self._replace_head = replace_head
         self._header_version = header_version
         self._header_bytes = _LEAST_REQUEST  # lower bound of the current header's size
-        self._is_read = False  # whether the current frame goes to `replace` in spite of its key
         self.last_key = -1
 
     @property
@@ -154,10 +152,6 @@ class RequestRewriter(FrameRewriter):
             return True
         return api_key in self._watched and length <= self._longest_watched.get(api_key, length)
 
-    def _deliver(self, held: bytearray) -> bytes:
-        self._is_read = False
-        return super()._deliver(held)
-
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         """See the base class; waits for the whole header if all are read."""
         if self._stops_at is self._watched:
@@ -185,7 +179,7 @@ class RequestRewriter(FrameRewriter):
             self._held, self._skip = held, NONE
             self.frames -= 1  # it counts when it is complete
             self._is_read = True
-            return self._keep(chunk, position, held, out)
+            return self._hold(chunk, position, out)
         replacement, passes = taken
         out.append(replacement)
         if not passes:

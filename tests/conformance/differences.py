@@ -204,6 +204,25 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         },
     ),
     Difference(
+        name="An instance that connects again",
+        kafka="Forgets an instance when its connection ends, and with it the interval.",
+        receiver="Keeps the interval, and whether the instance has terminated, for max(60 s, 3 intervals).",
+        reason=(
+            "KIP-714 keeps both for that time. A client that connects again for each push would have no "
+            "interval. It gets its subscriptions at once if it has not pushed since the last get."
+        ),
+        lines={
+            "push after a disconnect and get": {
+                3: (_GET, "THROTTLING_QUOTA_EXCEEDED"),
+                4: ("NONE", "THROTTLING_QUOTA_EXCEEDED"),
+            },
+            "terminating push, then a disconnect": {
+                3: (_GET, "THROTTLING_QUOTA_EXCEEDED"),
+                4: ("NONE", "INVALID_REQUEST"),
+            },
+        },
+    ),
+    Difference(
         name="A terminating push that is refused",
         kafka="Marks the instance as terminated, and answers INVALID_REQUEST to its later pushes.",
         receiver="Marks the instance as terminated only if it accepts the push.",
