@@ -75,7 +75,7 @@ def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
     for one in of_kind(manifests, "ConfigMap"):
         component = one["metadata"]["labels"]["app.kubernetes.io/component"]
         # Dashboards are ConfigMaps too.
-        if component not in {"sidecar", "gateway", "rollup", "rollup-migrate"}:
+        if component not in {"sidecar", "gateway", "bridge", "rollup", "rollup-migrate"}:
             continue
         for key, text in one["data"].items():
             name = one["metadata"]["name"]

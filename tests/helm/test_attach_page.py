@@ -68,8 +68,9 @@ class Advertised:
     security_protocol: str | None = None
 
 
-def _snippets() -> list[Snippet]:
-    page = PAGE.read_text()
+def snippets(file: Path) -> list[Snippet]:
+    """The fenced blocks of a page that have a title."""
+    page = file.read_text()
     return [
         Snippet(section=heading, title=found[2], text=found[3])
         for heading, text in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
@@ -77,7 +78,7 @@ def _snippets() -> list[Snippet]:
     ]
 
 
-SNIPPETS: Final = _snippets()
+SNIPPETS: Final = snippets(PAGE)
 
 
 def _of(kind: str) -> list[Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.testbed.helm import Helm, HelmError
 
+_BRIDGE = {"enabled": True, "token": {"secretName": "token"}, "tls": {"secretName": "certificate"}}
 _GATEWAY: Final[dict[str, Any]] = {
     "enabled": True,
     "brokers": [{"id": 1, "upstream": "broker-1:9092", "port": 19092}],
@@ -198,6 +199,22 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     "nothing to scrape": (
         {"monitoring": {"podMonitor": {"enabled": True}}},
         ("sidecar.podSelector", "labels of the broker's pods"),
+    ),
+    "bridge without a token": (
+        {"bridge": {"enabled": True, "tls": {"secretName": "certificate"}}},
+        ("bridge.token.secretName", "openssl rand -hex 32"),
+    ),
+    "bridge without a certificate": (
+        {"bridge": {"enabled": True, "token": {"secretName": "token"}}},
+        ("bridge.tls.secretName", "name of the Service"),
+    ),
+    "bridge at the port of REST": (
+        {"bridge": {**_BRIDGE, "port": 8642}},
+        ("bridge.port: 8642", "config.rest.bind"),
+    ),
+    "bridge by the chart and by hand": (
+        {"bridge": _BRIDGE, "config": {"bridge": {"bind": "127.0.0.1:9714", "token": {"file": "/token"}}}},
+        ("config.bridge", "leave it out"),
     ),
     "broker id by nothing": (
         {"sidecar": {"broker": {"idFrom": "podLabel"}}},

@@ -1,4 +1,4 @@
-"""``make images`` without an engine: builds both images as OCI archives, for this processor.
+"""``make images`` without an engine: builds the images as OCI archives, for this processor.
 
     python -m tests.images OUT
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deploy.project import PROJECT
 from tests.images import archive, engine
-from tests.images.test_files import NAMES
+from tests.images.test_files import ALL
 from tests.testbed.commands import BuildError
 
 
@@ -39,7 +39,7 @@ def main() -> int:
         return 1
     architecture = archive.ARCHITECTURES[platform.machine()]
     out.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
+    for name in ALL:
         reference = f"ghcr.io/kafka-client-telemetry/{name}:{PROJECT['version']}"
         file = out / f"{name}-{PROJECT['version']}-{architecture}.tar"
         try:

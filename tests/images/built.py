@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ import pytest
 import yaml
 from cyclonedx.model.bom import Bom
 
+from deploy import broker_bridge
+from deploy.broker_bridge import JAR
 from tests.images import engine
 from tests.images.dockerfile import context
 from tests.images.engine import TREE, Image, Mount
-from tests.images.test_files import IMAGES, NAMES, NOT_WANTED, _locked
+from tests.images.test_files import ALL, IMAGES, NAMES, NOT_WANTED, _locked
 from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, push, spool
 from tests.release.test_contents import version_of_the_project
 from tests.testbed import cache
@@ -110,13 +113,22 @@ def test_buildkit_reports_no_problem() -> None:
         if not folder.is_dir():
             command: list[str | Path] = ["go", "build", "-trimpath", "-buildvcs=false", "-o"]
             cache.build_atomically(folder, lambda work: run([*command, work / "lint", "."], cwd=source))
-    files = [IMAGES / name / "Dockerfile" for name in NAMES]
+    files = [IMAGES / name / "Dockerfile" for name in ALL]
     done = subprocess.run([folder / "lint", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     # A planted mistake is found.
     assert subprocess.run(
         [folder / "lint", source / "bad.Dockerfile"], capture_output=True, check=False
     ).returncode
+
+
+def test_the_bridges_image_is_its_jar_alone(tmp_path: Path) -> None:
+    root = engine.built("bridge").root
+    assert [path.relative_to(root).as_posix() for path in root.rglob("*")] == [JAR]
+    assert (root / JAR).stat().st_mode & 0o444 == 0o444  # a broker has another user
+    mine = broker_bridge.build(tmp_path)
+    with zipfile.ZipFile(root / JAR) as theirs, zipfile.ZipFile(mine) as here:
+        assert theirs.namelist() == here.namelist()
 
 
 @named

@@ -164,9 +164,13 @@ def _build(file: Path, context: Mapping[str, Path], folder: Path) -> None:
     names: dict[str, Image] = {}
     for instruction in dockerfile.read(file):
         if instruction.name == "FROM":
+            words = instruction.words
             stages.append(Image(root=folder / f"stage-{len(stages)}"))
-            run(["cp", "--archive", "--reflink=auto", base(), stages[-1].root])
-            names |= {words[-1]: stages[-1] for words in [instruction.words] if len(words) > 1}
+            if words[0] == "scratch":
+                stages[-1].root.mkdir()
+            else:
+                run(["cp", "--archive", "--reflink=auto", base(), stages[-1].root])
+            names |= {words[-1]: stages[-1]} if len(words) > 1 else {}
         elif stages:
             _carry_out(instruction, stages[-1], names, source)
     last = stages.pop()

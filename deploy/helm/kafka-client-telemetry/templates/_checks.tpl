@@ -2,7 +2,8 @@
 
 {{- define "kafka-client-telemetry.checks.receiver" -}}
 {{- $config := .Values.config -}}
-{{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
+{{- $receivers := or .Values.sidecar.enabled .Values.gateway.enabled .Values.bridge.enabled -}}
+{{- if $receivers -}}
 {{- $loopback := "^(127\\.|localhost:|\\[::1\\])" -}}
 {{- if regexMatch $loopback $config.rest.bind -}}
 {{- fail (printf "config.rest.bind: %s: the kubelet and Prometheus ask from outside of the pod; bind 0.0.0.0:8642, or [::]:8642 with IPv6" $config.rest.bind) -}}
@@ -45,7 +46,7 @@
 {{- if kindIs "slice" .Values.subscriptions -}}
 {{- include "kafka-client-telemetry.checks.distinct" (dict "field" "subscriptions" "entries" .Values.subscriptions "key" "name" "seen" dict) -}}
 {{- end -}}
-{{- if or .Values.sidecar.enabled .Values.gateway.enabled -}}
+{{- if $receivers -}}
 {{- include "kafka-client-telemetry.checks.config" . -}}
 {{- end -}}
 {{- end -}}
@@ -112,8 +113,8 @@
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.listeners" (dict "root" . "field" "config.listeners" "listeners" .Values.config.listeners) -}}
 {{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.listeners" "entries" .Values.config.listeners "key" "name" "seen" dict) -}}
-{{- if not .Values.config.listeners -}}
-{{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream" -}}
+{{- if not (or .Values.config.listeners .Values.config.bridge) -}}
+{{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream, or config.bridge" -}}
 {{- end -}}
 {{- /* A volume of another chart's has the size that it gives it. */ -}}
 {{- if or .Values.exampleBroker.enabled (not .Values.sidecar.data.volume) -}}
@@ -121,8 +122,8 @@
 {{- end -}}
 {{- end -}}
 {{- if .Values.exampleBroker.enabled -}}
-{{- if not .Values.sidecar.enabled -}}
-{{- fail "sidecar.enabled: false: exampleBroker's pods have sidecars; set it to true" -}}
+{{- if not (and .Values.sidecar.enabled .Values.config.listeners) -}}
+{{- fail "sidecar.enabled: false: exampleBroker's pods have sidecars; set it to true, and give config.listeners" -}}
 {{- end -}}
 {{- range $index, $listener := .Values.config.listeners -}}
 {{- if hasPrefix "SASL" ($listener.security_protocol | default "PLAINTEXT") -}}
@@ -196,6 +197,23 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "kafka-client-telemetry.checks.bridge" -}}
+{{- if .Values.bridge.enabled -}}
+{{- range $name, $fix := dict "token" "openssl rand -hex 32 > token; kubectl create secret generic telemetry-bridge-token --from-file=token" "tls" "its certificate must be for the name of the Service" -}}
+{{- if not (index $.Values.bridge $name).secretName -}}
+{{- fail (printf "bridge.%s.secretName: \"\": required, because brokers connect over the network; name an existing Secret (%s)" $name $fix) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.config.bridge -}}
+{{- fail "config.bridge: the chart writes it with bridge.enabled; leave it out" -}}
+{{- end -}}
+{{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
+{{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .Values.bridge.port | toString) "field" "bridge.port") -}}
+{{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "bridge.persistence.size" "size" .Values.bridge.persistence.size) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kafka-client-telemetry.checks.rollup" -}}
 {{- $rollup := .Values.rollup -}}
 {{- $config := $rollup.config -}}
@@ -248,7 +266,7 @@
 {{- end -}}
 {{- if or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
 {{- $rollupAlone := and (include "kafka-client-telemetry.rollup.metricsPort" .) (not .Values.sidecar.enabled) -}}
-{{- if not (or .Values.gateway.enabled $rollupAlone (and .Values.sidecar.enabled (include "kafka-client-telemetry.sidecar.podSelector" .))) -}}
+{{- if not (or .Values.gateway.enabled .Values.bridge.enabled $rollupAlone (and .Values.sidecar.enabled (include "kafka-client-telemetry.sidecar.podSelector" .))) -}}
 {{- fail "sidecar.podSelector: {}: nothing says which pods to scrape; give the labels of the broker's pods" -}}
 {{- end -}}
 {{- if not (or (has "metrics" (.Values.config.rest.open | default list)) $monitoring.bearerToken.secretName) -}}

@@ -89,10 +89,11 @@
 {{- if $on }}true{{ end -}}
 {{- end -}}
 
-{{/* What the receiver reads: (dict "root" $), and "listeners" in place of those in `config`. */}}
+{{/* What the receiver reads: (dict "root" $), and "listeners" or "bridge" in place of those in `config`. */}}
 {{- define "kafka-client-telemetry.receiverConfig" -}}
 {{- $config := deepCopy .root.Values.config -}}
-{{- with .listeners }}{{ $_ := set $config "listeners" . }}{{ end -}}
+{{- if hasKey . "listeners" }}{{ $_ := set $config "listeners" .listeners }}{{ end -}}
+{{- with .bridge }}{{ $_ := set $config "bridge" . }}{{ end -}}
 {{- if .root.Values.subscriptions }}
 {{- $_ := set $config "subscriptions" (dict "store" "file" "path" (include "kafka-client-telemetry.subscriptions.folder" .root)) -}}
 {{- end -}}
@@ -108,7 +109,7 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The container but for its name and kind: (dict "root" $ "ports" [...] "readiness" "/readyz" "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
+{{/* The container but for its name and kind: (dict "root" $ "ports" [...] "readiness" "/readyz" "env" [...] "dataVolume" "..." "dataSubPath" "..." "mounts" [Secrets of its own]). */}}
 {{- define "kafka-client-telemetry.receiverContainer" -}}
 {{ include "kafka-client-telemetry.receiverProgram" (merge (dict "args" (list "serve" "--config" "/etc/kafka-telemetry/config.yaml")) .) }}
 ports:
@@ -122,7 +123,7 @@ ports:
 {{ include "kafka-client-telemetry.probes" (dict "root" .root "readiness" .readiness) | trim }}
 {{- end -}}
 
-{{/* What a container runs, with its files: (dict "root" $ "args" [...] "env" [...] "dataVolume" "..." "dataSubPath" "..."). */}}
+{{/* What a container runs, with its files: (dict "root" $ "args" [...] "env" [...] "dataVolume" "..." "dataSubPath" "..." "mounts" [...]). */}}
 {{- define "kafka-client-telemetry.receiverProgram" -}}
 {{- $values := .root.Values -}}
 image: {{ include "kafka-client-telemetry.image" (dict "root" .root "image" $values.image) }}
@@ -158,7 +159,7 @@ volumeMounts:
   {{- if $values.tokens }}
   - {name: kafka-telemetry-tokens, mountPath: /run/secrets/kafka-telemetry/tokens, readOnly: true}
   {{- end }}
-  {{- with include "kafka-client-telemetry.secretVolumeMounts" (dict "mounts" $values.secretMounts) | trim }}
+  {{- with include "kafka-client-telemetry.secretVolumeMounts" (dict "mounts" (concat $values.secretMounts (.mounts | default list))) | trim }}
   {{- . | nindent 2 }}
   {{- end }}
   {{- with $values.extraVolumeMounts }}
@@ -175,7 +176,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* Its volumes: (dict "root" $ "configMap" "..." "key" "config.yaml" "data" {}); "data" is the data volume's source, if it is not somewhere else. */}}
+{{/* Its volumes: (dict "root" $ "configMap" "..." "key" "config.yaml" "data" {} "mounts" [...]); "data" is the data volume's source, if it is not somewhere else. */}}
 {{- define "kafka-client-telemetry.receiverVolumes" -}}
 - name: kafka-telemetry-config
   configMap:
@@ -203,7 +204,7 @@ volumeMounts:
           items: [{key: {{ .key }}, path: {{ .name }}}]
       {{- end }}
 {{- end }}
-{{ include "kafka-client-telemetry.secretVolumes" (dict "mounts" .root.Values.secretMounts) | trim }}
+{{ include "kafka-client-telemetry.secretVolumes" (dict "mounts" (concat .root.Values.secretMounts (.mounts | default list))) | trim }}
 {{- with .root.Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

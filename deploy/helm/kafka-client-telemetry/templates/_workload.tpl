@@ -1,0 +1,102 @@
+{{/* What gateways and the receivers of bridges have in common: pods of their own, with a volume each. */}}
+
+{{/* The ConfigMap of a part: (dict "root" $ "part" "gateway" "config" "yaml"). */}}
+{{- define "kafka-client-telemetry.workload.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "kafka-client-telemetry.metadata" (dict "root" .root "name" (include "kafka-client-telemetry.partName" (dict "root" .root "suffix" .part)) "component" .part) | nindent 2 }}
+data:
+  config.yaml: |
+    {{- .config | trim | nindent 4 }}
+{{- end -}}
+
+{{/* The StatefulSet of a part: (dict "root" $ "part" "gateway" "config" "yaml" "service" "gateway-pods" "ports" [...] "readiness" "/readyz" "graceSeconds" 20), and "preStopSeconds" and "mounts" where it has them. */}}
+{{- define "kafka-client-telemetry.workload.statefulSet" -}}
+{{- $root := .root -}}
+{{- $part := .part -}}
+{{- $values := index $root.Values $part -}}
+{{- $selector := include "kafka-client-telemetry.selectorLabels" (dict "root" $root "component" $part) -}}
+{{- $checksum := dict (printf "kafka-client-telemetry/%s-config" $part) (sha256sum .config) -}}
+{{- $spread := $values.topologySpreadConstraints -}}
+{{- if kindIs "invalid" $spread -}}
+{{- $spread = list -}}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" -}}
+{{- $spread = append $spread (dict "maxSkew" 1 "topologyKey" . "whenUnsatisfiable" "ScheduleAnyway") -}}
+{{- end -}}
+{{- end -}}
+{{- $data := dict -}}
+{{- if not $values.persistence.enabled -}}
+{{- $data = dict "emptyDir" (dict "sizeLimit" $values.persistence.size) -}}
+{{- end -}}
+# A StatefulSet, because each pod keeps subscriptions and spool of its own.
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  {{- include "kafka-client-telemetry.metadata" (dict "root" $root "name" (include "kafka-client-telemetry.ownerName" (dict "root" $root "suffix" $part)) "component" $part) | nindent 2 }}
+spec:
+  serviceName: {{ include "kafka-client-telemetry.partName" (dict "root" $root "suffix" .service) }}
+  replicas: {{ int $values.replicas }}
+  # Pods don't know of each other: none waits for another.
+  podManagementPolicy: Parallel
+  updateStrategy: {type: {{ $values.updateStrategy }}}
+  minReadySeconds: {{ int $values.minReadySeconds }}
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+  template:
+    metadata:
+      {{- include "kafka-client-telemetry.podMetadata" (dict "root" $root "component" $part "values" $values "annotations" $checksum) | nindent 6 }}
+    spec:
+      serviceAccountName: {{ include "kafka-client-telemetry.serviceAccountName" $root }}
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ .graceSeconds }}
+      securityContext:
+        {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
+      {{- with include "kafka-client-telemetry.scheduling" (dict "root" $root "values" $values) | trim }}
+      {{- . | nindent 6 }}
+      {{- end }}
+      {{- with $spread }}
+      topologySpreadConstraints:
+        {{- include "kafka-client-telemetry.spread" (dict "constraints" . "labels" $selector) | trim | nindent 8 }}
+      {{- end }}
+      containers:
+        - name: receiver
+          {{- include "kafka-client-telemetry.receiverContainer" (dict "root" $root "ports" .ports "readiness" .readiness "mounts" .mounts) | nindent 10 }}
+          {{- with .preStopSeconds }}
+          lifecycle:
+            preStop:
+              exec: {command: [sleep, {{ int . | quote }}]}
+          {{- end }}
+      volumes:
+        {{- include "kafka-client-telemetry.receiverVolumes" (dict "root" $root "configMap" (include "kafka-client-telemetry.partName" (dict "root" $root "suffix" $part)) "key" "config.yaml" "data" $data "mounts" .mounts) | trim | nindent 8 }}
+  {{- if $values.persistence.enabled }}
+  volumeClaimTemplates:
+    - apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata:
+        name: kafka-telemetry-data
+      spec:
+        accessModes: [ReadWriteOnce]
+        {{- with $values.persistence.storageClass }}
+        storageClassName: {{ . }}
+        {{- end }}
+        resources: {requests: {storage: {{ $values.persistence.size }}}}
+  {{- end }}
+{{- end -}}
+
+{{/* The PodDisruptionBudget of a part: (dict "root" $ "part" "gateway"). */}}
+{{- define "kafka-client-telemetry.workload.podDisruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "kafka-client-telemetry.metadata" (dict "root" .root "name" (include "kafka-client-telemetry.partName" (dict "root" .root "suffix" .part)) "component" .part) | nindent 2 }}
+spec:
+  maxUnavailable: {{ (index .root.Values .part).podDisruptionBudget.maxUnavailable }}
+  # A pod that is not ready, a gateway's whose brokers are all away say, must not hold up a drain.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" .part) | nindent 6 }}
+{{- end -}}
