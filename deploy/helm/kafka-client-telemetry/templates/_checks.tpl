@@ -122,8 +122,11 @@
 {{- end -}}
 {{- end -}}
 {{- if .Values.exampleBroker.enabled -}}
-{{- if not (and .Values.sidecar.enabled .Values.config.listeners) -}}
-{{- fail "sidecar.enabled: false: exampleBroker's pods have sidecars; set it to true, and give config.listeners" -}}
+{{- if not .Values.sidecar.enabled -}}
+{{- fail "sidecar.enabled: false: exampleBroker's pods have sidecars; set it to true" -}}
+{{- end -}}
+{{- if not .Values.config.listeners -}}
+{{- fail "config.listeners: []: exampleBroker's clients connect to its sidecars; give name, bind and upstream" -}}
 {{- end -}}
 {{- range $index, $listener := .Values.config.listeners -}}
 {{- if hasPrefix "SASL" ($listener.security_protocol | default "PLAINTEXT") -}}
