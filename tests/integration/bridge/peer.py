@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ class Peer:
     Attributes:
         port: As given, or the free one.
         answers: As given; it may be changed.
+        delay_s: How long it takes for each push; it may be changed.
         pushes: What has arrived, with repeats.
         count: The number of pushes that have arrived.
         hellos: The bridges that have proven their token, in order.
@@ -44,6 +46,7 @@ class Peer:
     ) -> None:
         self.port = free_port() if port is None else port
         self.answers = answers
+        self.delay_s = 0.0
         self.pushes: list[BridgedPush] = []
         self.count = 0
         self._keeps = keeps
@@ -120,6 +123,7 @@ class Peer:
                 case StatisticsReported(values):
                     self.statistics = values
                 case BridgedPush():
+                    time.sleep(self.delay_s)
                     self.count += 1
                     if self._keeps:
                         self.pushes.append(event)

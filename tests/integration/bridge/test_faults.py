@@ -78,6 +78,32 @@ def test_nothing_is_lost_while_the_receiver_is_away_and_the_broker_stops_while_i
 
 
 @pytest.mark.full
+def test_a_slow_receiver_delays_pushes_and_nothing_else(jar: Path, token_file: Path) -> None:
+    with (
+        Peer() as peer,
+        KafkaBroker(plugins=[jar], properties=properties(token_file, peer.port)) as broker,
+        contextlib.ExitStack() as clients,
+    ):
+        broker.alter_client_metrics("all", ["*"], 200)
+        producers = [clients.enter_context(producer(broker, f"slow-{number}")) for number in range(4)]
+        peer.wait_for("slow-0", 2)
+        peer.delay_s = 0.2  # five pushes a second, of twenty
+        wait_until(lambda: peer.statistics.get("queue_items", 0) > 10, timeout_s=120, what="pushes that wait")
+        for client in producers:
+            client.wait_for_records(client.records + 20)
+        peer.delay_s = 0.0
+        for client in producers:
+            client.stop()
+        wait_until(
+            lambda: 0 < peer.statistics["received"] == peer.statistics["acknowledged"],
+            timeout_s=60,
+            what="all pushes acknowledged",
+        )
+        assert {name: count for name, count in peer.statistics.items() if "dropped" in name and count} == {}
+        assert sequences(peer) == set(range(1, peer.statistics["received"] + 1))
+
+
+@pytest.mark.full
 def test_a_full_queue_drops_and_counts(jar: Path, token_file: Path) -> None:
     port = free_port()
     with KafkaBroker(plugins=[jar], properties=properties(token_file, port, queue_items="2")) as broker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from receiver.doctor.bridge import bridge_findings
 from receiver.doctor.findings import State
 from receiver.settings.model import ReceiverSettings
 from tests.integration.bridge.support import EXPORTER, properties
+from tests.testbed import jvm
 from tests.testbed.broker import KafkaBroker, Listener
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
@@ -181,6 +183,50 @@ def test_tls_with_the_receivers_name_and_authority(jar: Path, token_file: Path, 
         ):
             _wait_for_pushes(receiver, 2)
         assert 'bridge_refusals_total{reason="tls"}' in receiver.http.get("/metrics").text
+
+
+def _clients(receiver: Sidecar) -> set[str]:
+    return {client["client_id"] for client in receiver.http.get("/v1/clients").json()["items"]}
+
+
+@pytest.mark.full
+def test_receivers_by_the_addresses_of_one_name(jar: Path, token_file: Path, tmp_path: Path) -> None:
+    name, port, addresses = "receivers.example", free_port(), (LOOPBACK, "127.0.0.2")
+    certificate = CertificateAuthority().issue(dns_names=[name]).write(tmp_path, "server")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"{address} {name}\n" for address in addresses) + "127.0.0.1 localhost\n")
+    settings = properties(token_file, tls="true", tls_ca_file=str(certificate.ca))
+    settings["kafka.telemetry.bridge.receivers"] = f"{name}:{port}"
+    with ExitStack() as stack:
+        receivers = []
+        for address in addresses:
+            config = _alone(port, token_file)
+            config["bridge"]["bind"] = f"{address}:{port}"
+            config["bridge"]["tls"] = {"cert_file": str(certificate.chain), "key_file": str(certificate.key)}
+            receivers.append(stack.enter_context(Sidecar(config)))
+        flags = (*jvm.QUICK_START, f"-Djdk.net.hosts.file={hosts}")
+        broker = stack.enter_context(KafkaBroker(plugins=[jar], properties=settings, jvm_flags=flags))
+        broker.alter_client_metrics("all", ["*"], 500)
+        for receiver in receivers:
+            wait_until(lambda: "bridge joined" in receiver.log_text(), timeout_s=60, what="the bridge")  # noqa: B023
+        first, second = receivers
+        names: set[str] = set()
+        # Ids of clients are random, and say which receiver a client has.
+        while len(names) < 3 or not (_clients(first) and _clients(second)):
+            names.add(f"client-{len(names)}")
+            client = LibrdkafkaClient(
+                Mode.PRODUCER, bootstrap=broker.bootstrap, topic="named", client_id=f"client-{len(names) - 1}"
+            )
+            stack.enter_context(client)
+            wait_until(lambda: _clients(first) | _clients(second) == names, timeout_s=90, what="a client")
+        _wait_for_pushes(first, 10)
+        _wait_for_pushes(second, 10)
+        assert _clients(first).isdisjoint(_clients(second))
+        # The name loses an address: its clients have the other receiver, and nothing is lost.
+        hosts.write_text(f"{LOOPBACK} {name}\n127.0.0.1 localhost\n")
+        wait_until(lambda: "bridge left" in second.log_text(), timeout_s=120, what="the end of a link")
+        wait_until(lambda: _clients(first) == names, timeout_s=90, what="all clients at one receiver")
+        assert {event: count for event, count in _events(first).items() if "dropped" in event} == {}
 
 
 def test_doctor_reads_the_brokers_reporters(bridged: KafkaBroker) -> None:
