@@ -180,7 +180,7 @@ class _Fleet:
 
 
 def tables(measured: Measured) -> str:
-    """Return the three tables of docs/sizing.md."""
+    """Return the measurements, and the two tables of docs/sizing.md."""
     return "\n\n".join((_inputs(measured), _fleets(measured), _sidecars(measured)))
 
 

@@ -25,7 +25,7 @@ _DOCS: Final = Path("docs")
 
 #: The site's sections and their pages. A page is named by its path below docs/ without the suffix.
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
-    "Start": ("quick-start", "where-are-my-metrics", "doctor", "attach", "bridge", "concepts", "glossary"),
+    "Start": ("quick-start", "where-are-my-metrics", "doctor", "attach", "bridge", "glossary"),
     "Operations": (
         "operations",
         "forty-clusters",
@@ -59,7 +59,6 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "contributing",
         "releasing",
         "changelog",
-        "results",
     ),
 }
 
@@ -68,6 +67,7 @@ _OUTSIDE: Final = {
     Path("SECURITY.md"): "security.md",
     Path("CONTRIBUTING.md"): "contributing.md",
     Path("CHANGELOG.md"): "changelog.md",
+    Path("deploy/releasing.md"): "releasing.md",
 }
 
 #: Folders of docs/ that are no pages: changelog fragments.
