@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 
 from receiver import log_once, log_writer
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
+from receiver.host.discovery import HostedPlugin
 from receiver.log import configure as configure_log
 from receiver.process_memory import tune_garbage_collection
 from receiver.settings.load import load, sourced
@@ -16,12 +18,20 @@ from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.supervisor import Supervisor
 
 
-def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = False) -> int:
+def run(
+    settings: ReceiverSettings,
+    config_path: Path,
+    plugins: Sequence[HostedPlugin],
+    *,
+    take_over: bool = False,
+) -> int:
     """Run the receiver until SIGTERM or SIGINT.
 
     Args:
         settings: The configuration.
         config_path: Its file, which SIGHUP reads again.
+        plugins: Its plugins, constructed and not started. The first core has them. A later one
+            constructs its own, because secrets may have changed.
         take_over: Whether to take over the running receiver at ``gateway.control``.
 
     Returns:
@@ -38,7 +48,7 @@ def run(settings: ReceiverSettings, config_path: Path, *, take_over: bool = Fals
         settings,
         load=lambda: load(config_path, os.environ),
         sourced=lambda error: sourced(error, config_path, os.environ),
-        run_core=core_process.run,
+        run_core=lambda channel, setup: core_process.run(channel, setup, plugins if setup.first else ()),
         run_relay=relay_process.run,
         take_over=take_over,
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from receiver.host.discovery import HostedPlugin, load_plugins
@@ -38,8 +39,15 @@ class Checked:
     warnings: Sequence[SettingsError]
 
 
-def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettings, list[HostedPlugin]]:
+def load_checked(
+    path: Path, environ: Mapping[str, str], *, elsewhere: bool = False
+) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     """Load and check a configuration file and the variables that override it.
+
+    Args:
+        path: The file.
+        environ: The variables.
+        elsewhere: Whether it is for another machine: no secret's file is read.
 
     Returns:
         The settings, and the plugins that were constructed for the check.
@@ -56,7 +64,8 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
     except SettingsError as error:
         errors += [error, *error.further]
     try:
-        plugins = load_plugins(_entries(path, environ) if settings is None else settings.plugins)
+        entries = _entries(path, environ) if settings is None else settings.plugins
+        plugins = load_plugins(entries, elsewhere=elsewhere)
     except SettingsError as error:
         known = {problem.loc for problem in errors}
         errors += [
@@ -64,7 +73,8 @@ def load_checked(path: Path, environ: Mapping[str, str]) -> tuple[ReceiverSettin
         ]
     if settings is not None:
         try:
-            hash_key(settings.telemetry.privacy)
+            if not elsewhere:
+                hash_key(settings.telemetry.privacy)
         except SettingsError as error:
             errors.append(sourced(error, path, environ))
         try:
@@ -95,8 +105,21 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
 
 
-def placed(error: SettingsError, path: Path) -> str:
-    """Return the error's line, with line and column where it is about the file."""
+def placed(error: SettingsError, path: Path, origins: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the error's line, with the place where the mistake was written.
+
+    Args:
+        error: The error.
+        path: The file. An error about it gets line and column.
+        origins: Places by the keys that came from them, such as a chart's values. An error about a
+            key or a part of it gets the place instead.
+    """
+    for length in range(len(error.loc), -1, -1):
+        place = origins.get(key_text(error.loc[:length]))
+        if place is not None and error.source == path.name:
+            rest = key_text(error.loc[length:])
+            key = f"{place}.{rest}" if rest and not rest.startswith("[") else f"{place}{rest}"
+            return str(SettingsError("", key, error.problem, error.value))
     text = str(error)
     if error.source != path.name or not error.loc:
         return text

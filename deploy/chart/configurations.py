@@ -1,5 +1,8 @@
 """JSON schemas of the receiver's and the roll-up's configurations, from their types.
 
+Helm checks keys, types, bounds and choices by them. The rest is checked by the receiver itself, in
+the hook of ``templates/config-check-job.yaml``.
+
 In a chart they differ from these types: the chart or the environment sets some keys, and secrets
 are written as ``{file: PATH}``.
 """
@@ -10,16 +13,11 @@ import copy
 from typing import Any, Final
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
 
-from deploy.chart.rules import RULES, with_rule
 from receiver.api.documents import SubscriptionBody
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
-from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.model import ReceiverSettings
-from receiver.settings.socket_path import SocketPath
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
@@ -27,23 +25,12 @@ from spark_streaming.units import pattern
 
 #: The plugins of the images. The receiver checks the settings of others.
 BUILT_IN: Final = ("console", "kafka_topic", "otlp", "prometheus", "spool_files")
-#: The types of the settings with a validator of their own.
-_PATTERNS: Final = {
-    HostPort: "^.+:[0-9]{1,5}$",
-    SocketPath: "^unix:/.+$",
-    HostPorts: "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$",
-}
 _FILE: Final = {
     "type": "object",
     "properties": {"file": {"type": "string", "pattern": "^/"}},
     "required": ["file"],
     "additionalProperties": False,
 }
-
-
-class _Schema(GenerateJsonSchema):
-    def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
-        return {"type": "string", "pattern": _PATTERNS[schema["function"]["function"].__self__]}  # type: ignore[union-attr]
 
 
 def configurations() -> dict[str, dict[str, Any]]:
@@ -66,8 +53,6 @@ def configurations() -> dict[str, dict[str, Any]]:
     subscription["properties"]["name"] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}
     subscription["properties"]["interval_ms"] |= {"minimum": MIN_INTERVAL_MS, "maximum": MAX_INTERVAL_MS}
     subscription["properties"]["match"]["propertyNames"] = {"enum": list(SELECTORS)}
-    assert RULES.keys() <= shapes.keys()  # noqa: S101
-    shapes = {name: with_rule(name, shape) for name, shape in shapes.items()}
     return shapes | {
         "receiverConfig": receiver,
         "listenerDefaults": listener,
@@ -108,7 +93,7 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return a model's schema; add the schemas that it refers to to ``shapes``, with a prefix."""
-    schema = model.model_json_schema(ref_template=prefix + ".{model}", schema_generator=_Schema)
+    schema = model.model_json_schema(ref_template=prefix + ".{model}")
     for name, definition in schema.pop("$defs", {}).items():
         shapes[f"{prefix}.{name}"] = _plain(definition)
     shape: dict[str, Any] = _plain(schema)

@@ -65,9 +65,9 @@ def receiver() -> Dashboard:
         _rates("Data points left out", "not_finite, known_bad, privacy, over_budget, new_series.",
                "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
         _lines("Back-pressure", "The factor on push intervals, and the instances whose subscriptions are "
-               "narrowed.", "short", {
+               "reduced.", "short", {
             "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
-            "narrowed instances": f"sum(kafka_telemetry_narrowed_instances{{{_WHERE}}})",
+            "reduced instances": f"sum(kafka_telemetry_reduced_instances{{{_WHERE}}})",
         }),
         _lines("Series", "Data points of the last push of all client instances. The bound is "
                "telemetry.series.max_total for each receiver.", "short", {

@@ -316,10 +316,10 @@ def _explanation(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("metrics", f"{metrics_text([origin['prefix']])} ({' '.join(origin['subscriptions'])})")
         for origin in found["metrics_from"]
     ] or [("metrics", metrics_text([]))]
-    if found["narrowed"] is not None:
-        narrowed = found["narrowed"]
-        to = "the standard metrics" if narrowed["to"] == "standard_metrics" else "nothing"
-        why = "too large pushes" if narrowed["offence"] == "too_large" else "too many bytes in a minute"
+    if found["reduced"] is not None:
+        reduced = found["reduced"]
+        to = "the standard metrics" if reduced["to"] == "standard_metrics" else "nothing"
+        why = "too large pushes" if reduced["offence"] == "too_large" else "too many bytes in a minute"
         fields.append(("asked for less", f"{to}, because of {why}"))
     fields += [("quirk", reason) for reason in found["quirks"]]
     return fields + [_verdict(verdict) for verdict in found["subscriptions"]]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from receiver.cli.events import follow_events
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
 from receiver.cli.status import show_status
+from receiver.cli.subscription_files import read_file
 from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
@@ -114,12 +116,12 @@ def serve(
     """
     # Before anything else, because the configuration and the environment hold secrets.
     core_bytes = dumps.forbid()
-    settings, _ = _checked(config)
+    settings, plugins = _checked(config)
     if settings.debug.dumpable:
         dumps.allow(core_bytes)
     # Imported here, because it imports everything and the other commands should start fast.
     run = import_all("receiver.app").run
-    raise typer.Exit(run(settings, config, take_over=take_over))
+    raise typer.Exit(run(settings, config, plugins, take_over=take_over))
 
 
 @config_app.command("check")
@@ -129,6 +131,14 @@ def check(
     elsewhere: Annotated[
         bool, typer.Option("--elsewhere", help="It is for another machine: don't look for its files.")
     ] = False,
+    origins: Annotated[
+        Path | None,
+        typer.Option(
+            "--origins",
+            metavar="FILE",
+            help="YAML mapping of keys to the places that they came from. Errors name these places.",
+        ),
+    ] = None,
 ) -> None:
     """Check a configuration file and the environment variables that override it.
 
@@ -141,10 +151,11 @@ def check(
       kafka-telemetry config check receiver.yaml
       kafka-telemetry config check --elsewhere receiver.yaml
     """
+    places = {} if origins is None else _origins(origins)
     if elsewhere:
-        settings, plugins = _checked(file)
+        settings, plugins = _checked(file, places, elsewhere=True)
     else:
-        checked = _checked_with_files(file)
+        checked = _checked_with_files(file, places)
         settings, plugins = checked.settings, list(checked.plugins)
     listeners = ", ".join(f"{listener.name} on {listener.bind}" for listener in settings.listeners)
     names = ", ".join(plugin.name for plugin in plugins) or "none"
@@ -171,27 +182,36 @@ def _plugin_config(entry: EntryPoint) -> type[PluginConfig]:
     return plugin.Config
 
 
-def _checked(file: Path) -> tuple[ReceiverSettings, list[HostedPlugin]]:
+def _origins(file: Path) -> dict[str, str]:
+    found = read_file(file)
+    if not isinstance(found, dict) or not all(isinstance(place, str) for place in found.values()):
+        raise fail(f"{file}: expected a mapping of keys to places, such as listeners: values.brokers", 2)
+    return found
+
+
+def _checked(
+    file: Path, origins: Mapping[str, str] = MappingProxyType({}), *, elsewhere: bool = False
+) -> tuple[ReceiverSettings, list[HostedPlugin]]:
     try:
-        return load_checked(file, os.environ)
+        return load_checked(file, os.environ, elsewhere=elsewhere)
     except SettingsError as error:
-        raise _fail([error, *error.further], file) from None
+        raise _fail([error, *error.further], file, origins) from None
 
 
-def _checked_with_files(file: Path) -> Checked:
+def _checked_with_files(file: Path, origins: Mapping[str, str]) -> Checked:
     try:
         checked = check_configuration(file, os.environ)
     except SettingsError as error:
-        raise _fail([error, *error.further], file) from None
+        raise _fail([error, *error.further], file, origins) from None
     for warning in checked.warnings:
-        fail(f"warning: {placed(warning, file)}")
+        fail(f"warning: {placed(warning, file, origins)}")
     if checked.mistakes:
-        raise _fail(checked.mistakes, file)
+        raise _fail(checked.mistakes, file, origins)
     return checked
 
 
-def _fail(errors: Sequence[SettingsError], file: Path) -> typer.Exit:
+def _fail(errors: Sequence[SettingsError], file: Path, origins: Mapping[str, str]) -> typer.Exit:
     """Write each mistake on a line, and return the exception to raise."""
     for error in errors:
-        fail(placed(error, file), EXIT_CONFIG)
+        fail(placed(error, file, origins), EXIT_CONFIG)
     return typer.Exit(EXIT_CONFIG)

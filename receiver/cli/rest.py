@@ -109,7 +109,9 @@ def _items(session: Session, path: str) -> list[dict[str, Any]]:
 
 
 def _problems(listener: dict[str, Any]) -> list[str]:
-    return [listener[kind] for kind in ("bypass", "crossed", "shadow") if listener[kind] is not None]
+    return [
+        listener[kind] for kind in ("bypass", "crossed", "hidden_telemetry") if listener[kind] is not None
+    ]
 
 
 def _print_problems(problems: list[tuple[str, str]], output: OutputFormat) -> None:

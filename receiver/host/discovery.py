@@ -22,6 +22,7 @@ from receiver.host.isolation.proxy import PluginProxy
 from receiver.host.redaction import Redaction
 from receiver.host.settings import Delivery, HostSettings, Isolation
 from receiver.plugin import ClientTelemetryReceiver, PluginConfig
+from receiver.plugin.secret import FILES_ARE_ELSEWHERE
 from receiver.settings.errors import SettingsError, settings_errors, together
 from spark_streaming.plain_yaml import Loc, key_text
 from spark_streaming.units import with_units
@@ -94,7 +95,10 @@ def installed_types() -> dict[str, EntryPoint]:
 
 
 def load_plugins(
-    configs: Sequence[Mapping[str, Any]], existing: Sequence[HostedPlugin] = ()
+    configs: Sequence[Mapping[str, Any]],
+    existing: Sequence[HostedPlugin] = (),
+    *,
+    elsewhere: bool = False,
 ) -> list[HostedPlugin]:
     """Validate the operator's ``plugins:`` and construct the plugins.
 
@@ -103,6 +107,7 @@ def load_plugins(
             the plugin's own keys (its ``Config``).
         existing: Plugins of an earlier configuration. One with the same name and entry is taken as
             it is.
+        elsewhere: Whether they are for another machine: their secrets' files are not read.
 
     Returns:
         The plugins in the same order, constructed and not started.
@@ -114,7 +119,7 @@ def load_plugins(
     entries, errors = [], []
     for index, config in enumerate(configs):
         try:
-            entries.append(_entry(index, config, types))
+            entries.append(_entry(index, config, types, elsewhere=elsewhere))
         except PluginConfigError as error:
             errors.append(error)
     if errors:
@@ -163,7 +168,9 @@ class _Entry:
     own: Mapping[str, Any]  # the plugin's own keys
 
 
-def _entry(index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint]) -> _Entry:
+def _entry(
+    index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint], *, elsewhere: bool
+) -> _Entry:
     type_ = config.get("type")
     if not isinstance(type_, str) or type_ not in types:
         close = difflib.get_close_matches(type_, types, n=1) if isinstance(type_, str) else []
@@ -180,7 +187,8 @@ def _entry(index: int, config: Mapping[str, Any], types: Mapping[str, EntryPoint
     host = {key: value for key, value in config.items() if key in _HOST_KEYS}
     own = _own(config)
     settings = _validated(index, HostSettings, host)
-    plugin_config = _validated(index, plugin_class.Config, own)
+    context = FILES_ARE_ELSEWHERE if elsewhere else None
+    plugin_config = _validated(index, plugin_class.Config, own, context)
     return _Entry(type_, config, settings, plugin_class, plugin_config, own)
 
 
@@ -222,11 +230,13 @@ def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver
     return found
 
 
-def _validated(index: int, model: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+def _validated(
+    index: int, model: type[_Settings], values: Mapping[str, Any], context: Mapping[str, str] | None = None
+) -> _Settings:
     try:
         # Strictly and as JSON, like the receiver's own settings.
         return model.model_validate_json(
-            json.dumps(with_units(dict(values), model), default=str), strict=True
+            json.dumps(with_units(dict(values), model), default=str), strict=True, context=context
         )
     except ValidationError as error:
         errors = settings_errors(error, model)

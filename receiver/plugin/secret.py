@@ -6,11 +6,13 @@ Errors name the file and the reason. They never contain the secret.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, SecretStr
+from pydantic import BeforeValidator, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+#: The context of a validation for another machine: no secret's file is read.
+FILES_ARE_ELSEWHERE: Final = {"files": "elsewhere"}
 #: The maximum size of a secret's file. A larger file is a wrong path.
 MAX_SECRET_BYTES = 65_536
 
@@ -39,11 +41,11 @@ def _problem(text: str) -> PydanticCustomError:
     return PydanticCustomError("secret", "{problem}", {"problem": text})
 
 
-def _resolve(value: Any) -> Any:
+def _resolve(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str | SecretStr):
         return value
     if isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str):
-        return _read_file(value["file"])
+        return "elsewhere" if info.context is FILES_ARE_ELSEWHERE else _read_file(value["file"])
     raise _problem("expected text, or {file: PATH} to read it from a file")
 
 

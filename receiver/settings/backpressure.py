@@ -8,7 +8,7 @@ from receiver.settings.base import Settings
 
 
 class OffenderSettings(Settings):
-    """Narrows the subscriptions of client instances that push too much."""
+    """Reduces the subscriptions of client instances that push too much."""
 
     max_too_large: int = Field(
         default=3,
@@ -23,7 +23,7 @@ class OffenderSettings(Settings):
         ge=1024,
         le=1_000_000_000_000,
         description="Inflated bytes that one instance may push in a minute before its subscriptions are "
-        "narrowed. Null (default): no budget, because `limits` already bound each source and principal.",
+        "reduced. Null (default): no budget, because `limits` already bound each source and principal.",
     )
     relax_after_s: float = Field(
         default=3_600.0,

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from receiver.settings.base import Settings
+from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 from receiver.settings.socket_path import SocketPath, parse_bind
@@ -51,10 +51,11 @@ class BridgeSettings(Settings):
     def _not_in_clear(self) -> Self:
         if isinstance(self.bind, SocketPath):
             if self.tls is not None:
-                raise ValueError(f"bridge.tls has no effect on {self.bind}: leave it out")
+                raise KeyMistakeError(f"it has no effect on {self.bind}: leave it out", "tls")
         elif self.tls is None and not self.bind.is_loopback:
-            raise ValueError(
-                f"bridge.bind is {self.bind}, which other machines can reach, so `bridge.tls` is required: a "
-                "certificate and its key; or bind 127.0.0.1"
+            raise KeyMistakeError(
+                "other machines can reach it, so `bridge.tls` is required: a certificate and its key; or "
+                "bind 127.0.0.1",
+                "bind",
             )
         return self

@@ -15,6 +15,7 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from receiver.settings.base import KeyMistakeError
 from receiver.settings.earlier_names import EARLIER_TLS_FILES
 from receiver.settings.schema import (
     bounds,
@@ -30,6 +31,8 @@ from spark_streaming.plain_yaml import Loc, key_text
 from spark_streaming.units import example
 
 _MAX_SHOWN = 100
+#: The value of a key that has its default.
+_ABSENT: Final = object()
 
 #: Earlier names of keys, and what to write where both are given.
 _RENAMED: Final = {**EARLIER_TLS_FILES, "password_file": "password: {file: PATH}"}
@@ -82,8 +85,15 @@ def together(errors: Sequence[SettingsError]) -> SettingsError:
 
 def _shown(detail: ErrorDetails, model: type[BaseModel], loc: Loc) -> str | None:
     value, annotation = detail["input"], type_at(model, loc)
+    for part in _key_to_change(detail):
+        value = _child(value, part)
     # Without a path the value is the whole configuration with its secrets.
-    if not loc or detail["type"] in {"missing", "extra_forbidden"} or not may_show(annotation):
+    if (
+        not loc
+        or value is _ABSENT
+        or detail["type"] in {"missing", "extra_forbidden"}
+        or not may_show(annotation)
+    ):
         return None
     if isinstance(value, dict | list | tuple):
         return None
@@ -125,7 +135,20 @@ def _place(detail: ErrorDetails, model: type[BaseModel]) -> Loc:
     if detail["type"] not in {"extra_forbidden", "missing"}:
         while loc and type_at(model, loc) is None and len(options(type_at(model, loc[:-1]))) > 1:
             loc = loc[:-1]
-    return loc
+    return (*loc, *_key_to_change(detail))
+
+
+def _key_to_change(detail: ErrorDetails) -> Loc:
+    error = detail.get("ctx", {}).get("error")
+    return error.loc if isinstance(error, KeyMistakeError) else ()
+
+
+def _child(value: object, part: str | int) -> object:
+    if isinstance(value, dict) and part in value:
+        return value[part]
+    if isinstance(value, list) and isinstance(part, int):
+        return value[part]
+    return _ABSENT
 
 
 def _unknown_key(key: str, known: tuple[str, ...]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from receiver.hosts import parse_host
@@ -71,6 +72,13 @@ class HostPort:
         )
 
     @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the form of the text; :meth:`parse` checks more."""
+        return {"type": "string", "pattern": "^.+:[0-9]{1,5}$"}
+
+    @classmethod
     def _validate(cls, value: Any) -> HostPort:
         if isinstance(value, cls):
             return value
@@ -110,6 +118,13 @@ class HostPorts:
         return core_schema.no_info_plain_validator_function(
             cls._validate, serialization=core_schema.to_string_ser_schema()
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the form of the text; :meth:`parse` checks more."""
+        return {"type": "string", "pattern": "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"}
 
     @classmethod
     def _validate(cls, value: Any) -> HostPorts:

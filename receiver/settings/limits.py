@@ -84,18 +84,18 @@ class LimitsSettings(Settings):
 
     source_address: PeerLimitsSettings = PeerLimitsSettings()
     principal: PrincipalLimitsSettings = PrincipalLimitsSettings()
-    ipv6_site_factor: int = Field(
+    ipv6_block_factor: int = Field(
         default=16,
         ge=1,
         le=65_536,
         description="Multiple of the `source_address` limits that apply to an IPv6 /48 network, which one "
-        "site usually has. Without it a site could count as 65,536 source addresses.",
+        "address block usually has. Without it a block could count as 65,536 source addresses.",
     )
     max_peers: int = Field(
         default=65_536,
         ge=16,
         le=10_000_000,
-        description="Number of source addresses, of sites and of principals that are remembered. The least "
+        description="Number of source addresses, of blocks and of principals that are remembered. The least "
         "recently seen is forgotten first.",
     )
     max_held_bytes: int = Field(

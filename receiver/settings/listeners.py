@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from receiver.numbers import whole_number
 from receiver.principal.mapping_rules import MappingRules, MappingRulesError
-from receiver.settings.base import Settings
+from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
 
@@ -90,14 +90,15 @@ class ServerTlsSettings(Settings):
     @model_validator(mode="after")
     def _can_verify(self) -> Self:
         if self.client_auth != "none" and self.client_ca_file is None:
-            raise ValueError(
-                f"client_auth is {self.client_auth}, so client_ca_file is required: the CA's PEM file that "
-                "verifies client certificates"
+            raise KeyMistakeError(
+                "client_ca_file is required: the CA's PEM file that verifies client certificates",
+                "client_auth",
             )
         if self.client_auth == "none" and self.client_ca_file is not None:
-            raise ValueError(
-                "client_ca_file is given, but client_auth is none, so no client is asked for a certificate: "
-                "set client_auth to requested or required, or omit client_ca_file"
+            raise KeyMistakeError(
+                "client_auth is none, so no client is asked for a certificate: set client_auth to requested "
+                "or required, or omit client_ca_file",
+                "client_ca_file",
             )
         return self
 
@@ -207,24 +208,28 @@ class RewriteSettings(Settings):
     @model_validator(mode="after")
     def _nodes_can_be_told_apart(self) -> Self:
         if self.host.count(_NODE_ID) > 1 or set("{}") & set(self.host.replace(_NODE_ID, "")):
-            raise ValueError(
-                f'host "{self.host}": the only field is {{node_id}}, once, as in b{{node_id}}.gateway.example'
+            raise KeyMistakeError(
+                "the only field is {node_id}, once, as in b{node_id}.gateway.example", "host"
             )
         if self.names_nodes and self.first_port is not None:
-            raise ValueError("host has {node_id}, so nodes are told apart by name: leave out first_port")
+            raise KeyMistakeError(
+                "host has {node_id}, so nodes have names: leave out first_port", "first_port"
+            )
         if not self.names_nodes and self.first_port is None:
-            raise ValueError(
-                "first_port is required: the port of node 0; or give each node a name, as in "
-                "host: b{node_id}.gateway.example"
+            raise KeyMistakeError(
+                "required: the port of node 0; or give each node a name, as in "
+                "host: b{node_id}.gateway.example",
+                "first_port",
             )
         return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
         if self.first_port is not None and self.first_port + self.nodes > 65_536:
-            raise ValueError(
-                f"first_port {self.first_port} and nodes {self.nodes} need ports up to "
-                f"{self.first_port + self.nodes - 1}: lower one of them, so that it is 65535 or less"
+            raise KeyMistakeError(
+                f"with {self.nodes} nodes it needs ports up to {self.first_port + self.nodes - 1}: lower "
+                "first_port or nodes, so that it is 65535 or less",
+                "first_port",
             )
         return self
 
@@ -365,45 +370,49 @@ class ListenerSettings(Settings):
     @model_validator(mode="after")
     def _addresses_to_write(self) -> Self:
         if (self.addresses == "rewrite") != (self.rewrite is not None):
-            raise ValueError(
+            raise KeyMistakeError(
                 "`addresses: rewrite` and `rewrite` belong together, for example "
-                "rewrite: {host: gateway.example, first_port: 29100}"
+                "rewrite: {host: gateway.example, first_port: 29100}",
+                "addresses",
             )
         if self.addresses == "rewrite" and self.advertised is not None:
-            raise ValueError("advertised is given, but with `addresses: rewrite` clients get rewrite.host")
+            raise KeyMistakeError("with `addresses: rewrite` clients get rewrite.host: omit it", "advertised")
         if self.addresses == "keep" and len(self.upstream) > 1:
-            raise ValueError(
-                f"upstream has {len(self.upstream)} addresses, but clients of a listener reach one broker: "
-                "give each broker a listener, or set `addresses: rewrite`"
+            raise KeyMistakeError(
+                "clients of a listener reach one broker: give each broker a listener, or set "
+                "`addresses: rewrite`",
+                "upstream",
             )
         rewrite = self.rewrite
         if rewrite and rewrite.names_nodes and not self.speaks_tls:
-            raise ValueError(
-                f"rewrite.host has {{node_id}}, but security_protocol is {self.security_protocol}: only with "
-                "TLS clients say which name they want; set it to SSL or SASL_SSL, or give first_port"
+            raise KeyMistakeError(
+                "only with TLS clients say which name they want: set security_protocol to SSL or SASL_SSL, "
+                "or give first_port",
+                *("rewrite", "host"),
             )
         if rewrite and rewrite.first_port and 0 <= self.bind.port - rewrite.first_port < rewrite.nodes:
-            raise ValueError(
-                f"bind has the port of node {self.bind.port - rewrite.first_port}: change bind, or "
-                "rewrite.first_port"
+            raise KeyMistakeError(
+                f"the port of node {self.bind.port - rewrite.first_port}: change bind, or rewrite.first_port",
+                "bind",
             )
         return self
 
     @model_validator(mode="after")
     def _tls_where_spoken(self) -> Self:
         if self.speaks_tls and self.tls is None:
-            raise ValueError(
-                f"security_protocol is {self.security_protocol}, so `tls` is required: "
-                "tls: {cert_file: server.crt, key_file: server.key}"
+            raise KeyMistakeError(
+                "`tls` is required: tls: {cert_file: server.crt, key_file: server.key}", "security_protocol"
             )
         if not self.speaks_tls and self.tls is not None:
-            raise ValueError(
-                f"`tls` is given, but security_protocol is {self.security_protocol}: "
-                f"set it to {'SASL_SSL' if self.speaks_sasl else 'SSL'}, or omit `tls`"
+            raise KeyMistakeError(
+                f"security_protocol is {self.security_protocol}: set it to "
+                f"{'SASL_SSL' if self.speaks_sasl else 'SSL'}, or omit `tls`",
+                "tls",
             )
         if self.security_protocol != "SSL" and self.principal_mapping_rules != "DEFAULT":
-            raise ValueError(
-                f"principal_mapping_rules are given, but security_protocol is {self.security_protocol}: "
-                "only with SSL a certificate names the principal; omit them"
+            raise KeyMistakeError(
+                f"security_protocol is {self.security_protocol}, and only with SSL a certificate names the "
+                "principal: omit it",
+                "principal_mapping_rules",
             )
         return self

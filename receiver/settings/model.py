@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.settings.base import Settings
+from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.bridge import BridgeSettings
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.gateway import GatewaySettings
@@ -236,20 +236,19 @@ class ReceiverSettings(Settings):
         for index, listener in enumerate(listeners):
             for other, earlier in enumerate(listeners[:index]):
                 if listener.name == earlier.name:
-                    raise ValueError(
-                        f"listeners[{index}].name: {listener.name} is the name of listeners[{other}] too"
-                    )
+                    raise KeyMistakeError(f"the name of listeners[{other}] too", index, "name")
                 if taken := _taken(listener, earlier):
-                    raise ValueError(
-                        f"listeners[{index}].bind: listeners[{other}] listens on {taken} already"
+                    raise KeyMistakeError(
+                        f"listeners[{other}] listens on {taken} already"
                         if taken == earlier.bind and taken.port == listener.bind.port
-                        else f"listeners[{index}]: listeners[{other}] listens on {taken} already, with the "
-                        "ports of nodes: change bind or rewrite.first_port"
+                        else f"listeners[{other}] listens on {taken} already, with the ports of nodes: "
+                        "change bind or rewrite.first_port",
+                        index,
+                        "bind",
                     )
             if listener.bind in listener.upstream:
-                raise ValueError(
-                    f"listeners[{index}].upstream: {listener.upstream} is the listener's own bind; "
-                    "give the address of the broker's listener"
+                raise KeyMistakeError(
+                    "the listener's own bind; give the address of the broker's listener", index, "upstream"
                 )
         default = info.data.get("broker", BrokerSettings())
         return tuple(
@@ -260,7 +259,9 @@ class ReceiverSettings(Settings):
     @model_validator(mode="after")
     def _has_a_way_in(self) -> Self:
         if not self.listeners and self.bridge is None:
-            raise ValueError("listeners: required: a list of mappings, one for each listener; or `bridge`")
+            raise KeyMistakeError(
+                "required: a list of mappings, one for each listener; or `bridge`", "listeners"
+            )
         return self
 
     @model_validator(mode="after")
@@ -273,17 +274,19 @@ class ReceiverSettings(Settings):
             ]
             for owner, bind in (*taken, ("rest", self.rest.bind)):
                 if _collide(self.bridge.bind, bind):
-                    raise ValueError(f"bridge.bind: {owner} listens on {bind} already")
+                    raise KeyMistakeError(f"{owner} listens on {bind} already", "bridge", "bind")
         return self
 
     @model_validator(mode="after")
     def _can_rewrite(self) -> Self:
-        rewriting = [listener for listener in self.listeners if listener.rewrite is not None]
-        for listener in rewriting:
-            if listener.broker is not None and listener.broker.id != "auto":
-                raise ValueError(
-                    f"broker.id is {listener.broker.id}, but listener {listener.name} has a broker for each "
-                    "node: set broker.id to auto, or give the listener `broker: {id: auto}`"
+        for index, listener in enumerate(self.listeners):
+            broker = listener.broker
+            if listener.rewrite is not None and broker is not None and broker.id != "auto":
+                raise KeyMistakeError(
+                    f"listener {listener.name} has a broker for each node: set it to auto, or give the "
+                    "listener `broker: {id: auto}`",
+                    *(() if broker is self.broker else ("listeners", index)),
+                    *("broker", "id"),
                 )
         ports = len(self.listeners) + sum(len(listener.node_binds) for listener in self.listeners)
         if ports > _MAX_PORTS:
@@ -300,10 +303,11 @@ class ReceiverSettings(Settings):
             slow_reader = 4 * (listener.socket_buffer_bytes or 0) + _BACKLOG_BYTES
             least = SOURCE_SHARE_DIVISOR * slow_reader
             if self.limits.max_held_bytes < least:
-                raise ValueError(
-                    f"limits.max_held_bytes is {self.limits.max_held_bytes}, and one source address may use "
-                    f"a quarter of it, but one slow reader takes {slow_reader}: set it to at least {least}, "
-                    f"or lower listeners[{index}].socket_buffer_bytes ({listener.socket_buffer_bytes})"
+                raise KeyMistakeError(
+                    "one source address may use a quarter of it, but one slow reader takes "
+                    f"{slow_reader}: set it to at least {least}, or lower "
+                    f"listeners[{index}].socket_buffer_bytes ({listener.socket_buffer_bytes})",
+                    *("limits", "max_held_bytes"),
                 )
         return self
 
@@ -313,7 +317,7 @@ class ReceiverSettings(Settings):
         for index, listener in enumerate(info.data.get("listeners", ())):
             for bind in listener.binds:
                 if _collide(rest.bind, bind):
-                    raise ValueError(f"rest.bind: listeners[{index}] listens on {bind} already")
+                    raise KeyMistakeError(f"listeners[{index}] listens on {bind} already", "bind")
         return rest
 
 

@@ -8,9 +8,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from receiver.settings.base import Settings
+from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
+from spark_streaming.plain_yaml import Loc, key_text
 
 #: A viewer may read. An editor may also change.
 Role = Literal["viewer", "editor"]
@@ -104,26 +105,38 @@ class RestSettings(Settings):
     @model_validator(mode="after")
     def _safe(self) -> Self:
         if not self.bind.is_loopback and not self.authenticates:
-            raise ValueError(
-                f"bind: {self.bind} can be reached from other machines and requires authentication: add "
+            raise KeyMistakeError(
+                "it can be reached from other machines and requires authentication: add "
                 "tokens: [{name: ops, role: editor, sha256: ...}] (see kafka-telemetry token new), "
                 "or bind to this machine only with "
-                f"127.0.0.1:{self.bind.port}, [::1]:{self.bind.port} or localhost:{self.bind.port}"
+                f"127.0.0.1:{self.bind.port}, [::1]:{self.bind.port} or localhost:{self.bind.port}",
+                "bind",
             )
         if self.clients and (self.tls is None or self.tls.client_auth == "none"):
             why = "tls is not given" if self.tls is None else "tls.client_auth is none"
-            raise ValueError(
-                f"clients: no caller is asked for a certificate, because {why}: set tls: "
-                "{cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, client_auth: required}"
+            raise KeyMistakeError(
+                f"no caller is asked for a certificate, because {why}: set tls: "
+                "{cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, "
+                "client_auth: required}",
+                "clients",
             )
-        names = [token.name for token in self.tokens] + [client.name for client in self.clients]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"the name {name} is given twice; the audit log needs distinct names")
-        digests = [entry.sha256 for entry in self.tokens if entry.sha256 is not None]
-        if len(set(digests)) < len(digests):
-            raise ValueError("tokens: a sha256 is given twice; each entry needs its own token")
-        subjects = [entry.subject for entry in self.clients]
-        if len(set(subjects)) < len(subjects):
-            raise ValueError("clients: a subject is given twice; each entry needs its own certificate")
+        names, digests, subjects = _Distinct(), _Distinct(), _Distinct()
+        for index, token in enumerate(self.tokens):
+            names.add(token.name, "the audit log needs distinct names", "tokens", index, "name")
+            if token.sha256 is not None:
+                digests.add(token.sha256, "each entry needs its own token", "tokens", index)
+        for index, client in enumerate(self.clients):
+            names.add(client.name, "the audit log needs distinct names", "clients", index, "name")
+            subjects.add(client.subject, "each entry needs its own certificate", "clients", index, "subject")
         return self
+
+
+class _Distinct:
+    """Values that must differ, with the key of each."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Loc] = {}
+
+    def add(self, value: str, why: str, *loc: str | int) -> None:
+        if (earlier := self._keys.setdefault(value, loc)) != loc:
+            raise KeyMistakeError(f"the same as {key_text(earlier)}; {why}", *loc)

@@ -21,6 +21,7 @@ import structlog
 from receiver import log_once, log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
+from receiver.supervisor.states import ChildState
 
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
@@ -40,9 +41,8 @@ class Child:
         pidfd: Its descriptor, readable once it has ended.
         channel: The supervisor's end of the control channel.
         started: When it was started, in monotonic seconds.
-        ready: Whether it has said that it is ready.
+        state: What it has said or was told.
         unanswered: How often it was asked whether it is alive since its last answer.
-        leaving: Whether it is about to end, and is not started again.
         problem: Why it could not start.
         status: The exit status of the receiver if it could not start.
         slot: The number of a relay; 0 of the core.
@@ -54,9 +54,8 @@ class Child:
         self.pidfd = os.pidfd_open(pid)
         self.channel = channel
         self.started = time.monotonic()
-        self.ready = False
+        self.state = ChildState.STARTING
         self.unanswered = 0
-        self.leaving = False
         self.problem: str | None = None
         self.status = 0
         self.slot = 0
@@ -65,6 +64,10 @@ class Child:
     def runs(self) -> bool:
         """Whether it has not been reaped."""
         return self.pidfd >= 0
+
+    def reach(self, state: ChildState) -> None:
+        """Go to a later state; an earlier one is past."""
+        self.state = max(self.state, state)
 
     def kill(self) -> None:
         """Kill the process, if it still runs."""

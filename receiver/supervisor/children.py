@@ -13,7 +13,7 @@ from receiver.supervisor.backoff import Backoff
 from receiver.supervisor.channel import ChannelError, Message
 from receiver.supervisor.child import Child
 from receiver.supervisor.poll import Poll
-from receiver.supervisor.states import Lifecycle, State
+from receiver.supervisor.states import ChildState, Lifecycle, State
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -52,6 +52,11 @@ class Children:
     def __iter__(self) -> Iterator[Child]:
         return iter(tuple(self._running))
 
+    @property
+    def all_started(self) -> bool:
+        """Whether each has said that it is ready."""
+        return all(child.state > ChildState.STARTING for child in self._running)
+
     def add(self, child: Child) -> None:
         """Watch a process that has been started."""
         self._running.append(child)
@@ -74,14 +79,15 @@ class Children:
         Repeat.
         """
         for child in self._running:
-            most = times.MAX_UNANSWERED if child.ready else times.MAX_UNREADY
+            started = child.state > ChildState.STARTING
+            most = times.MAX_UNANSWERED if started else times.MAX_UNREADY
             if child.unanswered >= most:
-                event = "does not answer" if child.ready else "does not become ready"
+                event = "does not answer" if started else "does not become ready"
                 _log.error(f"a process {event}, it is killed", process=child.name, pid=child.pid)
                 child.kill()
                 continue
             child.unanswered += 1
-            if child.ready:
+            if started:
                 child.channel.send("ping")
         self._poll.call_later(times.PING_EVERY_S, self.ping)
 
@@ -121,14 +127,14 @@ class Children:
             case "pong":
                 child.unanswered = 0
             case "ready":
-                child.ready = True
+                child.reach(ChildState.READY)
                 child.unanswered = 0
                 self._events.ready(child)
             case "failed":
                 child.problem = str(message.fields["problem"])
                 child.status = int(message.fields["status"])
             case "drained":
-                child.leaving = True
+                child.reach(ChildState.LEAVING)
             case _:
                 self._events.received(child, message)
 

@@ -18,7 +18,7 @@ from receiver.supervisor.poll import Poll
 from receiver.supervisor.report import Report
 from receiver.supervisor.setup import CoreSetup, RunCore
 from receiver.supervisor.sockets import REST
-from receiver.supervisor.states import STARTS_CORE, Lifecycle, State
+from receiver.supervisor.states import STARTS_CORE, ChildState, Lifecycle, State
 
 #: Gives a relay its end of a new link to the core.
 GiveLink: TypeAlias = Callable[[socket.socket], object]
@@ -56,6 +56,7 @@ class Core:
         self._report = report
         self._relays = relays
         self._backoff = Backoff()
+        self._first = True
         self.child: Child | None = None
 
     def start(self) -> None:
@@ -85,6 +86,7 @@ class Core:
     def _fork(self, links: Mapping[str, socket.socket]) -> Child:
         sockets = self._current.sockets
         setup = CoreSetup(
+            first=self._first,
             settings=self._current.settings,
             relays=self._current.relays,
             rest=sockets[REST],
@@ -101,6 +103,7 @@ class Core:
             ],
             nice=self._current.settings.gateway.core_nice,
         )
+        self._first = False
         self._children.add(child)
         return child
 
@@ -124,13 +127,13 @@ class Core:
     def stop(self, timeout_s: float) -> None:
         """Have the core export what is queued, and end."""
         if self.child is not None:
-            self.child.leaving = True
+            self.child.reach(ChildState.LEAVING)
             self.child.channel.send("stop", timeout_s=timeout_s)
             self._children.kill_later(timeout_s + 2 * times.GRACE_S, [self.child])
 
     def restart(self, died: Child, how: str, ran_s: float) -> None:
         """Start another core after one has died, at once if it was to end."""
-        if died.leaving:  # for a new version, which has failed in the meantime
+        if died.state is ChildState.LEAVING:  # for a new version, which has failed in the meantime
             self.start()
             return
         delay_s = self._backoff.died(ran_s)

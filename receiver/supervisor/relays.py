@@ -20,7 +20,7 @@ from receiver.supervisor.poll import Poll
 from receiver.supervisor.report import Report
 from receiver.supervisor.setup import RelaySetup, RunRelay
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
-from receiver.supervisor.states import STARTS_RELAYS, Lifecycle, State
+from receiver.supervisor.states import STARTS_RELAYS, ChildState, Lifecycle, State
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -161,7 +161,7 @@ class Relays:
         surplus = [relay for slot, relay in self._by_slot.items() if slot > self._current.relays]
         for relay in surplus:
             del self._by_slot[relay.slot]
-            relay.leaving = True
+            relay.reach(ChildState.LEAVING)
         self._drain(surplus, after_s=drain_s)
         self.start()
 
@@ -188,7 +188,7 @@ class Relays:
 
     def restart(self, died: Child, how: str, ran_s: float) -> None:
         """Start another relay after one has died, unless it was to end."""
-        if died.leaving:
+        if died.state is ChildState.LEAVING:
             return
         delay_s = self._backoffs.setdefault(died.slot, Backoff()).died(ran_s)
         self._report.restarted("relay")

@@ -23,7 +23,7 @@ from receiver.supervisor.relay_count import wanted_relays
 from receiver.supervisor.relays import Relays
 from receiver.supervisor.report import Report
 from receiver.supervisor.sockets import REST, ListeningSockets, SocketError
-from receiver.supervisor.states import ENDING, Lifecycle, State
+from receiver.supervisor.states import ENDING, ChildState, Lifecycle, State
 from receiver.supervisor.takeover import TakeOverError
 from receiver.supervisor.takeover.control_socket import ControlSocket, check_unused
 from receiver.supervisor.takeover.successor import HandOver
@@ -141,7 +141,7 @@ class Reload:
         if self._lifecycle.state in ENDING:
             return
         # Processes that start have read the old configuration, and could not be asked.
-        ready = all(child.ready for child in self._permanent())
+        ready = all(child.state is ChildState.READY for child in self._permanent())
         if self._lifecycle.state is State.RUNNING and ready:
             self._begin()
         else:

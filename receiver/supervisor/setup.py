@@ -40,6 +40,7 @@ class CoreSetup:
     """The start of the core process.
 
     Attributes:
+        first: Whether it is the first core of this receiver.
         settings: The configuration.
         relays: The number of relays that there should be.
         rest: The listening socket of the REST API.
@@ -47,6 +48,7 @@ class CoreSetup:
         links: The links to the relays, by relay id.
     """
 
+    first: bool
     settings: ReceiverSettings
     relays: int
     rest: socket.socket

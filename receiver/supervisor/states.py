@@ -19,7 +19,7 @@ ENDED       The exit status is known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from types import MappingProxyType
 from typing import Final
 
@@ -64,6 +64,16 @@ STARTS_RELAYS: Final = STARTS_CORE | {State.RELEASING}
 
 #: States from which the receiver does not return: a process that ends is not replaced.
 ENDING: Final = frozenset({State.LEAVING, State.STOPPING, State.EXPORTING, State.ENDED})
+
+
+class ChildState(IntEnum):
+    """State of a child process. It only moves on."""
+
+    #: It has not said that it is ready, and can't answer.
+    STARTING = auto()
+    READY = auto()
+    #: It was told to end, or has said that it ends, and is not started again.
+    LEAVING = auto()
 
 
 class Lifecycle:

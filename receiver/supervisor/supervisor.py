@@ -31,7 +31,7 @@ from receiver.supervisor.reload import Reload
 from receiver.supervisor.report import Report
 from receiver.supervisor.setup import RunCore, RunRelay
 from receiver.supervisor.sockets import ListeningSockets, SocketError
-from receiver.supervisor.states import Lifecycle, State
+from receiver.supervisor.states import ChildState, Lifecycle, State
 from receiver.supervisor.stop import Stop
 from receiver.supervisor.takeover import TakeOverError
 from receiver.supervisor.takeover.control_socket import check_unused
@@ -175,7 +175,7 @@ class Supervisor:
             self._relays.tell_nodes(child)
         if self._lifecycle.state is State.STARTING and child is self._core.child:
             self._start_relays()
-        if self._lifecycle.state is State.STARTING and all(process.ready for process in self._children):
+        if self._lifecycle.state is State.STARTING and self._children.all_started:
             self._started()
         self._reload.ask_again()
 
@@ -222,7 +222,7 @@ class Supervisor:
             case State.EXPORTING:
                 self._stop.end()
             case State.LEAVING | State.STOPPING:
-                if not core.leaving:  # it died while the relays drain
+                if core.state is not ChildState.LEAVING:  # it died while the relays drain
                     _log.error("the core died", how=how)
                 self._stop.go_on()
             case State.RELEASING:

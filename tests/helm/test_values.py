@@ -100,15 +100,6 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         ("/rollup/config", "sources", "not allowed"),
     ),
     "gateway without brokers": ({"gateway": {"enabled": True}}, ("gateway.brokers", "id, upstream and port")),
-    "brokers with one port": (
-        {
-            "gateway": {
-                **_GATEWAY,
-                "brokers": [*_GATEWAY["brokers"], {"id": 2, "upstream": "b:9092", "port": 19092}],
-            }
-        },
-        ("gateway.brokers[1].port", "19092", "gateway.brokers[0].port"),
-    ),
     "two brokers with one id": (
         {
             "gateway": {
@@ -160,10 +151,6 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     "roll-up without PostgreSQL": (
         {"rollup": {**_ROLLUP, "postgres": {}}},
         ("rollup.postgres.secretName", "kubectl create secret"),
-    ),
-    "roll-up without topic": (
-        {"rollup": {**_ROLLUP, "config": {"kafka": {"bootstrap_servers": "kafka:9092"}}}},
-        ("rollup.config.kafka.topic", "required"),
     ),
     "spool that is not mounted": (
         {"rollup": {**_ROLLUP, "config": {"source": "spool_files"}}},

@@ -38,17 +38,17 @@ class HookEnds:
     Args:
         server: Where they are.
         namespace: Their namespace.
-        succeed: How they end.
+        fails: What the names of those end with that fail; empty: none.
 
     Attributes:
         hooks: Those that ended, in order.
     """
 
-    def __init__(self, server: ApiServer, namespace: str, *, succeed: bool = True) -> None:
+    def __init__(self, server: ApiServer, namespace: str, *, fails: str = "") -> None:
         self.hooks: list[Hook] = []
         self._server = server
         self._namespace = namespace
-        self._succeed = succeed
+        self._fails = fails
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
@@ -89,11 +89,10 @@ class HookEnds:
         self.hooks.append(
             Hook(name=name, workloads=workloads(self._server, self._namespace) - {f"Job/{name}"})
         )
+        succeeds = not self._fails or not name.endswith(self._fails)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        conditions = [
-            {"type": kind, "status": "True", "lastTransitionTime": now} for kind in _ENDS[self._succeed]
-        ]
-        ended = {"completionTime": now, "succeeded": 1} if self._succeed else {"failed": 1}
+        conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in _ENDS[succeeds]]
+        ended = {"completionTime": now, "succeeded": 1} if succeeds else {"failed": 1}
         self._server.http.patch(
             f"/apis/batch/v1/namespaces/{self._namespace}/jobs/{name}/status",
             json={"status": {"startTime": now, "conditions": conditions, **ended}},

@@ -68,22 +68,23 @@ def test_a_release_from_its_installation_to_its_end(
             if one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
         ]
         assert objects(server, namespace) == names(kept)
-    migrations = [
-        manifest
-        for manifest in render(helm, feature, tmp_path).manifests
-        if _is_hook(manifest) and manifest["kind"] == "Job"
-    ]
-    # One for the installation, one for the upgrade.
-    assert [hook.name for hook in ends.hooks] == [
-        migration["metadata"]["name"] for migration in migrations
-    ] * 2
+    hooks = sorted(
+        (
+            manifest
+            for manifest in render(helm, feature, tmp_path).manifests
+            if _is_hook(manifest) and manifest["kind"] == "Job"
+        ),
+        key=lambda hook: int(hook["metadata"]["annotations"]["helm.sh/hook-weight"]),
+    )
+    # Each for the installation, and for the upgrade.
+    assert [hook.name for hook in ends.hooks] == [hook["metadata"]["name"] for hook in hooks] * 2
 
 
 def _is_hook(one: Manifest) -> bool:
     return "helm.sh/hook" in one["metadata"].get("annotations", {})
 
 
-def test_the_migration_runs_before_anything_is_installed_or_changed(
+def test_hooks_run_before_anything_is_installed_or_changed(
     server: ApiServer, helm: Helm, namespace: str
 ) -> None:
     release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
@@ -92,26 +93,30 @@ def test_the_migration_runs_before_anything_is_installed_or_changed(
         installed = workloads(server, namespace)
         helm.run("upgrade", *release, "--set=rollup.image.tag=next")
     assert installed
-    assert [hook.workloads for hook in ends.hooks] == [frozenset(), installed]
+    # The check of the configuration, and the migration.
+    assert [hook.workloads for hook in ends.hooks] == [frozenset()] * 2 + [installed] * 2
 
 
-def test_a_failed_migration_changes_nothing(server: ApiServer, helm: Helm, namespace: str) -> None:
+@pytest.mark.parametrize("hook", ["config-check", "rollup-migrate"])
+def test_a_failed_hook_changes_nothing(server: ApiServer, helm: Helm, namespace: str, hook: str) -> None:
     release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
-    with HookEnds(server, namespace, succeed=False), pytest.raises(HelmError, match="pre-install"):
+    with HookEnds(server, namespace, fails=hook), pytest.raises(HelmError, match="pre-install"):
         helm.run("install", *release)
-    assert workloads(server, namespace) == {"Job/telemetry-kafka-client-telemetry-rollup-migrate"}
+    assert workloads(server, namespace) == {f"Job/telemetry-kafka-client-telemetry-{hook}"}
 
     with HookEnds(server, namespace):
         helm.run("upgrade", "--install", *release)
     installed = helm.run("get", "manifest", RELEASE, "--namespace", namespace)
-    with HookEnds(server, namespace, succeed=False), pytest.raises(HelmError, match="pre-upgrade"):
+    with HookEnds(server, namespace, fails=hook), pytest.raises(HelmError, match="pre-upgrade"):
         helm.run("upgrade", *release, "--set=rollup.image.tag=next")
     assert _differences(server, namespace, installed) == ""
 
 
 def test_two_releases_live_in_one_namespace(server: ApiServer, helm: Helm, namespace: str) -> None:
-    for name in ("one", "two"):
-        helm.run("install", name, CHART, "--namespace", namespace, "--values", CHART / "ci" / "gateway.yaml")
+    release = (CHART, "--namespace", namespace, "--values", CHART / "ci" / "gateway.yaml")
+    with HookEnds(server, namespace):
+        for name in ("one", "two"):
+            helm.run("install", name, *release)
     both = objects(server, namespace)
     helm.run("uninstall", "one", "--namespace", namespace)
     left = objects(server, namespace)

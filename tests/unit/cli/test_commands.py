@@ -2,6 +2,7 @@
 
 import sys
 import types
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import typer
 import typer.main
 
 from receiver.cli import app
+from receiver.host.discovery import HostedPlugin
 from receiver.settings.model import ReceiverSettings
 from spark_streaming.settings import RollupSettings
 from tests.unit.cli.conftest import Run
@@ -187,8 +189,11 @@ def test_serve_exits_with_the_status_of_the_receiver(
 ) -> None:
     calls: list[tuple[ReceiverSettings, Path]] = []
 
-    def root(settings: ReceiverSettings, config_path: Path, *, take_over: bool) -> int:
+    def root(
+        settings: ReceiverSettings, config_path: Path, plugins: Sequence[HostedPlugin], *, take_over: bool
+    ) -> int:
         assert not take_over
+        assert [plugin.type for plugin in plugins] == [entry["type"] for entry in settings.plugins]
         calls.append((settings, config_path))
         return status
 

@@ -133,7 +133,7 @@ def test_series(run: Run, sidecar: Sidecar) -> None:
             instance_id(number),
             principal="User:alice",
             client_id="orders",
-            site="10.0.0.1",
+            block="10.0.0.1",
             series=40,
             overflowed=overflowed,
             now=940.0,

@@ -129,7 +129,7 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
         ),
         (
             'rest: {bind: "0.0.0.0:8642"}',
-            "receiver.yaml: rest: bind: 0.0.0.0:8642 can be reached from other machines and "
+            'receiver.yaml: rest.bind: "0.0.0.0:8642": it can be reached from other machines and '
             "requires authentication: add tokens: [{name: ops, role: editor, sha256: ...}] (see "
             "kafka-telemetry "
             "token new), or bind to this machine only with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
@@ -149,23 +149,24 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
         ),
         (
             "rest: {tokens: [{name: a, role: viewer, file: x}, {name: a, role: editor, file: y}]}",
-            "receiver.yaml: rest: the name a is given twice; the audit log needs distinct names",
+            'receiver.yaml: rest.tokens[1].name: "a": the same as tokens[0].name; the audit log needs '
+            "distinct names",
         ),
         (
             'rest: {clients: [{name: ops, role: viewer, subject: "CN=ops"}]}',
-            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls is not given: "
+            "receiver.yaml: rest.clients: no caller is asked for a certificate, because tls is not given: "
             "set tls: {cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, "
             "client_auth: required}",
         ),
         (
             'rest: {tls: {cert_file: c, key_file: k}, clients: [{name: a, role: viewer, subject: "CN=a"}]}',
-            "receiver.yaml: rest: clients: no caller is asked for a certificate, because tls.client_auth is "
+            "receiver.yaml: rest.clients: no caller is asked for a certificate, because tls.client_auth is "
             "none: set tls: {cert_file: server.crt, key_file: server.key, client_ca_file: ca.pem, "
             "client_auth: required}",
         ),
         (
             "rest: {tls: {cert_file: c, key_file: k, client_auth: required}}",
-            "receiver.yaml: rest.tls: client_auth is required, so client_ca_file is required: the CA's PEM "
+            'receiver.yaml: rest.tls.client_auth: "required": client_ca_file is required: the CA\'s PEM '
             "file that verifies client certificates",
         ),
         (
@@ -214,7 +215,7 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
         ),
         (
             'rest: {bind: "127.0.0.1:19092"}',
-            "receiver.yaml: rest: rest.bind: listeners[0] listens on 127.0.0.1:19092 already",
+            'receiver.yaml: rest.bind: "127.0.0.1:19092": listeners[0] listens on 127.0.0.1:19092 already',
         ),
         (
             "rest: {bind: 8642}",
@@ -300,16 +301,16 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         ("[]", "listeners: required: a list of mappings, one for each listener; or `bridge`"),
         (
             '[{name: A, bind: "a:1", upstream: "b:1"}, {name: A, bind: "a:2", upstream: "b:2"}]',
-            "listeners: listeners[1].name: A is the name of listeners[0] too",
+            'listeners[1].name: "A": the name of listeners[0] too',
         ),
         (
             '[{name: A, bind: "127.0.0.1:1", upstream: "b:1"}, '
             '{name: B, bind: "0.0.0.0:1", upstream: "b:2"}]',
-            "listeners: listeners[1].bind: listeners[0] listens on 127.0.0.1:1 already",
+            'listeners[1].bind: "0.0.0.0:1": listeners[0] listens on 127.0.0.1:1 already',
         ),
         (
             '[{name: A, bind: "a:1", upstream: "a:1"}]',
-            "listeners: listeners[0].upstream: a:1 is the listener's own bind; "
+            'listeners[0].upstream: "a:1": the listener\'s own bind; '
             "give the address of the broker's listener",
         ),
         (
@@ -322,12 +323,12 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SASL_SSL}]',
-            "listeners[0]: security_protocol is SASL_SSL, so `tls` is required: "
+            'listeners[0].security_protocol: "SASL_SSL": `tls` is required: '
             "tls: {cert_file: server.crt, key_file: server.key}",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", tls: {cert_file: c, key_file: k}}]',
-            "listeners[0]: `tls` is given, but security_protocol is PLAINTEXT: set it to SSL, or omit `tls`",
+            "listeners[0].tls: security_protocol is PLAINTEXT: set it to SSL, or omit `tls`",
         ),
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, tls: {cert_file: c}}]',
@@ -336,7 +337,7 @@ def test_one_line_names_the_key_the_value_and_the_fix(tmp_path: Path, change: st
         (
             '[{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
             "tls: {cert_file: c, key_file: k, client_auth: requested}}]",
-            "listeners[0].tls: client_auth is requested, so client_ca_file is required: the CA's PEM file "
+            'listeners[0].tls.client_auth: "requested": client_ca_file is required: the CA\'s PEM file '
             "that verifies client certificates",
         ),
         (
@@ -403,7 +404,7 @@ listeners: [{name: A, bind: "a:1", upstream: "b:1", socket_buffer_bytes: BUFFER}
 limits: {max_held_bytes: 4000000}
 """
     assert failure(tmp_path, text.replace("BUFFER", "196608")) == (
-        "receiver.yaml: limits.max_held_bytes is 4000000, and one source address may use a quarter of it, "
+        "receiver.yaml: limits.max_held_bytes: 4000000: one source address may use a quarter of it, "
         "but one slow reader takes 1048576: set it to at least 4194304, or lower "
         "listeners[0].socket_buffer_bytes (196608)"
     )

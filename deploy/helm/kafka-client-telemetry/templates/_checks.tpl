@@ -16,50 +16,40 @@
 {{- if eq (($config.rest.tls | default dict).client_auth | default "none") "required" -}}
 {{- fail "config.rest.tls.client_auth: required: the kubelet shows no certificate; ask with requested" -}}
 {{- end -}}
-{{- $ports := dict -}}
 {{- range $index, $listener := .Values.sidecar.enabled | ternary $config.listeners list -}}
-{{- $port := include "kafka-client-telemetry.port" $listener.bind -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" $port "field" (printf "config.listeners[%d].bind" $index)) -}}
-{{- with $listener.rewrite -}}
-{{- if .first_port -}}
-{{- $first := int .first_port -}}
-{{- range $node := until (.nodes | default 32 | int) -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (add $first $node | toString) "field" (printf "config.listeners[%d].rewrite: node %d" $index $node)) -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "port" (include "kafka-client-telemetry.port" $listener.bind) "field" (printf "config.listeners[%d].bind" $index)) -}}
+{{- with ($listener.rewrite | default dict).first_port -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "port" (int .) "field" (printf "config.listeners[%d].rewrite.first_port" $index)) -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- end -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.restPort" .) "field" "config.rest.bind") -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "port" (include "kafka-client-telemetry.restPort" .) "field" "config.rest.bind") -}}
 {{- range $index, $plugin := $config.plugins -}}
 {{- if and (eq .type "prometheus") (regexMatch $loopback (.bind | default "")) -}}
 {{- fail (printf "config.plugins[%d].bind: %s: Prometheus asks from outside of the pod; bind 0.0.0.0:9464, or [::]:9464 with IPv6" $index .bind) -}}
 {{- end -}}
 {{- end -}}
 {{- with include "kafka-client-telemetry.prometheusPort" . -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" . "field" "config.plugins: bind of type prometheus") -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "port" . "field" "config.plugins: bind of type prometheus") -}}
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.secrets" (dict "field" "config" "key" "" "value" $config "fix" "give {file: PATH}, and mount its Secret by secretMounts") -}}
 {{- if and .Values.subscriptions $config.subscriptions -}}
 {{- fail (printf "config.subscriptions: %s: `subscriptions` is given too, and the chart selects the store for it; leave one of them out" (toJson $config.subscriptions)) -}}
 {{- end -}}
-{{- if kindIs "slice" .Values.subscriptions -}}
-{{- include "kafka-client-telemetry.checks.distinct" (dict "field" "subscriptions" "entries" .Values.subscriptions "key" "name" "seen" dict) -}}
+{{- $names := dict -}}
+{{- range $index, $subscription := kindIs "slice" .Values.subscriptions | ternary .Values.subscriptions list -}}
+{{- with get $names .name -}}
+{{- fail (printf "subscriptions[%d].name: %s: that of subscriptions[%s] too; give each its own" $index $subscription.name .) -}}
 {{- end -}}
-{{- if $receivers -}}
-{{- include "kafka-client-telemetry.checks.config" . -}}
+{{- $_ := set $names .name (toString $index) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Remembers a port, and fails if another field has it: (dict "ports" {} "port" "8642" "field" "..."). */}}
+{{/* Fails for a port that the receiver has no right to: (dict "port" "8642" "field" "..."). */}}
 {{- define "kafka-client-telemetry.checks.port" -}}
-{{- with get .ports .port -}}
-{{- fail (printf "%s: %s: the port is that of %s too; give each one of its own" $.field $.port .) -}}
-{{- end -}}
 {{- if or (lt (int .port) 1024) (gt (int .port) 65535) -}}
 {{- fail (printf "%s: %s: the receiver has no right to ports below 1024; give 1024 to 65535" .field .port) -}}
 {{- end -}}
-{{- $_ := set .ports .port .field -}}
 {{- end -}}
 
 {{/* Fails where the plugins' bounds are more than the data volume has room for: (dict "root" $ "field" "gateway.persistence.size" "size" "5Gi"). */}}
@@ -89,7 +79,7 @@
 {{- else if kindIs "string" .value -}}
 {{- /* Where Hadoop finds its credentials, and Spark its Secrets, is none. */ -}}
 {{- $named := and (regexMatch "(?i)(password|secret|token$|authorization|cookie|api.?key|jaas|credential|\\.key$)" .key) (not (regexMatch "(?i)provider(\\.path)?$|^spark\\.kubernetes\\.(driver|executor)\\.secret" .key)) -}}
-{{- if or $named (regexMatch "://[^/\\s:@]*:[^/\\s@]+@|PRIVATE KEY-----" .value) -}}
+{{- if or $named (regexMatch "://[^/\\s]*@|^[^/\\s:@]+:[^/\\s@]+@|PRIVATE KEY-----" .value) -}}
 {{- fail (printf "%s: a secret as text would land in a ConfigMap; %s" .field .fix) -}}
 {{- end -}}
 {{- end -}}
@@ -107,14 +97,6 @@
 {{- end -}}
 {{- if and (has $broker.idFrom (list "podLabel" "podAnnotation")) (not $broker.key) -}}
 {{- fail (printf "sidecar.broker.key: \"\": required with idFrom %s; give the key that has the broker's node id" $broker.idFrom) -}}
-{{- end -}}
-{{- range $index, $listener := .Values.config.listeners -}}
-{{- include "kafka-client-telemetry.checks.listener" (dict "field" (printf "config.listeners[%d]" $index) "own" (printf "config.listeners[%d]" $index) "listener" .) -}}
-{{- end -}}
-{{- include "kafka-client-telemetry.checks.listeners" (dict "root" . "field" "config.listeners" "listeners" .Values.config.listeners) -}}
-{{- include "kafka-client-telemetry.checks.distinct" (dict "field" "config.listeners" "entries" .Values.config.listeners "key" "name" "seen" dict) -}}
-{{- if not (or .Values.config.listeners .Values.config.bridge) -}}
-{{- fail "config.listeners: []: a sidecar needs one for each advertised listener of its broker; give name, bind and upstream, or config.bridge" -}}
 {{- end -}}
 {{- /* A volume of another chart's has the size that it gives it. */ -}}
 {{- if or .Values.exampleBroker.enabled (not .Values.sidecar.data.volume) -}}
@@ -152,26 +134,9 @@
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "gateway.persistence.size" "size" .Values.gateway.persistence.size) -}}
 {{- $ids := dict -}}
-{{- $names := dict -}}
-{{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
-{{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
 {{- if .Values.gateway.rewrite.upstream -}}
 {{- if eq .Values.gateway.service.type "NodePort" -}}
 {{- fail "gateway.service.type: NodePort: clients get the ports of gateway.rewrite, which a node does not have; take ClusterIP or LoadBalancer" -}}
-{{- end -}}
-{{- if not .Values.gateway.rewrite.host -}}
-{{- fail "gateway.rewrite.host: \"\": required; give the name at which clients reach the gateway's Service" -}}
-{{- end -}}
-{{- if not (or .Values.gateway.rewrite.firstPort (contains "{node_id}" .Values.gateway.rewrite.host)) -}}
-{{- fail "gateway.rewrite.firstPort: null: required; give the port of node 0, or a host with {node_id}" -}}
-{{- end -}}
-{{- $listener := include "kafka-client-telemetry.gateway.rewriteListener" . | fromYaml -}}
-{{- include "kafka-client-telemetry.checks.listener" (dict "field" "gateway.listener" "own" "gateway.rewrite" "listener" $listener) -}}
-{{- $_ := set $names $listener.name "gateway.rewrite" -}}
-{{- range include "kafka-client-telemetry.gateway.ports" . | fromYamlArray -}}
-{{- if not (hasPrefix "broker-" .name) -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "gateway.rewrite: %s" .name)) -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $index, $broker := .Values.gateway.brokers -}}
@@ -183,16 +148,7 @@
 {{- fail (printf "%s.id: %d: the id of %s too; give each broker's own node.id" $field (int $broker.id) .) -}}
 {{- end -}}
 {{- $_ := set $ids (int .id | toString) $field -}}
-{{- $listener := include "kafka-client-telemetry.gateway.listener" (dict "root" $ "broker" .) | fromYaml -}}
-{{- include "kafka-client-telemetry.checks.listener" (dict "field" (printf "%s.listener" $field) "own" $field "listener" $listener) -}}
-{{- $name := $listener.name -}}
-{{- with get $names $name -}}
-{{- fail (printf "%s.listener.name: %s: the name of the listener of %s too; leave it out, or give each its own" $field $name .) -}}
 {{- end -}}
-{{- $_ := set $names $name $field -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .port | toString) "field" (printf "%s.port" $field)) -}}
-{{- end -}}
-{{- include "kafka-client-telemetry.checks.listeners" (dict "root" . "field" "gateway" "listeners" (include "kafka-client-telemetry.gateway.config" . | fromYaml).listeners) -}}
 {{- $least := add .Values.gateway.preStopSeconds (include "kafka-client-telemetry.drainSeconds" .) -}}
 {{- if lt (int (include "kafka-client-telemetry.gateway.graceSeconds" .)) (int $least) -}}
 {{- fail (printf "gateway.terminationGracePeriodSeconds: %d: less than preStopSeconds and config.drain.timeout_s; give %d at least" (int .Values.gateway.terminationGracePeriodSeconds) $least) -}}
@@ -210,9 +166,6 @@
 {{- if .Values.config.bridge -}}
 {{- fail "config.bridge: the chart writes it with bridge.enabled; leave it out" -}}
 {{- end -}}
-{{- $ports := dict (include "kafka-client-telemetry.restPort" .) "config.rest.bind" -}}
-{{- with include "kafka-client-telemetry.prometheusPort" . }}{{ $_ := set $ports . "config.plugins: bind of type prometheus" }}{{ end -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (int .Values.bridge.port | toString) "field" "bridge.port") -}}
 {{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "bridge.persistence.size" "size" .Values.bridge.persistence.size) -}}
 {{- end -}}
 {{- end -}}
@@ -231,21 +184,18 @@
 {{- range $field, $conf := dict "rollup.config.spark" ($config.spark | default dict) "rollup.sparkApplication.sparkConf" $rollup.sparkApplication.sparkConf -}}
 {{- include "kafka-client-telemetry.checks.secrets" (dict "field" $field "key" "" "value" $conf "fix" "give it as a variable of a Secret, by rollup.envFrom or rollup.extraEnv") -}}
 {{- end -}}
-{{- if eq $config.source "kafka" -}}
-{{- range list "bootstrap_servers" "topic" -}}
-{{- if not (get ($config.kafka | default dict) .) -}}
-{{- fail (printf "rollup.config.kafka.%s: required with rollup.config.source kafka; give it, or set source to spool_files" .) -}}
-{{- end -}}
-{{- end -}}
-{{- else if not (or $rollup.spool.existingClaim $rollup.extraVolumeMounts) -}}
+{{- if and (ne $config.source "kafka") (not (or $rollup.spool.existingClaim $rollup.extraVolumeMounts)) -}}
 {{- fail "rollup.spool.existingClaim: \"\": with rollup.config.source spool_files the roll-up has to see the receivers' folder; name the claim that they write to" -}}
 {{- end -}}
 {{- with ($config.metrics | default dict).bind -}}
 {{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" . -}}
 {{- fail (printf "rollup.config.metrics.bind: %s: Prometheus asks from outside of the pod; bind 0.0.0.0:8643, or [::]:8643 with IPv6" .) -}}
 {{- end -}}
-{{- $ports := dict "7078" "Spark's driver" "7079" "Spark's block manager" -}}
-{{- include "kafka-client-telemetry.checks.port" (dict "ports" $ports "port" (include "kafka-client-telemetry.port" .) "field" "rollup.config.metrics.bind") -}}
+{{- $port := include "kafka-client-telemetry.port" . -}}
+{{- if has $port (list "7078" "7079") -}}
+{{- fail (printf "rollup.config.metrics.bind: %s: the port is that of Spark's driver or its block manager; give another one" $port) -}}
+{{- end -}}
+{{- include "kafka-client-telemetry.checks.port" (dict "port" $port "field" "rollup.config.metrics.bind") -}}
 {{- end -}}
 {{- if not $config.checkpoint -}}
 {{- fail "rollup.config.checkpoint: required; give /var/lib/kafka-telemetry/checkpoint, or a URL such as s3a://bucket/checkpoint" -}}
