@@ -41,7 +41,7 @@ class Stem:
         opened: Creation time of the journal, ``20260131T130512123456Z``.
         host: The host, from :func:`host_name`.
         run: 8 random hexadecimal digits for each start of a plugin. The first is :data:`HEAVY` if
-            the pushes are of sites that push more than their share.
+            the pushes are of address blocks that push more than their share.
         number: Number of the journal within the run, from 1.
     """
 
@@ -115,7 +115,7 @@ def is_published_name(name: str) -> bool:
 
 
 def is_heavy_name(name: str) -> bool:
-    """Return whether a file has pushes of sites over their share."""
+    """Return whether a file has pushes of address blocks over their share."""
     stem = Stem.parse(name.removesuffix(".parquet"))
     return stem is not None and stem.run.startswith(HEAVY)
 

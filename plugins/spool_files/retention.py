@@ -21,7 +21,7 @@ from plugins.spool_files.manifest import Removed
 _LEAP_NS = 60_000_000_000
 _LEAP_ACCEPTED_AFTER_NS = 3_600_000_000_000
 
-#: Files of sites over their share may hold the bound divided by this, if the others need the rest.
+#: Files of blocks over their share may hold the bound divided by this, if the others need the rest.
 _HEAVY_SHARE = 4
 
 
@@ -71,9 +71,9 @@ def folder_bytes(root: Path) -> int:
 def remove_surplus(root: Path, max_bytes: int) -> list[Removed]:
     """Delete files until the rest has at most ``max_bytes``.
 
-    The oldest files of sites over their share are deleted first, while these files have more than a
-    quarter of the bound. Then the oldest of all files. So these sites take at most a quarter from
-    others.
+    The oldest files of blocks over their share are deleted first, while these files have more than
+    a quarter of the bound. Then the oldest of all files. So these blocks take at most a quarter
+    from others.
     """
     files = [path for _, folder in sorted(_hours(root)) for path in _files(folder)]
     sizes = {path: _size(path) for path in files}

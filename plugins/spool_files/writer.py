@@ -29,7 +29,7 @@ from plugins.spool_files.publish import publish
 from plugins.spool_files.retention import ExpiryClock, folder_bytes, remove_expired, remove_surplus
 from plugins.spool_files.without_pandas import keep_pandas_out
 from receiver.peers.shares import RecentShares
-from receiver.peers.sources import site_of
+from receiver.peers.sources import block_of
 from receiver.plugin import Push, PushIdentity, RetryableError
 
 #: Bound on waiting journals while publishing fails. Then no push is accepted.
@@ -45,7 +45,7 @@ _ORPHANED_AFTER_S = 3600.0
 #: forgotten after as many pushes. Repeated pushes are about a second old and come first.
 _REMEMBERED = 100_000
 
-#: The shares of sites are measured over this many OTLP bytes: a good minute of a busy folder.
+#: The shares of blocks are measured over this many OTLP bytes: a good minute of a busy folder.
 _SHARES_WINDOW = 64 << 20
 #: First digits of the run of a file that is not heavy.
 _LIGHT = "0123456789abcde"
@@ -69,7 +69,7 @@ class FolderWriter:
         self._expiry = ExpiryClock()
         # Guards everything below. Held for at most one write to a journal.
         self._changed = threading.Condition()
-        # Journals by whether their sites push more than their share. There is one, unless room is
+        # Journals by whether their blocks push more than their share. There is one, unless room is
         # short.
         self._open: dict[bool, Journal] = {}
         self._due = math.inf
@@ -112,9 +112,9 @@ class FolderWriter:
             split = self._short_of_room
         lanes: dict[bool, list[Push]] = {}
         for push in pushes:
-            site = site_of(push.context.source_address)
-            lanes.setdefault(split and self._shares.is_over(site), []).append(push)
-            self._shares.wrote(site, len(push.payload.data))
+            block = block_of(push.context.source_address)
+            lanes.setdefault(split and self._shares.is_over(block), []).append(push)
+            self._shares.wrote(block, len(push.payload.data))
         batches = {heavy: record_batch(lane) for heavy, lane in lanes.items()}
         with self._changed:
             if self._problem is not None and len(self._waiting) >= _MAX_WAITING:

@@ -53,7 +53,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         title="Kafka Client Telemetry",
         version=dependencies.version,
         description=_DESCRIPTION,
-        # FastAPI's documentation pages load scripts from another site.
+        # FastAPI's documentation pages load scripts from another origin.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -28,8 +28,9 @@ from receiver.telemetry.control.limits import Exceeded, Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.errors import InvalidInstanceError, TooLargeError
 from receiver.telemetry.identity import MAX_TEXT_CHARS, UNKNOWN, Broker, ClientIdentity, Via
-from receiver.telemetry.intake import Arrival, Taken
+from receiver.telemetry.outcomes import PushOutcome, refused
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 
 #: Most connections of clients whose identity is remembered.
 _MAX_IDENTITIES: Final = 16_384
@@ -86,35 +87,36 @@ class BridgePushes:
 
         now, started = self._clock.monotonic(), self._clock.cpu()
         identity = self._identity(hello, push)
+        request = PushTelemetryRequest(
+            client_instance_id=push.client_instance_id,
+            terminating=push.terminating,
+            compression_type=sniff(push.metrics) if push.codec_unknown and push.metrics else CODECS["none"],
+            metrics=push.metrics,
+        )
         exceeded = self._limits.telemetry_request(identity, now)
         if exceeded is not None:
-            taken = Taken(refusal=exceeded)
+            outcome = refused(identity, request, exceeded)
         else:
-            arrival = self._arrival(hello, push)
-            taken = self._telemetry.accept(identity, push.client_instance_id, arrival, now=now)
+            outcome = self._telemetry.accept(
+                identity,
+                request,
+                now=now,
+                # A broker's clock may be ahead. A push is not from the future.
+                received_at_ns=min(push.received_at_ns, self._clock.wall_ns()),
+                empty_push_id=_empty_push_id(hello.bridge_id, push.sequence),
+                interval_ms=push.interval_ms if push.interval_ms > 0 else None,
+            )
         cpu_s = self._clock.cpu() - started
         self._limits.spent(identity, cpu_s, now)
-        self._metrics.push_taken(taken, len(push.metrics), cpu_s)
-        if taken.new_series_over is not None:
-            self._log.limit_exceeded(identity, taken.new_series_over)
-        if taken.push is None:
-            self._metrics.bridges.push(hello.node_id, _refusal_of(taken))
-            self._refused(identity, taken)
+        self._metrics.push_taken(outcome, cpu_s)
+        if outcome.new_series_over is not None:
+            self._log.limit_exceeded(identity, outcome.new_series_over)
+        if outcome.push is None:
+            self._metrics.bridges.push(hello.node_id, _refusal_of(outcome))
+            self._refused(identity, outcome)
             done(Result.REFUSED)
-        elif not self._deliver(taken.push, stored):
+        elif not self._deliver(outcome.push, stored):
             stored(is_safe=True)
-
-    def _arrival(self, hello: Hello, push: BridgedPush) -> Arrival:
-        return Arrival(
-            metrics=push.metrics,
-            # A broker's clock may be ahead. A push is not from the future.
-            received_at_ns=min(push.received_at_ns, self._clock.wall_ns()),
-            codec=sniff(push.metrics) if push.codec_unknown and push.metrics else CODECS["none"],
-            terminating=push.terminating,
-            empty_push_id=_empty_push_id(hello.bridge_id, push.sequence),
-            checked_by_broker=True,
-            interval_ms=push.interval_ms if push.interval_ms > 0 else None,
-        )
 
     def _identity(self, hello: Hello, push: BridgedPush) -> ClientIdentity:
         """Return who the client is: the same object for each push of a connection."""
@@ -158,15 +160,15 @@ class BridgePushes:
             self._plugin_time.closed(oldest.id)
         return identity
 
-    def _refused(self, identity: ClientIdentity, taken: Taken) -> None:
-        if isinstance(taken.refusal, Exceeded):
-            self._log.limit_exceeded(identity, taken.refusal)
+    def _refused(self, identity: ClientIdentity, outcome: PushOutcome) -> None:
+        if outcome.exceeded is not None:
+            self._log.limit_exceeded(identity, outcome.exceeded)
         else:
-            self._log.warning("push of a bridge refused", identity, problem=str(taken.refusal))
+            self._log.warning("push of a bridge refused", identity, problem=outcome.problem)
 
 
-def _refusal_of(taken: Taken) -> str:
-    match taken.refusal:
+def _refusal_of(outcome: PushOutcome) -> str:
+    match outcome.refusal:
         case Exceeded():
             return _LIMITED
         case TooLargeError():

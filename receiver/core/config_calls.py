@@ -42,9 +42,8 @@ from receiver.wire import (
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.headers import RequestHeader, decode_request_header
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k32_describe_configs import DescribedResource
-from receiver.wire.primitives import Reader
 from receiver.workers import start_task
 
 #: Most resources that a request may change, because each change is written to the disk.
@@ -109,9 +108,7 @@ class ConfigCalls:
         Raises:
             WireError: The request is malformed, although the session has read it.
         """
-        reader = Reader(call.request)
-        header = decode_request_header(reader)
-        asked = _Asked(call.token, header, call.request[reader.offset :], reply)
+        asked = _Asked(call.token, call.header, call.body, reply)
         now, started = self._clock.monotonic(), self._clock.cpu()
         exceeded = self._limits.telemetry_request(identity, now)
         if exceeded is not None:

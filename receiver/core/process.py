@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -27,8 +27,8 @@ from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, cre
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
+from receiver.brokers.hidden_telemetry import hidden_telemetry_warnings
 from receiver.brokers.listener_state import ListenerState
-from receiver.brokers.shadow import shadow_warnings
 from receiver.clock import SystemClock
 from receiver.core.bridge_pushes import BridgePushes
 from receiver.core.changes import Change, Changes
@@ -102,8 +102,17 @@ _HOW_TO_SWITCH: Final = (
 _log = structlog.get_logger("receiver.core")
 
 
-def run(channel: ControlChannel, setup: CoreSetup) -> int:
-    """Run the core process until its supervisor stops it; return the exit status."""
+def run(channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin]) -> int:
+    """Run the core process until its supervisor stops it.
+
+    Args:
+        channel: The control channel to the supervisor.
+        setup: What it starts with.
+        plugins: Plugins of the configuration that are constructed already, and not started.
+
+    Returns:
+        The exit status.
+    """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every export at INFO
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
@@ -113,7 +122,7 @@ def run(channel: ControlChannel, setup: CoreSetup) -> int:
         loop = asyncio.get_running_loop()
         workers.watch_loop(loop)
         try:
-            core = _Core(channel, setup)
+            core = _Core(channel, setup, plugins)
             workers.on_failure(loop, core.worker_failed)
             await core.start()
         except (StoreError, ServerError, BridgeListenerError) as error:
@@ -130,7 +139,7 @@ def run(channel: ControlChannel, setup: CoreSetup) -> int:
 class _Core:
     """The core process."""
 
-    def __init__(self, channel: ControlChannel, setup: CoreSetup) -> None:
+    def __init__(self, channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin]) -> None:
         self._channel = channel
         self._settings = settings = setup.settings
         self._setup = setup
@@ -140,7 +149,7 @@ class _Core:
         self._clock = SystemClock()
         self._loop = running_loop()
         self._metrics = ReceiverMetrics(version=version("kafka-client-telemetry"))
-        self._host = PluginHost(load_plugins(settings.plugins))
+        self._host = PluginHost(load_plugins(settings.plugins, plugins))
         self._limits = Limits(settings.limits)
         self._plugin_time = PluginTime(self._limits)
         current = CurrentSubscriptions()
@@ -515,7 +524,7 @@ class _Core:
             "reload": list(self._supervision.warnings()),
             "crossed": list(self._crossed.values()),
             "bypass": list(bypass_warnings(listeners)),
-            "shadow": shadow_warnings(listeners),
+            "hidden_telemetry": hidden_telemetry_warnings(listeners),
             "certificate": list(certificate_warnings(self._certificates(), now)),
             "clock": list(clock_warnings(self._telemetry.clocks.ahead_s)),
             "store": list(store_warnings(self._subscriptions.status().problem, self._subscriptions.known)),

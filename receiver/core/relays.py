@@ -64,7 +64,7 @@ _MAX_COUNTED: Final = 1_024
 #: The reason in ``kafka_telemetry_connections_refused_total``.
 _REASONS: Final[Mapping[Scope, str]] = {
     "source_address": "limit_source_address",
-    "source_site": "limit_source_address",
+    "address_block": "limit_source_address",
     "principal": "limit_principal",
 }
 
@@ -388,7 +388,7 @@ class _RelayLink:
         identity = self._relays.registry.find(self.ids.get(call.number, ""))
         if identity is None:
             raise LinkError(f"a call on connection {call.number}, which is not open")
-        answering = self._relays.calls.get(int.from_bytes(call.request[:2], "big"))
+        answering = self._relays.calls.get(call.header.api_key)
         if answering is None:
             raise LinkError(f"a call of connection {call.number} that nobody answers")
         try:

@@ -90,7 +90,8 @@ class TelemetryCalls:
             WireError: The request is malformed.
         """
         now, started = self._clock.monotonic(), self._clock.cpu()
-        header, request = decode_telemetry_request(call.request, cut_beyond=call.cut_beyond)
+        header = call.header
+        request = decode_telemetry_request(header, call.body, cut_beyond=call.cut_beyond)
         exceeded = self._limits.telemetry_request(identity, now)
         waiting = instance = None
         outcome: SubscriptionsOutcome | PushOutcome

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
+from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.listener_state import ListenerState
-from receiver.brokers.shadow import shadow_problem
 from receiver.brokers.upstream import Upstream
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
 from receiver.doctor.limits import PROBE_S
@@ -212,8 +212,8 @@ def broker_findings(listener: ListenerSettings, answer: Answer) -> list[Finding]
     elif listener.speaks_sasl and login is not None:
         findings.append(ok(Area.BROKER, "login", subject, f"accepts the login of {login.username}"))
     findings.append(_identity(listener, subject, answer))
-    if (shadow := shadow_problem(answer.known)) is not None:
-        seen, _, fix = shadow.partition(": ")
+    if (hidden := hidden_telemetry(answer.known)) is not None:
+        seen, _, fix = hidden.partition(": ")
         findings.append(warning(Area.BROKER, "own_telemetry", subject, seen, fix))
     elif answer.hides_resources:
         seen = (

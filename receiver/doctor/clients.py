@@ -254,11 +254,11 @@ def _instance(client: _Document, fleet: Fleet, subscriptions: Sequence[_Document
         behind = f"because the plugin {client['plugin_behind']} is behind"
         seen = f"is asked {client['interval_factor']} times less often, {behind}"
         return warning(Area.CLIENT, "backpressure", subject, seen, "make that destination faster")
-    if client["narrowed"]:
-        narrowed = client["narrowed"]
-        seen = f"is asked for {narrowed['to']} only, because of {narrowed['offence']}"
-        fix = f"ask it for less, or raise the limit; it ends in {narrowed['relaxes_in_s']:.0f} s by itself"
-        return warning(Area.CLIENT, "narrowed", subject, seen, fix)
+    if client["reduced"]:
+        reduced = client["reduced"]
+        seen = f"is asked for {reduced['to']} only, because of {reduced['offence']}"
+        fix = f"ask it for less, or raise the limit; it ends in {reduced['relaxes_in_s']:.0f} s by itself"
+        return warning(Area.CLIENT, "reduced", subject, seen, fix)
     names = ", ".join(client["subscriptions"][:5]) or "no subscription"
     if not client["pushes"]:
         seen = f"was asked by {names} and has not pushed yet; {next_request}"
@@ -282,9 +282,9 @@ def _by_bridge(client: _Document, subject: str) -> Finding:
 def _asked_for_nothing(
     client: _Document, subscriptions: Sequence[_Document], subject: str, next_request: str
 ) -> Finding:
-    if client["narrowed"]:
-        seen = f"is asked for nothing, because of {client['narrowed']['offence']}; {next_request}"
-        return warning(Area.CLIENT, "narrowed", subject, seen, "ask it for less, or raise the limit")
+    if client["reduced"]:
+        seen = f"is asked for nothing, because of {client['reduced']['offence']}; {next_request}"
+        return warning(Area.CLIENT, "reduced", subject, seen, "ask it for less, or raise the limit")
     if client["subscriptions"]:
         seen = f"its subscriptions ask for no metrics; {next_request}"
         return warning(Area.CLIENT, "metrics", subject, seen, "give the subscription metrics")

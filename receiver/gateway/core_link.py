@@ -313,7 +313,7 @@ class CoreLink:
         self._pending[token] = pending
         if self._timer is None:
             self._check_after(call.answer_within_s)
-        stream.hold(encode(Call(number, token, call.request, call.cut_beyond)))
+        stream.hold(encode(Call(number, token, call.header, call.body, call.cut_beyond)))
         if not patient:
             self._prompt += 1
             self._held += 1

@@ -321,7 +321,7 @@ class _Relay:
                 max_push_bytes=receiver.telemetry.max_bytes,
                 principal_claim=settings.oauthbearer_principal_claim,
                 delegation_tokens=self._delegation_tokens,
-                pending_work=self._pending_works.of(identity.peers.site),
+                pending_work=self._pending_works.of(identity.peers.block),
                 replace_address=replace_address,
             )
 

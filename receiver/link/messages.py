@@ -17,10 +17,11 @@ import msgspec
 
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.telemetry.identity import ClientIdentity
+from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 
 #: Changes with each incompatible change of a message.
-PROTOCOL_VERSION: Final = 4
+PROTOCOL_VERSION: Final = 5
 
 #: Neither negative nor infinite, and a number.
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
@@ -69,15 +70,16 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
     Attributes:
         number: The connection's number.
         token: Identifies the call among those of the relay.
-        request: The request, header and body, without its length; its API key and version say what
-            it is. The core alone reads its body.
+        header: The request's header; its API key and version say what it is.
+        body: The request's body, which the core alone reads.
         cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
             that the kept part of its metrics must exceed.
     """
 
     number: int
     token: int
-    request: bytes
+    header: RequestHeader
+    body: bytes
     cut_beyond: int | None = None
 
 

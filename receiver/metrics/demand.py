@@ -1,4 +1,4 @@
-"""Metrics of series budgets, back-pressure and narrowed subscriptions.
+"""Metrics of series budgets, back-pressure and reduced subscriptions.
 
 Owns the names of these metrics. It reads the telemetry core at each scrape.
 """
@@ -39,22 +39,22 @@ def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
     steps.add_metric(["longer"], pressure.lengthened)
     steps.add_metric(["shorter"], pressure.shortened)
     yield steps
-    narrowed = GaugeMetricFamily(
-        f"{_PREFIX}narrowed_instances",
-        "Client instances with a narrowed subscription, because they push too much.",
+    reduced = GaugeMetricFamily(
+        f"{_PREFIX}reduced_instances",
+        "Client instances with a reduced subscription, because they push too much.",
         labels=["to"],
     )
-    for demand, count in offenders.narrowed.items():
-        narrowed.add_metric([demand.name.lower()], count)
-    yield narrowed
+    for demand, count in offenders.reduced.items():
+        reduced.add_metric([demand.name.lower()], count)
+    yield reduced
     offences = CounterMetricFamily(
-        f"{_PREFIX}offences", "Narrowings of client instances, by reason.", labels=["offence"]
+        f"{_PREFIX}offences", "Reductions of client instances, by reason.", labels=["offence"]
     )
-    for offence, count in offenders.narrowings.items():
+    for offence, count in offenders.reductions.items():
         offences.add_metric([offence], count)
     yield offences
     yield CounterMetricFamily(
         f"{_PREFIX}relaxations",
-        "Steps by which narrowed client instances were widened again.",
+        "Steps by which reduced client instances were widened again.",
         value=offenders.relaxations,
     )

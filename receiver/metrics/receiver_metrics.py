@@ -21,8 +21,6 @@ from receiver.metrics.connect_times import ConnectTimes
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.telemetry.control.limits import Exceeded
-from receiver.telemetry.intake import Taken
-from receiver.telemetry.otlp import LabelledMetrics
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.wire.error_codes import ErrorCode, error_name
@@ -249,29 +247,13 @@ class ReceiverMetrics:
         self.pushes[error_name(code), self.labels.name(client_software_name)].inc()
         if code:
             self._errors(code, _PUSH)
-        self._metrics_taken(outcome.metrics, outcome.wire_bytes, outcome.inflated_bytes, seconds)
+        self.push_taken(outcome, seconds)
 
-    def push_taken(self, taken: Taken, wire_bytes: int, seconds: float) -> None:
-        """Count the metrics of a push that came by a bridge."""
-        self._metrics_taken(taken.metrics, wire_bytes, taken.inflated_bytes, seconds)
-
-    def push_not_stored(self) -> None:
-        """Count a push that was refused because it was not on disk in time."""
-        self.not_stored.inc()
-
-    def limit_exceeded(self, exceeded: Exceeded) -> None:
-        """Count a connection, request or push over a limit."""
-        self.limits_exceeded[exceeded.limit, exceeded.scope].inc()
-
-    def rest_refused(self, reason: str) -> None:
-        """Count a refused REST request; ``reason`` must be one of a bounded set."""
-        self.rest_requests_refused[reason,].inc()
-
-    def _metrics_taken(
-        self, metrics: LabelledMetrics, wire_bytes: int, inflated_bytes: int, seconds: float
-    ) -> None:
-        self.push_bytes.inc(wire_bytes)
-        self.push_inflated_bytes.inc(inflated_bytes)
+    def push_taken(self, outcome: PushOutcome, seconds: float) -> None:
+        """Count the metrics of a push, whichever way it came."""
+        metrics = outcome.metrics
+        self.push_bytes.inc(outcome.wire_bytes)
+        self.push_inflated_bytes.inc(outcome.inflated_bytes)
         if metrics.dropped_points:
             self.dropped_points["not_finite",].inc(metrics.dropped_points)
         for reason, points in (
@@ -284,6 +266,18 @@ class ReceiverMetrics:
             self.removed_labels.inc(metrics.removed_labels)
         self._steps_done(metrics.steps)
         self.push_seconds.observe(seconds)
+
+    def push_not_stored(self) -> None:
+        """Count a push that was refused because it was not on disk in time."""
+        self.not_stored.inc()
+
+    def limit_exceeded(self, exceeded: Exceeded) -> None:
+        """Count a connection, request or push over a limit."""
+        self.limits_exceeded[exceeded.limit, exceeded.scope].inc()
+
+    def rest_refused(self, reason: str) -> None:
+        """Count a refused REST request; ``reason`` must be one of a bounded set."""
+        self.rest_requests_refused[reason,].inc()
 
     def _steps_done(self, steps: StepCounts) -> None:
         for reason, points in (

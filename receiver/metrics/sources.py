@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
+from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_state import ListenerState
-from receiver.brokers.shadow import shadow_problem
 from receiver.metrics.demand import demand_metrics
 from receiver.metrics.labels import SoftwareLabels
 from receiver.peers.peers import Scope
@@ -68,7 +68,7 @@ class Sources:
     Attributes:
         connections: The registry's open connections (KIP-511).
         instances: The telemetry core's client instances.
-        telemetry: The telemetry core, for series budgets and narrowed subscriptions.
+        telemetry: The telemetry core, for series budgets and reduced subscriptions.
         store: Whether the store of subscriptions can be used.
         processes: The numbers of each process.
         relays: The number of relays that are linked to the core.
@@ -231,8 +231,8 @@ class PulledMetrics(Collector):
             "1 while the broker behind the listener advertises the port of another listener.",
             labels=["listener"],
         )
-        shadowed = GaugeMetricFamily(
-            f"{_PREFIX}shadowed",
+        hidden = GaugeMetricFamily(
+            f"{_PREFIX}hidden_broker_telemetry",
             "1 while the broker has telemetry of its own that has no effect on clients of the listener.",
             labels=["listener"],
         )
@@ -242,14 +242,14 @@ class PulledMetrics(Collector):
             name = listener.settings.name
             crossed.add_metric([name], int(name in wrong))
             behind = (listener.known, *listener.nodes.values())
-            shadowed.add_metric([name], int(any(shadow_problem(broker) is not None for broker in behind)))
+            hidden.add_metric([name], int(any(hidden_telemetry(broker) is not None for broker in behind)))
             bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
             ports = [(None, listener.known), *listener.nodes.items()]
             for port, known in ports:
                 node_id = "" if known.broker.id is None else str(known.broker.id)
                 proven = str(known.proven).lower()
                 brokers.add_metric([port_name(name, port), node_id, known.broker.cluster_id or "", proven], 1)
-        yield from (brokers, bypassed, crossed, shadowed)
+        yield from (brokers, bypassed, crossed, hidden)
 
     def _peers(self) -> Metric:
         family = GaugeMetricFamily(f"{_PREFIX}limit_peers", "Peers that the limits track.", labels=["scope"])

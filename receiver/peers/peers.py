@@ -1,4 +1,4 @@
-"""The peers of a connection: its source, the source's site, and its principal.
+"""The peers of a connection: its source, its address block, and its principal.
 
 Computed once for each identity of a connection, because every request is charged to them.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from receiver.peers.sources import site_of, source_of
+from receiver.peers.sources import block_of, source_of
 
 #: The kinds of peers. A client instance has one limit only: of its new series.
-Scope: TypeAlias = Literal["source_address", "source_site", "principal", "client_instance"]
+Scope: TypeAlias = Literal["source_address", "address_block", "principal", "client_instance"]
 
 
 class Peers(NamedTuple):
@@ -18,14 +18,14 @@ class Peers(NamedTuple):
 
     Attributes:
         source: The IPv4 address, or the network of 64 bits around an IPv6 address.
-        site: The IPv4 address, or the network of 48 bits around an IPv6 address.
-        addresses: Those of the source address that have limits of their own. The site of an IPv4
+        block: The IPv4 address, or the network of 48 bits around an IPv6 address.
+        addresses: Those of the source address that have limits of their own. The block of an IPv4
             address is the source itself, and is not counted twice.
         limited: All that have limits, with the principal if it has any.
     """
 
     source: str
-    site: str
+    block: str
     addresses: tuple[tuple[Scope, str], ...]
     limited: tuple[tuple[Scope, str], ...]
 
@@ -37,9 +37,9 @@ def peers_of(source_address: str, principal: str | None) -> Peers:
         source_address: The client's address.
         principal: Its principal; None for one that has no limits.
     """
-    source, site = source_of(source_address), site_of(source_address)
+    source, block = source_of(source_address), block_of(source_address)
     addresses: tuple[tuple[Scope, str], ...] = (("source_address", source),)
     if ":" in source:
-        addresses = (*addresses, ("source_site", site))
+        addresses = (*addresses, ("address_block", block))
     limited = addresses if principal is None else (*addresses, ("principal", principal))
-    return Peers(source, site, addresses, limited)
+    return Peers(source, block, addresses, limited)

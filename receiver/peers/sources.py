@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
-#: An IPv6 host usually has a network of 64 bits to itself, and a site gets one of 48 (RFC 6177).
+#: An IPv6 host usually has a network of 64 bits to itself, and a block gets one of 48 (RFC 6177).
 SOURCE_BITS = 64
-SITE_BITS = 48
+BLOCK_BITS = 48
 
 
 def source_of(source_address: str) -> str:
@@ -20,12 +20,12 @@ def source_of(source_address: str) -> str:
     return _network(source_address, SOURCE_BITS) if ":" in source_address else source_address
 
 
-def site_of(source_address: str) -> str:
+def block_of(source_address: str) -> str:
     """Return an IPv4 address itself, or the 48 bits of an IPv6 address' network.
 
-    Shared resources are divided by site, because one site has 65,536 networks of 64 bits.
+    Shared resources are divided by block, because one address block has 65,536 networks of 64 bits.
     """
-    return _network(source_address, SITE_BITS) if ":" in source_address else source_address
+    return _network(source_address, BLOCK_BITS) if ":" in source_address else source_address
 
 
 @lru_cache(maxsize=8192)

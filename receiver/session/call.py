@@ -1,6 +1,7 @@
 """A call: a request of a client that the core answers.
 
-The core gets the request as bytes, and its answer is a frame. Whatever else a relay has to know of
+The core gets the request's header as the relay has read it and the body as bytes, and its answer is
+a frame. Whatever else a relay has to know of
 a call is here: how long the core has for it, and what the client gets without the core.
 """
 
@@ -20,7 +21,7 @@ class OpenCall(ABC):
         waits_for_others: Whether the core may wait for a disk or a broker, so that a late answer
             does not mean that the core is slow.
         header: The request's header.
-        request: The request, header and body, without its length.
+        body: The request's body, which the core alone reads.
         cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
             that the kept part of its metrics must exceed.
     """
@@ -30,7 +31,7 @@ class OpenCall(ABC):
     answer_within_s: ClassVar[float]
     waits_for_others: ClassVar[bool] = False
     header: RequestHeader
-    request: bytes
+    body: bytes
     cut_beyond: int | None
 
     @abstractmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -130,7 +129,7 @@ def telemetry_error(header: RequestHeader, error_code: ErrorCode) -> bytes:
 
 def without_tagged_fields(header: RequestHeader) -> RequestHeader:
     """Return a header without its tagged fields, which may be large."""
-    return replace(header, tagged_fields=()) if header.tagged_fields else header
+    return header._replace(tagged_fields=()) if header.tagged_fields else header
 
 
 def answer_frame(header: RequestHeader, body: bytes) -> bytes:

@@ -187,9 +187,9 @@ def _warnings(
             mute = sum(client.last_push_at is None for client in living)
             if mute:
                 yield f"{mute} clients have not pushed yet, so their {selector} is unknown"
-    narrowed = sum(entry.demand is not Demand.EVERYTHING for entry in matched)
-    if narrowed:
-        yield f"{narrowed} of the clients are asked for less, because they push too much"
+    reduced = sum(entry.demand is not Demand.EVERYTHING for entry in matched)
+    if reduced:
+        yield f"{reduced} of the clients are asked for less, because they push too much"
     if subscription.temporality is Temporality.DELTA:
         cumulative = sum(entry.assignment.temporality is Temporality.CUMULATIVE for entry in matched)
         if cumulative:
@@ -272,7 +272,7 @@ def explain_client(
 def _asking(prefix: str, matched: Sequence[Subscription]) -> tuple[str, ...]:
     """Return the subscriptions that ask for metrics of a requested prefix.
 
-    Quirks and narrowing may have made the prefix shorter or longer than an operator wrote it.
+    Quirks and reducing may have made the prefix shorter or longer than an operator wrote it.
     """
     names = []
     for entry in matched:

@@ -31,7 +31,7 @@ terminating client never becomes active again.
 An instance is forgotten max(60 s, 3 x interval) after its last request (KIP-714, "Client metric
 subscriptions"), when the connection of its last request ends, or at a bound:
 
-* Of all instances: the site with the most instances loses its least recently used one.
+* Of all instances: the address block with the most instances loses its least recently used one.
 * Of one connection: it loses its least recently used one. A client has one instance.
 
 A client that returns later gets a new instance and is never refused. One that returns within that
@@ -155,7 +155,7 @@ class ClientInstance:
     lifetime_s: float = field(init=False)  # how long it is kept after its last request
     reported_interval_ms: int | None = None  # its push interval, as the broker of a bridge says it
     queued_for_s: float = 0.0  # the lifetime under which ClientInstances keeps it
-    site: str = ""  # the site that it counts for in ClientInstances
+    block: str = ""  # the address block that it counts for in ClientInstances
     _counted_at: float = _NEVER
     _push_counted_at: float = _NEVER
     _first_push_due: bool = False
@@ -372,9 +372,9 @@ class _Groups(OrderedDict[_Key, OrderedDict[Uuid, ClientInstance]], Generic[_Key
 class ClientInstances:
     """A bounded store of client instances.
 
-    At the bound, the site with the most loses one.
+    At the bound, the address block with the most loses one.
 
-    Ordered dicts by last request give the least recently used instance of all, of a site and of a
+    Ordered dicts by last request give the least recently used instance of all, of a block and of a
     connection, and the next to expire of each lifetime. So no request iterates over all instances.
     ``on_forget`` is called with the id of each instance that is forgotten.
     """
@@ -385,8 +385,8 @@ class ClientInstances:
         self._by_use: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_lifetime: _Groups[float] = _Groups()
         self._by_connection: _Groups[str] = _Groups()
-        self._by_site: _Groups[str] = _Groups()
-        self._sites: Holdings[str] = Holdings()
+        self._by_block: _Groups[str] = _Groups()
+        self._blocks: Holdings[str] = Holdings()
         self._paces: OrderedDict[Uuid, Pace] = OrderedDict()  # of forgotten instances
         self.statistics = InstanceStatistics()
 
@@ -425,12 +425,12 @@ class ClientInstances:
         self.statistics.created += instance.id not in self._by_use
         self._by_use[instance.id] = instance
         self._by_use.move_to_end(instance.id)
-        site = identity.peers.site
-        if instance.site != site:
-            self._leave_site(instance)
-            instance.site = site
-            self._sites.add(site, 1)
-        self._by_site.use(site, instance)
+        block = identity.peers.block
+        if instance.block != block:
+            self._leave_block(instance)
+            instance.block = block
+            self._blocks.add(block, 1)
+        self._by_block.use(block, instance)
         lifetime = instance.lifetime_s
         if instance.queued_for_s != lifetime:
             self._by_lifetime.discard(instance.queued_for_s, instance)
@@ -439,14 +439,14 @@ class ClientInstances:
         owned = self._by_connection.use(identity.id, instance)
         if len(owned) > MAX_PER_CONNECTION:
             self._evict(owned)
-        if len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
-            self._evict(self._by_site[largest])
+        if len(self._by_use) > self._max and (largest := self._blocks.largest()) is not None:
+            self._evict(self._by_block[largest])
 
     def resize(self, max_instances: int) -> None:
         """Remember at most so many instances from now on, and evict the others."""
         self._max = max_instances
-        while len(self._by_use) > self._max and (largest := self._sites.largest()) is not None:
-            self._evict(self._by_site[largest])
+        while len(self._by_use) > self._max and (largest := self._blocks.largest()) is not None:
+            self._evict(self._by_block[largest])
 
     def identity_changed(self, identity: ClientIdentity) -> None:
         """Replace the identity of the instances whose last request used a connection."""
@@ -476,9 +476,9 @@ class ClientInstances:
         self.statistics.expired += forgotten
         return forgotten
 
-    def _leave_site(self, instance: ClientInstance) -> None:
-        if self._by_site.discard(instance.site, instance):
-            self._sites.add(instance.site, -1)
+    def _leave_block(self, instance: ClientInstance) -> None:
+        if self._by_block.discard(instance.block, instance):
+            self._blocks.add(instance.block, -1)
 
     def _evict(self, group: OrderedDict[Uuid, ClientInstance]) -> None:
         instance = next(iter(group.values()))
@@ -496,5 +496,5 @@ class ClientInstances:
         del self._by_use[instance.id]
         self._by_lifetime.discard(instance.queued_for_s, instance)
         self._by_connection.discard(instance.identity.id, instance)
-        self._leave_site(instance)
+        self._leave_block(instance)
         self._on_forget(instance.id)

@@ -8,12 +8,10 @@ client may push now, and what it is answered.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Final
 
-from receiver.plugin import Push
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
-from receiver.telemetry.control.limits import Exceeded, LimitName, Limits
+from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
@@ -21,43 +19,24 @@ from receiver.telemetry.errors import PushError, TooLargeError, UnknownCodecErro
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
+from receiver.telemetry.outcomes import PushOutcome, refused
 from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.wanted import Wanted
+from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 _EMPTY: Final = b""
 _UNCOMPRESSED: Final = CODECS["none"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """Metrics that a client pushed."""
-
-    metrics: bytes | memoryview  # a MetricsData, in the codec; not used after the call
-    received_at_ns: int  # in nanoseconds since the epoch
-    codec: int = _UNCOMPRESSED  # KIP-714's compression type
-    terminating: bool = False
-    empty_push_id: str | None = None  # of a push without data points; None: a new one for each
-    checked_by_broker: bool = False  # codec and size in the request; there is no compressed size
-    request: RequestHeader | None = None  # of the client's PushTelemetry request, if it is known
-    interval_ms: int | None = None  # the client's push interval, where another party decided it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The result of an arrival: a push for plugins, or the reason for a refusal."""
-
-    push: Push | None = None  # None when it was refused
-    refusal: PushError | Exceeded | None = None
-    inflated_bytes: int = 0  # 0 when they were not inflated
-    metrics: LabelledMetrics = field(default_factory=LabelledMetrics)
-    new_series_over: Exceeded | None = None  # the limit that new series of an accepted push are over
+_ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 
 
 class Intake:
-    """Turns arrivals into labelled pushes. Not thread-safe.
+    """Turns the metrics that clients pushed into labelled pushes. Not thread-safe.
 
     Args:
         rules: Bounds, steps and folding.
@@ -90,27 +69,45 @@ class Intake:
         self._settings = rules.settings
 
     def accept(
-        self, instance: ClientInstance, arrival: Arrival, *, wanted: Wanted | None = None, now: float
-    ) -> Taken:
+        self,
+        instance: ClientInstance,
+        request: PushTelemetryRequest,
+        *,
+        received_at_ns: int,
+        now: float,
+        header: RequestHeader | None = None,
+        wanted: Wanted | None = None,
+        empty_push_id: str | None = None,
+        checked_by_broker: bool = False,
+    ) -> PushOutcome:
         """Accept or refuse metrics of a client instance. No client input raises.
 
-        An accepted push is counted in the instance; a refused one in the limits. Metrics whose
-        names have none of the ``wanted`` prefixes are dropped. ``now`` is monotonic seconds.
+        An accepted push is counted in the instance; a refused one in the limits.
+
+        Args:
+            instance: The client instance.
+            request: Has the metrics, which are not used after the call.
+            received_at_ns: When they arrived, in nanoseconds since the epoch.
+            now: Monotonic seconds.
+            header: The request's header, if a client's own request had them.
+            wanted: Metrics whose names have none of these prefixes are dropped.
+            empty_push_id: The push id of a push without data points; None: a new one for each.
+            checked_by_broker: Whether a broker has checked codec and size.
         """
         identity = instance.identity
         exceeded = self._limits.over(LimitName.REJECTED_BYTES, identity, now) or self._limits.over(
             LimitName.ACCEPTED_BYTES, identity, now
         )
         if exceeded is not None:
-            return Taken(refusal=exceeded)
-        size = len(arrival.metrics)
+            return refused(identity, request, exceeded)
+        size = len(request.metrics or _EMPTY)
         inflated = _EMPTY
         labelled = LabelledMetrics()
         labels = self._labels(instance)
-        site = identity.peers.site
+        block = identity.peers.block
         admission = self._history.admission(identity, instance.id, now)
         try:
-            inflated = self._inflate(arrival, instance.treatment.compression)
+            inflated = self._inflate(request, None if checked_by_broker else instance.treatment.compression)
             if inflated:
                 labelled = label_metrics(
                     inflated,
@@ -119,7 +116,7 @@ class Intake:
                     wanted=wanted,
                     steps=self._steps.for_client(instance.treatment.bad_metrics),
                     bound=SeriesBound(
-                        max_series=self._series.allowed(instance.id, identity.principal, site),
+                        max_series=self._series.allowed(instance.id, identity.principal, block),
                         admit=admission,
                     ),
                 )
@@ -130,47 +127,58 @@ class Intake:
             self._offenders.record_push(
                 instance.id, inflated_bytes, now, too_large=isinstance(problem, TooLargeError)
             )
-            return Taken(refusal=problem, inflated_bytes=len(inflated))
+            return refused(identity, request, problem, len(inflated))
         self._offenders.record_push(instance.id, len(inflated), now, too_large=False)
-        instance.accept_push(now, arrival.received_at_ns, terminating=arrival.terminating)
+        instance.accept_push(now, received_at_ns, terminating=request.terminating)
         if labelled.resource is not None:
             instance.read_resource(labelled.resource)
         self._series.record_push(
             instance.id,
             principal=identity.principal,
             client_id=self._folding.fold(identity.client_id),
-            site=site,
+            block=block,
             series=labelled.series,
             overflowed=labelled.overflowed,
             now=now,
         )
         if labelled.data:
             self._limits.use(LimitName.ACCEPTED_BYTES, identity, len(labelled.data), now)
+        if labelled.series or labelled.overflowed:
+            push_id = content_id(instance.id, inflated, terminating=request.terminating)
+        else:
+            push_id = empty_push_id or empty_id(
+                instance.id, identity.broker.id, received_at_ns, instance.pushes_accepted
+            )
         push = build_push(
             labelled.data,
-            push_id=self._push_id(instance, arrival, inflated, labelled),
-            terminating=arrival.terminating,
+            push_id=push_id,
+            terminating=request.terminating,
             instance=instance,
             labels=labels,
-            received_at_ns=arrival.received_at_ns,
-            request=arrival.request,
+            received_at_ns=received_at_ns,
+            request=header,
         )
-        return Taken(
+        return PushOutcome(
+            response=_ACCEPTED,
+            identity=identity,
+            client_instance_id=request.client_instance_id,
             push=push,
+            wire_bytes=size,
             inflated_bytes=len(inflated),
             metrics=labelled,
             new_series_over=admission.exceeded,
         )
 
-    def _inflate(self, arrival: Arrival, accepted: Collection[int]) -> bytes:
-        codec, metrics = arrival.codec, arrival.metrics
+    def _inflate(self, request: PushTelemetryRequest, accepted: Collection[int] | None) -> bytes:
+        """Return the metrics; ``accepted`` codecs are None if a broker has checked."""
+        codec, metrics = request.compression_type, request.metrics
         if codec not in CODEC_NAMES:
             raise UnknownCodecError(f"compression type {codec} is unknown")
         # An empty push is valid with any known codec. So is a push that inflates to nothing,
         # because Java clients compress that too.
         if not metrics:
             return _EMPTY
-        if not arrival.checked_by_broker:
+        if accepted is not None:
             if codec != _UNCOMPRESSED and codec not in accepted:
                 raise UnknownCodecError(
                     f"compression type {codec} ({CODEC_NAMES[codec]}) was not offered to this client"
@@ -195,13 +203,3 @@ class Intake:
         labels = self._steps.privacy.labels(labels)
         instance.labelled = identity, self._rules, labels
         return labels
-
-    def _push_id(
-        self, instance: ClientInstance, arrival: Arrival, inflated: bytes, labelled: LabelledMetrics
-    ) -> str:
-        if labelled.series or labelled.overflowed:
-            return content_id(instance.id, inflated, terminating=arrival.terminating)
-        if arrival.empty_push_id is not None:
-            return arrival.empty_push_id
-        broker_id = instance.identity.broker.id
-        return empty_id(instance.id, broker_id, arrival.received_at_ns, instance.pushes_accepted)

@@ -18,11 +18,11 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
-from receiver.telemetry.errors import InvalidInstanceError, NoPluginError, PushError
+from receiver.telemetry.errors import InvalidInstanceError, NoPluginError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
-from receiver.telemetry.intake import Arrival, Intake, Taken
-from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
+from receiver.telemetry.intake import Intake
+from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome, not_now, refused
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.rules import Rules
@@ -33,11 +33,10 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import RESERVED_UUIDS, ZERO_UUID, Uuid, random_uuid
 
 _EMPTY: Final = b""
-_ACCEPTED: Final = PushTelemetryResponse(error_code=ErrorCode.NONE)
 # The shortest and longest wait of a client that has no subscription yet, in seconds.
 _MIN_ASK_AGAIN_S: Final = 1.0
 _MAX_ASK_AGAIN_S: Final = 60.0
@@ -210,54 +209,72 @@ class ClientTelemetry:
         The request's metrics are not used after this call. ``now`` is monotonic seconds,
         ``received_at_ns`` nanoseconds since the epoch.
         """
-        arrival = Arrival(
-            metrics=request.metrics or _EMPTY,
-            codec=request.compression_type,
-            terminating=request.terminating,
-            received_at_ns=received_at_ns,
-            request=header,
-        )
-        instance = self._admit(identity, request.client_instance_id, arrival, now)
-        if not isinstance(instance, ClientInstance):
-            return _outcome(identity, request, Taken(refusal=instance))
+        instance = self._admit(identity, request, now)
+        if isinstance(instance, PushOutcome):
+            return instance
         if not self.subscriptions.known:
-            return _refused(instance.identity, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, _UNKNOWN)
+            return not_now(instance.identity, request, ErrorCode.THROTTLING_QUOTA_EXCEEDED, _UNKNOWN)
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
-            return _refused(instance.identity, request, error, _PROBLEMS[error])
+            return not_now(instance.identity, request, error, _PROBLEMS[error])
         if not self.has_plugins and not instance.requested_metrics:
-            self._limits.use(LimitName.REJECTED_BYTES, instance.identity, len(arrival.metrics), now)
-            return _refused(instance.identity, request, NoPluginError.error_code, _NO_PLUGIN)
+            self._limits.use(LimitName.REJECTED_BYTES, instance.identity, len(request.metrics or _EMPTY), now)
+            return refused(instance.identity, request, NoPluginError(_NO_PLUGIN))
         wanted = None if self._settings.unsubscribed_metrics == "keep" else instance.wanted
-        taken = self._intake.accept(instance, arrival, wanted=wanted, now=now)
-        if taken.refusal is not None:
-            instance.refuse(_error_of(taken.refusal))
-        if taken.push is not None:
+        outcome = self._intake.accept(
+            instance, request, received_at_ns=received_at_ns, now=now, header=header, wanted=wanted
+        )
+        if outcome.push is None:
+            instance.last_error = ErrorCode(outcome.response.error_code)
+        else:
             software = instance.identity.client_software_name
             requested = instance.request.metrics
-            pushed_at_ns = self.profiles.sample(taken.push.payload.data, software, requested, now)
+            pushed_at_ns = self.profiles.sample(outcome.push.payload.data, software, requested, now)
             if pushed_at_ns:
                 self.clocks.record(instance.id, pushed_at_ns, received_at_ns)
             if instance.revealed != instance.matched[1]:
                 self._match_revealed(instance)
-        return _outcome(instance.identity, request, taken)
+        return outcome
 
     def accept(
-        self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, *, now: float
-    ) -> Taken:
-        """Accept or refuse metrics that came without a PushTelemetry request.
+        self,
+        identity: ClientIdentity,
+        request: PushTelemetryRequest,
+        *,
+        now: float,
+        received_at_ns: int,
+        empty_push_id: str | None = None,
+        interval_ms: int | None = None,
+        checked_by_broker: bool = True,
+    ) -> PushOutcome:
+        """Accept or refuse metrics that a broker asked for and accepted.
 
-        For metrics that a broker asked for and accepted: neither the interval nor a subscription is
-        checked.
-        The client instance is kept like that of a request. ``now`` is monotonic seconds.
+        Neither the interval nor a subscription is checked. The client instance is kept like that of
+        a client's own request.
+
+        Args:
+            identity: Who the client is.
+            request: Has the metrics.
+            now: Monotonic seconds.
+            received_at_ns: When the broker got them, in nanoseconds since the epoch.
+            empty_push_id: The push id of a push without data points.
+            interval_ms: The client's push interval, if it is known.
+            checked_by_broker: Whether the broker has checked codec and size.
         """
-        instance = self._admit(identity, client_instance_id, arrival, now)
-        if not isinstance(instance, ClientInstance):
-            return Taken(refusal=instance)
-        taken = self._intake.accept(instance, arrival, now=now)
-        if taken.push is not None and instance.revealed != instance.matched[1]:
+        instance = self._admit(identity, request, now, interval_ms)
+        if isinstance(instance, PushOutcome):
+            return instance
+        outcome = self._intake.accept(
+            instance,
+            request,
+            received_at_ns=received_at_ns,
+            now=now,
+            empty_push_id=empty_push_id,
+            checked_by_broker=checked_by_broker,
+        )
+        if outcome.push is not None and instance.revealed != instance.matched[1]:
             self._match_revealed(instance)
-        return taken
+        return outcome
 
     def _match_revealed(self, instance: ClientInstance) -> None:
         """Match an instance anew if its push revealed what a subscription matches.
@@ -268,14 +285,19 @@ class ClientTelemetry:
             self._assign(instance, instance.matched[0])
 
     def _admit(
-        self, identity: ClientIdentity, client_instance_id: Uuid, arrival: Arrival, now: float
-    ) -> ClientInstance | PushError | Exceeded:
-        """Return the instance of metrics, or why they have none."""
-        if client_instance_id in RESERVED_UUIDS:
-            self._limits.use(LimitName.REJECTED_BYTES, identity, len(arrival.metrics), now)
-            return InvalidInstanceError("the client instance id is zero or reserved")
-        instance, _ = self._find_or_create(client_instance_id, identity, now, arrival.interval_ms)
-        return instance
+        self,
+        identity: ClientIdentity,
+        request: PushTelemetryRequest,
+        now: float,
+        interval_ms: int | None = None,
+    ) -> ClientInstance | PushOutcome:
+        """Return the instance of metrics, or what becomes of them without one."""
+        if request.client_instance_id in RESERVED_UUIDS:
+            self._limits.use(LimitName.REJECTED_BYTES, identity, len(request.metrics or _EMPTY), now)
+            problem = InvalidInstanceError("the client instance id is zero or reserved")
+            return refused(identity, request, problem)
+        instance, _ = self._find_or_create(request.client_instance_id, identity, now, interval_ms)
+        return refused(identity, request, instance) if isinstance(instance, Exceeded) else instance
 
     def _new_id(self) -> Uuid:
         client_instance_id = random_uuid(self._random_bytes)
@@ -343,47 +365,3 @@ def _ignore(_: object) -> None:
 
 def _defaults(settings: TelemetrySettings) -> Defaults:
     return Defaults(interval_ms=settings.default_interval_ms, delta=settings.delta_temporality)
-
-
-def _error_of(refusal: PushError | Exceeded) -> ErrorCode:
-    """Return KIP-714's error for refused metrics."""
-    return ErrorCode.THROTTLING_QUOTA_EXCEEDED if isinstance(refusal, Exceeded) else refusal.error_code
-
-
-def _outcome(identity: ClientIdentity, request: PushTelemetryRequest, taken: Taken) -> PushOutcome:
-    """Return the answer to metrics."""
-    refusal = taken.refusal
-    if refusal is not None:
-        exceeded = refusal if isinstance(refusal, Exceeded) else None
-        error, inflated_bytes = _error_of(refusal), taken.inflated_bytes
-        return _refused(identity, request, error, str(refusal), inflated_bytes, exceeded=exceeded)
-    return PushOutcome(
-        response=_ACCEPTED,
-        identity=identity,
-        client_instance_id=request.client_instance_id,
-        push=taken.push,
-        wire_bytes=len(request.metrics or _EMPTY),
-        inflated_bytes=taken.inflated_bytes,
-        metrics=taken.metrics,
-        new_series_over=taken.new_series_over,
-    )
-
-
-def _refused(
-    identity: ClientIdentity,
-    request: PushTelemetryRequest,
-    error: ErrorCode,
-    problem: str,
-    inflated_bytes: int = 0,
-    *,
-    exceeded: Exceeded | None = None,
-) -> PushOutcome:
-    return PushOutcome(
-        response=PushTelemetryResponse(error_code=error),
-        identity=identity,
-        client_instance_id=request.client_instance_id,
-        wire_bytes=len(request.metrics or _EMPTY),
-        inflated_bytes=inflated_bytes,
-        problem=problem,
-        exceeded=exceeded,
-    )

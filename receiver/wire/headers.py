@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from receiver.wire import api_keys
 from receiver.wire.bounds import MAX_TAGGED_FIELDS
@@ -38,8 +38,7 @@ _START = Struct(">hhi")  # API key, API version, correlation id
 _INT16 = Struct(">h")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """Header of a request.
 
     Attributes:

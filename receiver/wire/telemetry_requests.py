@@ -1,4 +1,4 @@
-"""Reads a whole telemetry request (KIP-714)."""
+"""Reads the body of a telemetry request (KIP-714)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from receiver.wire import api_keys, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.errors import WireError
-from receiver.wire.headers import RequestHeader, decode_request_header
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
@@ -23,26 +23,26 @@ SUPPORTED_VERSIONS: Final = {
 
 
 def decode_telemetry_request(
-    request: bytes, *, cut_beyond: int | None = None
-) -> tuple[RequestHeader, TelemetryRequest]:
-    """Read a telemetry request; the metrics of a push are a view of it.
+    header: RequestHeader, body: bytes, *, cut_beyond: int | None = None
+) -> TelemetryRequest:
+    """Read the body of a telemetry request; the metrics of a push are a view of it.
 
     Args:
-        request: The request without its length.
+        header: The request's header.
+        body: The body.
         cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
             that the kept part of its metrics must exceed.
 
     Raises:
-        WireError: The request is malformed.
+        WireError: The body is malformed. Offsets are those in the body.
     """
-    reader = Reader(request)
-    header = decode_request_header(reader)
+    reader = Reader(body)
     # In version 1 the header has the client instance id (KIP-1313).
     instance_id = header.client_instance_id
-    body: TelemetryRequest
+    request: TelemetryRequest
     if header.api_key == api_keys.PUSH_TELEMETRY:
-        body = k72_push_telemetry.decode_request(reader, header.api_version, cut=cut_beyond is not None)
-        kept = len(body.metrics or b"")
+        request = k72_push_telemetry.decode_request(reader, header.api_version, cut=cut_beyond is not None)
+        kept = len(request.metrics or b"")
         if cut_beyond is not None and kept <= cut_beyond:
             # Other fields filled the buffer, so the kept metrics are incomplete and yet not too
             # large.
@@ -52,5 +52,5 @@ def decode_telemetry_request(
                 found=f"{kept} bytes before its end was cut",
             )
     else:
-        body = k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
-    return header, body if instance_id is None else replace(body, client_instance_id=instance_id)
+        request = k71_get_telemetry_subscriptions.decode_request(reader, header.api_version)
+    return request if instance_id is None else replace(request, client_instance_id=instance_id)

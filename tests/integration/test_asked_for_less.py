@@ -33,7 +33,7 @@ def only_client(sidecar: GatewaySidecar) -> dict[str, Any]:
     return client
 
 
-def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(broker: KafkaBroker) -> None:
+def test_a_java_consumer_that_pushes_too_much_is_reduced_until_its_pushes_fit(broker: KafkaBroker) -> None:
     settings = config_for(broker)
     settings["telemetry"] = {
         "max_bytes": MAX_BYTES,
@@ -43,18 +43,18 @@ def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(b
         sidecar.put_subscription("all", ["*"], INTERVAL_MS)
         with JavaClient(Mode.CONSUMER, bootstrap=sidecar.bootstrap(), topic=TOPIC) as consumer:
             wait_until(
-                lambda: sidecar.value("narrowed_instances", to="standard_metrics") == 1,
+                lambda: sidecar.value("reduced_instances", to="standard_metrics") == 1,
                 timeout_s=TIMEOUT_S,
-                what="the consumer to be narrowed",
+                what="the consumer to be reduced",
             )
             wait_until(
                 lambda: only_client(sidecar)["pushes"] >= 2, timeout_s=TIMEOUT_S, what="pushes that fit"
             )
             client = only_client(sidecar)
             assert client["requested_metrics"] == list(STANDARD_METRICS)
-            assert client["narrowed"]["to"] == "standard_metrics"
-            assert client["narrowed"]["offence"] == "too_large"
-            assert 0 <= client["narrowed"]["relaxes_in_s"] <= 4
+            assert client["reduced"]["to"] == "standard_metrics"
+            assert client["reduced"]["offence"] == "too_large"
+            assert 0 <= client["reduced"]["relaxes_in_s"] <= 4
             assert sidecar.value("offences_total", offence="too_large") == 1
             software = {"client_software_name": "apache-kafka-java"}
             assert sidecar.value("pushes_total", outcome="TELEMETRY_TOO_LARGE", **software) == 2
@@ -62,11 +62,11 @@ def test_a_java_consumer_that_pushes_too_much_is_narrowed_until_its_pushes_fit(b
             wait_until(
                 lambda: sidecar.value("offences_total", offence="too_large") == 2,
                 timeout_s=TIMEOUT_S,
-                what="the consumer to be asked for everything, and narrowed again",
+                what="the consumer to be asked for everything, and reduced again",
             )
             assert sidecar.value("relaxations_total") == 1
             wait_until(
-                lambda: (only_client(sidecar)["narrowed"] or {}).get("relaxes_in_s", 0) > 4,
+                lambda: (only_client(sidecar)["reduced"] or {}).get("relaxes_in_s", 0) > 4,
                 timeout_s=TIMEOUT_S,
                 what="twice the time",
             )

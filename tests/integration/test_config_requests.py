@@ -300,13 +300,13 @@ def test_a_brokers_own_telemetry_is_not_hidden_silently(plugin_broker: KafkaBrok
         direct.close()
         with GatewaySidecar(config) as sidecar:
             (listener,) = sidecar.http.get("/v1/listeners").json()["items"]
-            assert "the broker takes telemetry itself" in listener["shadow"]
-            assert "has 1 client metrics resource, which" in listener["shadow"]
-            assert sidecar.value("shadowed", listener="CLIENT") == 1
+            assert "the broker takes telemetry itself" in listener["hidden_telemetry"]
+            assert "has 1 client metrics resource, which" in listener["hidden_telemetry"]
+            assert sidecar.value("hidden_broker_telemetry", listener="CLIENT") == 1
             sidecar.wait_for_log("the broker's own telemetry has no effect")
             passed_by, warned = sidecar.warnings()
             assert passed_by.startswith("listener CLIENT: the broker advertises")
-            assert warned == f"behind CLIENT: {listener['shadow']}"
+            assert warned == f"behind CLIENT: {listener['hidden_telemetry']}"
 
             caller = Caller(sidecar.port())
             (result,) = caller.alter(INCREMENTAL, 1, {"own": [_set("metrics", "b.")]})

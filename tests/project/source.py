@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +15,41 @@ _PUBLIC: Final = TREE / "receiver" / "public-api"
 _PRODUCT: Final = ("receiver", "plugins", "spark_streaming")
 _FOLDERS: Final = (*_PRODUCT, "deploy", "tests", "benchmarks", "examples")
 _MAX_FIRST_LINE: Final = 80
+#: Pages with the words of vendors.
+_WITH_OTHERS_WORDS: Final = frozenset({"vendors.md"})
+#: Words that no reader knows in our sense, and the glossary's.
+_FORBIDDEN: Final = {
+    "site": "address block",
+    "sites": "address blocks",
+    "narrowed": "reduced",
+    "shadow": "hidden telemetry",
+    "shadowed": "hidden",
+}
+_FORBIDDEN_WORD: Final = re.compile(
+    rf"(?<![a-z-])(?<!docs )(?<!make )({'|'.join(_FORBIDDEN)})(?![a-z/-])", re.IGNORECASE
+)
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def broken_rules() -> list[str]:
     """Return each break of a rule, with its place and the fix."""
-    return [
-        f"{file.relative_to(TREE)}:{line}: {problem}"
+    files = [
+        file
         for folder in _FOLDERS
         for file in sorted((TREE / folder).rglob("*.py"))
         if "node_modules" not in file.parts
-        for line, problem in problems(file, file.read_text("utf-8"))
+    ]
+    pages = [
+        page
+        for page in (*sorted((TREE / "docs").rglob("*.md")), TREE / "README.md", TREE / "SECURITY.md")
+        if page.name not in _WITH_OTHERS_WORDS
+    ]
+    return [
+        f"{file.relative_to(TREE)}:{line}: {problem}"
+        for found, check in ((files, problems), (pages, forbidden_words))
+        for file in found
+        for line, problem in check(file, file.read_text("utf-8"))
     ]
 
 
@@ -41,6 +65,14 @@ def problems(file: Path, text: str) -> Iterator[tuple[int, str]]:
         yield from _exports(module)
     if file.relative_to(TREE).parts[0] in _PRODUCT:
         yield from _long_first_lines(module)
+        yield from forbidden_words(file, text)
+
+
+def forbidden_words(_: Path, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of each word that the glossary has another word for."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (found := _FORBIDDEN_WORD.search(line)) is not None:
+            yield number, f"{found[0]}: write {_FORBIDDEN[found[0].lower()]} (docs/glossary.md)"
 
 
 def _exports(module: ast.Module) -> Iterator[tuple[int, str]]:

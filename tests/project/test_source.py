@@ -24,6 +24,7 @@ def test_no_file_breaks_a_rule() -> None:
             f'class A:\n    """A."""\n    def f():\n        """{"b" * 81}\n\n        C."""\n',
             [4],
         ),
+        ("receiver/clock.py", "# of a site\n", [1]),
         ("tests/audit.py", f'"""{"a" * 81}"""\n', []),
     ],
 )

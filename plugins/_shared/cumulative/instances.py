@@ -10,7 +10,7 @@ from typing import Any, Final
 from plugins._shared.cumulative.series import Kind, Series
 from plugins._shared.cumulative.shape import Shape
 from receiver.peers.shares import Holdings
-from receiver.peers.sources import site_of
+from receiver.peers.sources import block_of
 from receiver.plugin import ClientTelemetryContext
 
 #: Pushes that an instance remembers, so that a repeated push adds nothing.
@@ -22,10 +22,10 @@ _NO_ACCOUNT: Final = frozenset({"", "User:ANONYMOUS", "User:unknown"})
 
 
 def peer_of(context: ClientTelemetryContext) -> str:
-    """Name the peer of a push: its principal, or without one its source's site."""
+    """Name the peer of a push: its principal, or without one its address block."""
     if context.principal not in _NO_ACCOUNT:
         return f"principal {context.principal}"
-    return f"address {site_of(context.source_address)}"
+    return f"address {block_of(context.source_address)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ ClientInstanceId = Annotated[
 ]
 
 
-class NarrowedView(BaseModel):
+class ReducedView(BaseModel):
     """Why a client instance is asked for less than its subscriptions want."""
 
     to: Literal["standard_metrics", "nothing"] = Field(description="The metrics it is still asked for.")
@@ -80,7 +80,7 @@ class ClientView(ConnectionFields):
         description="The factor by which back-pressure lengthens its push interval; 1: not at all."
     )
     plugin_behind: str | None = Field(description="The plugin that causes the factor; null: none (any more).")
-    narrowed: NarrowedView | None = Field(
+    reduced: ReducedView | None = Field(
         description="Why it is asked for less than its subscriptions want; null: it is not."
     )
     pushes: int = Field(description="Accepted pushes.")
@@ -162,7 +162,7 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
         "subscriptions": assignment.matched,
         "interval_factor": client.interval_factor,
         "plugin_behind": dependencies.telemetry.backpressure.plugin if client.interval_factor > 1 else None,
-        "narrowed": narrowed_document(client, dependencies, now),
+        "reduced": reduced_document(client, dependencies, now),
         "last_error": error_name(client.last_error),
     }
     if identity.via is Via.BRIDGE:
@@ -190,15 +190,15 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
     }
 
 
-def narrowed_document(
+def reduced_document(
     client: ClientInstance, dependencies: ApiDependencies, now: float
 ) -> dict[str, Any] | None:
-    """Return what :class:`NarrowedView` describes; None if the client is not narrowed."""
-    narrowed = dependencies.telemetry.offenders.explain(client.id, now)
-    if narrowed is None:
+    """Return what :class:`ReducedView` describes; None if the client is not reduced."""
+    reduced = dependencies.telemetry.offenders.explain(client.id, now)
+    if reduced is None:
         return None
     return {
-        "to": "nothing" if narrowed.demand is Demand.NOTHING else "standard_metrics",
-        "offence": narrowed.offence.value,
-        "relaxes_in_s": round(narrowed.relaxes_in_s, 3),
+        "to": "nothing" if reduced.demand is Demand.NOTHING else "standard_metrics",
+        "offence": reduced.offence.value,
+        "relaxes_in_s": round(reduced.relaxes_in_s, 3),
     }

@@ -18,7 +18,7 @@ from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import ExplainBody
 from receiver.api.problems import Problem, subscription_errors
 from receiver.api.queries import NO_QUERY
-from receiver.api.routes.clients import ClientInstanceId, NarrowedView, narrowed_document, require_client
+from receiver.api.routes.clients import ClientInstanceId, ReducedView, reduced_document, require_client
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.errors import SubscriptionError
@@ -111,7 +111,7 @@ class ClientExplanationView(BaseModel):
     metrics_from: list[PrefixView]
     interval_from: IntervalOriginView
     temporality_from: TemporalityOriginView
-    narrowed: NarrowedView | None
+    reduced: ReducedView | None
     quirks: list[str]
     revealed: RevealedView
     subscriptions: list[VerdictView] = Field(description="Every subscription, by name.")
@@ -230,7 +230,7 @@ def _explanation(
             "origin": found.temporality_origin,
             "subscriptions": found.temporality_subscriptions,
         },
-        "narrowed": narrowed_document(client, dependencies, now),
+        "reduced": reduced_document(client, dependencies, now),
         "quirks": treatment.reasons,
         "revealed": {
             "client_rack": revealed.client_rack,

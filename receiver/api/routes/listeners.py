@@ -11,9 +11,9 @@ from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
+from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
-from receiver.brokers.shadow import shadow_problem
 
 router = APIRouter(prefix="/v1/listeners", tags=["listeners"])
 
@@ -47,7 +47,7 @@ class ListenerView(BaseModel):
     crossed: str | None = Field(
         description="Why its upstream is probably that of another listener; null: nothing says so."
     )
-    shadow: str | None = Field(
+    hidden_telemetry: str | None = Field(
         description="What of the broker's own telemetry has no effect on clients of the listener; null: "
         "nothing is known."
     )
@@ -83,7 +83,7 @@ def _view(listener: ListenerState, crossed: str | None) -> ListenerView:
         broker=_broker(listener.known),
         bypass=bypass_problem(settings, listener.known),
         crossed=crossed,
-        shadow=shadow_problem(listener.known),
+        hidden_telemetry=hidden_telemetry(listener.known),
         nodes=[
             NodeView(address=str(public), broker=_broker(known))
             for node_id, known in sorted(listener.nodes.items())

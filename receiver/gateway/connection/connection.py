@@ -100,7 +100,7 @@ class Connection:
         client: The client's socket, non-blocking; the connection owns it.
         broker: The broker's socket, non-blocking; the connection owns it.
         services: What all relays share.
-        share: The share of each event loop turn that the client's site may use.
+        share: The share of each event loop turn that the client's address block may use.
         on_close: Called once when both sockets are closed, with the reason and the error behind it.
 
     Attributes:

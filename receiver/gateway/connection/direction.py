@@ -10,7 +10,7 @@ A direction uses non-blocking sockets and direct callbacks of the event loop, no
 transports. It does one recv into a buffer that all connections share, one walk over it, and one
 send from the same buffer. Nothing is copied unless the sink can't take everything, and an idle
 connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
-(docs/results.md).
+(benchmarks/results.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from receiver.event_loop import running_loop
-from receiver.peers.sources import site_of
+from receiver.peers.sources import block_of
 from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.supervisor.shared_counts import ProcessCounts
 from receiver.telemetry.identity import ClientIdentity
@@ -104,7 +104,7 @@ class RequestMemory:
         """Return whether more than half of the bound, or of a source's share, is in use."""
         return (
             self._shared.total(_ALL) > self._max_bytes // 2
-            or self._shared.total(site_of(source_address)) > self._max_source_bytes // 2
+            or self._shared.total(block_of(source_address)) > self._max_source_bytes // 2
         )
 
     def update(self, connection: Holder, held_bytes: int, incomplete: int | None) -> None:
@@ -119,7 +119,7 @@ class RequestMemory:
         if not held_bytes:
             self.release(connection)
             return
-        name = connection.identity.peers.site
+        name = connection.identity.peers.block
         source = self._sources.get(name)
         if source is None:
             source = self._sources[name] = _Source(name)
@@ -137,7 +137,7 @@ class RequestMemory:
         held_bytes = self._bytes.pop(connection, None)
         if held_bytes is None:
             return
-        source = self._sources[connection.identity.peers.site]
+        source = self._sources[connection.identity.peers.block]
         self._add(source, -held_bytes)
         del source.connections[connection]
         if connection in self._incomplete:

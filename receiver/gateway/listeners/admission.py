@@ -61,7 +61,7 @@ class RefusalReason(StrEnum):
 
 _OVER_LIMIT: Final[Mapping[Scope, RefusalReason]] = {
     "source_address": RefusalReason.LIMIT_SOURCE_ADDRESS,
-    "source_site": RefusalReason.LIMIT_SOURCE_ADDRESS,
+    "address_block": RefusalReason.LIMIT_SOURCE_ADDRESS,
     "principal": RefusalReason.LIMIT_PRINCIPAL,
 }
 
@@ -190,7 +190,7 @@ class Admission:
                 if self.tls is not None:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
-                    await handshake(tls, self._turns, identity.peers.site)
+                    await handshake(tls, self._turns, identity.peers.block)
                     if self._settings.security_protocol == "SSL":
                         identity = self._identify(tls, identity)
         except BaseException as error:

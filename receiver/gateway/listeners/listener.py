@@ -381,7 +381,7 @@ class Listener:
             return
         session = self._make_session(identity, self._upstream)
         loop = running_loop()
-        share = loop.share_of(identity.peers.site)
+        share = loop.share_of(identity.peers.block)
         connection = Connection(
             loop,
             number,
@@ -402,7 +402,7 @@ class Listener:
     async def _connect(self, identity: ClientIdentity) -> socket.socket:
         started = running_loop().time()
         async with asyncio.timeout(self.settings.connect_timeout_ms / 1000):
-            broker = await self._address.connect(identity.peers.site)
+            broker = await self._address.connect(identity.peers.block)
         self._metrics.upstream_connected(self.settings.name, running_loop().time() - started)
         return broker
 

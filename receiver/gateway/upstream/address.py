@@ -106,7 +106,7 @@ class UpstreamAddress:
         """Connect to the broker, with TLS if it is configured.
 
         Args:
-            peer: The client's site, for fair turns; empty for the receiver's own connections.
+            peer: The client's block, for fair turns; empty for the receiver's own connections.
 
         Returns:
             The socket, non-blocking.

@@ -16,8 +16,8 @@ from typing import Final
 import structlog
 
 from receiver.brokers.bypass import bypass_problem
+from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
-from receiver.brokers.shadow import shadow_problem
 from receiver.brokers.upstream import Upstream
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.gateway.upstream.broker_login import BrokerLoginError
@@ -194,9 +194,11 @@ class UpstreamWatch:
         self._logged = (known, problem)
         if (bypass := bypass_problem(self._settings, known)) is not None:
             self._log.warning("clients pass by the sidecar", once=f"bypass {self._subject}", problem=bypass)
-        if (shadow := shadow_problem(known)) is not None:
+        if (hidden := hidden_telemetry(known)) is not None:
             self._log.warning(
-                "the broker's own telemetry has no effect", once=f"shadow {self._subject}", problem=shadow
+                "the broker's own telemetry has no effect",
+                once=f"hidden telemetry {self._subject}",
+                problem=hidden,
             )
         if problem is not None:
             self._log.error("the broker is not the configured one", once=self._subject, problem=problem)

@@ -357,7 +357,7 @@ class DiskQueue(MemoryQueue):
                     pushes = len(copies) + len(kept)
                     self._refused += len(refused)
                     for queued in kept:
-                        self._shares.wrote(queued.site, queued.size)
+                        self._shares.wrote(queued.block, queued.size)
                     self._account.wrote(pushes, len(copies), acknowledged, self._disk.statistics)
                 else:
                     memory.put_back(chunk)
@@ -370,8 +370,8 @@ class DiskQueue(MemoryQueue):
     def _share_disk(self, chunk: Sequence[Queued]) -> tuple[list[Queued], list[Queued]]:
         """Split a chunk into pushes to write and pushes to refuse.
 
-        At the disk's bound a write deletes the oldest pushes, which may be another site's. Then a
-        site that recently wrote more than its share (:class:`RecentShares`) writes no more. So it
+        At the disk's bound a write deletes the oldest pushes, which may be another block's. Then a
+        block that recently wrote more than its share (:class:`RecentShares`) writes no more. So it
         deletes no more than its share of the others' pushes.
         """
         disk = self._disk.statistics
@@ -380,7 +380,7 @@ class DiskQueue(MemoryQueue):
         kept: list[Queued] = []
         refused: list[Queued] = []
         for queued in chunk:
-            (refused if self._shares.is_over(queued.site) else kept).append(queued)
+            (refused if self._shares.is_over(queued.block) else kept).append(queued)
         return kept, refused
 
     def _read_disk(self, max_items: int, max_bytes: int) -> list[Push]:

@@ -1,7 +1,7 @@
-"""Bounded memory for a plugin's pushes, shared fairly among sites.
+"""Bounded memory for a plugin's pushes, shared fairly among address blocks.
 
-At the bound the site with the most in memory loses its oldest push. So no site can evict the pushes
-of the others.
+At the bound the block with the most in memory loses its oldest push. So no block can evict the
+pushes of the others.
 
 Owns the bounds in items and bytes, the policy at the bound, and the high-water marks. It has no
 lock and never waits; :class:`receiver.host.delivery.memory_queue.MemoryQueue` does both.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from receiver.peers.shares import Holdings
-from receiver.peers.sources import site_of
+from receiver.peers.sources import block_of
 from receiver.plugin import Push
 
 
@@ -39,9 +39,9 @@ class Queued:
     number: int = 0
 
     @property
-    def site(self) -> str:
-        """The site whose share it counts against."""
-        return site_of(self.push.context.source_address)
+    def block(self) -> str:
+        """The address block whose share it counts against."""
+        return block_of(self.push.context.source_address)
 
 
 class FairQueue:
@@ -67,9 +67,9 @@ class FairQueue:
         self.high_water_bytes = 0
         self.reserved_items = 0
         self.reserved_bytes = 0
-        # All pushes and those of each site, ordered by number.
+        # All pushes and those of each address block, ordered by number.
         self._pushes: OrderedDict[int, Queued] = OrderedDict()
-        self._by_site: dict[str, OrderedDict[int, Queued]] = {}
+        self._by_block: dict[str, OrderedDict[int, Queued]] = {}
         self._shares: Holdings[str] = Holdings()
         self._first = self._next = 0
         # The byte equivalent of one item, so that one number compares the use of both bounds.
@@ -94,9 +94,9 @@ class FairQueue:
     def add(self, queued: Queued) -> list[Queued]:
         """Add a push, and drop pushes over the bounds.
 
-        The site with the most in the queue, including this push, loses its oldest push, because a
+        The block with the most in the queue, including this push, loses its oldest push, because a
         client's later push is worth more than an earlier one. The new push itself is dropped if it
-        alone exceeds the bound, or alone is more than any other site has.
+        alone exceeds the bound, or alone is more than any other address block has.
 
         Returns:
             The dropped pushes, oldest first; the new push last if it is one of them.
@@ -112,7 +112,7 @@ class FairQueue:
             largest = self._shares.largest()
             if largest is None:
                 break
-            oldest = next(iter(self._by_site[largest].values()))
+            oldest = next(iter(self._by_block[largest].values()))
             self._remove(oldest)
             dropped.append(oldest)
             items -= 1
@@ -147,7 +147,7 @@ class FairQueue:
             queued.number = self._first
             self._put(queued)
             self._pushes.move_to_end(queued.number, last=False)
-            self._by_site[queued.site].move_to_end(queued.number, last=False)
+            self._by_block[queued.block].move_to_end(queued.number, last=False)
 
     def reserve(self, batch: Sequence[Queued]) -> None:
         """Count taken pushes against the bounds until the next call."""
@@ -155,17 +155,17 @@ class FairQueue:
         self.reserved_bytes = sum(queued.size for queued in batch)
 
     def _put(self, queued: Queued) -> None:
-        site = queued.site
+        block = queued.block
         self._pushes[queued.number] = queued
-        self._by_site.setdefault(site, OrderedDict())[queued.number] = queued
-        self._shares.add(site, queued.size + self._item_bytes)
+        self._by_block.setdefault(block, OrderedDict())[queued.number] = queued
+        self._shares.add(block, queued.size + self._item_bytes)
         self.bytes += queued.size
 
     def _remove(self, queued: Queued) -> None:
-        site = queued.site
-        site_pushes = self._by_site[site]
-        del self._pushes[queued.number], site_pushes[queued.number]
-        if not site_pushes:
-            del self._by_site[site]
-        self._shares.add(site, -queued.size - self._item_bytes)
+        block = queued.block
+        block_pushes = self._by_block[block]
+        del self._pushes[queued.number], block_pushes[queued.number]
+        if not block_pushes:
+            del self._by_block[block]
+        self._shares.add(block, -queued.size - self._item_bytes)
         self.bytes -= queued.size

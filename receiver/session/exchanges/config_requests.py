@@ -171,9 +171,9 @@ class ConfigExchange(Exchange, OpenCall):
         "_refused",
         "_state",
         "_throttle_time_ms",
+        "body",
         "cut_beyond",
         "header",
-        "request",
     )
 
     answer_within_s: ClassVar[float] = 12.0
@@ -181,7 +181,7 @@ class ConfigExchange(Exchange, OpenCall):
 
     def __init__(self, parts: _Parts) -> None:
         self.header = parts.header
-        self.request = b""  # that of the call, which has no other resources
+        self.body = parts.own  # without other resources
         self.cut_beyond = None
         self._parts = parts
         self._state = _State.JUDGEMENT
@@ -236,9 +236,8 @@ class ConfigExchange(Exchange, OpenCall):
                 config_error(parts.header, parts.own, refused.error_code, refused.error_message)
             )
         self._state = _State.CALL
-        self.request = encode_request_header(parts.header) + parts.own
         connection.emit(ConfigRequestAllowed(parts.header))
-        connection.open_call(self, len(self.request) + len(self._others or b""))
+        connection.open_call(self, len(self.body) + len(self._others or b""))
         return b""
 
 

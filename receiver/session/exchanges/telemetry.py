@@ -25,13 +25,13 @@ from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS
 class TelemetryExchange(Exchange, OpenCall):
     """A telemetry request: its marker is with the broker, then its call with the core."""
 
-    __slots__ = ("_marker_version", "_throttle_time_ms", "cut_beyond", "header", "request")
+    __slots__ = ("_marker_version", "_throttle_time_ms", "body", "cut_beyond", "header")
 
     answer_within_s: ClassVar[float] = 0.8
 
     def __init__(self, request: Request, cut_beyond: int | None, marker_version: int) -> None:
         self.header = request.header
-        self.request = request.data
+        self.body = request.data[request.reader.offset :]
         self.cut_beyond = cut_beyond
         self._marker_version = marker_version
         self._throttle_time_ms = 0  # of the marker's response
@@ -51,7 +51,7 @@ class TelemetryExchange(Exchange, OpenCall):
         self._throttle_time_ms = k03_metadata.decode_throttle_time_ms(
             at_body(response, api_keys.METADATA, version), version
         )
-        connection.open_call(self, len(self.request))
+        connection.open_call(self, len(self.body))
         return b""
 
     def answered(self, answer: bytes) -> bytes:

@@ -25,8 +25,9 @@ when a broker restarts, and a throttled client waits for its whole push interval
 does not count, because clients retry, and many of them behind one address would lock each other
 out.
 
-An IPv6 source is counted twice: as its network of 64 bits, and as its site, the network of 48 bits.
-A site may use ``ipv6_site_factor`` times as much. Otherwise a site could act as 65,536 sources.
+An IPv6 source is counted twice: as its network of 64 bits, and as its block, the network of 48
+bits. A block may use ``ipv6_block_factor`` times as much. Otherwise a block could act as 65,536
+sources.
 
 **Processes.** Each relay process and the core have limits of their own. A relay's are the first
 line, and work without the core. It reports what it counted (:meth:`Limits.take_usage`): every tenth
@@ -101,7 +102,7 @@ class Exceeded:
     limit: LimitName
     scope: Scope
     peer: str  # the IPv4 address, the IPv6 network of 64 or of 48 bits, the principal, or the instance
-    allowed: int  # the configured limit; for a site, times ``limits.ipv6_site_factor``
+    allowed: int  # the configured limit; for an address block, times ``limits.ipv6_block_factor``
     retry_after_s: float
 
     @property
@@ -109,11 +110,11 @@ class Exceeded:
         """The key in the settings, such as ``limits.principal.core_ms_per_second``."""
         if self.scope == "client_instance":
             return "telemetry.series.new_per_client_per_hour"
-        scope = "source_address" if self.scope == "source_site" else self.scope
+        scope = "source_address" if self.scope == "address_block" else self.scope
         return f"limits.{scope}.{_SETTINGS[self.limit]}"
 
     def __str__(self) -> str:
-        times = " times limits.ipv6_site_factor" if self.scope == "source_site" else ""
+        times = " times limits.ipv6_block_factor" if self.scope == "address_block" else ""
         return f"{self.peer} is over {self.setting}{times} ({self.allowed})"
 
 
@@ -145,10 +146,10 @@ class Limits:
         self._alone = False
         note = self._used if relays else self._filled  # a core notes what relays must know
         self._sources = _Peers("source_address", note, notes_all=relays > 0)
-        self._sites = _Peers("source_site", note, notes_all=relays > 0)
+        self._blocks = _Peers("address_block", note, notes_all=relays > 0)
         self._principals = _Peers("principal", note, notes_all=relays > 0)
         self._by_scope: dict[str, _Peers] = {
-            peers.scope: peers for peers in (self._sources, self._sites, self._principals)
+            peers.scope: peers for peers in (self._sources, self._blocks, self._principals)
         }
         self._principal_of: dict[str, str] = {}
         self.replace_settings(settings)
@@ -156,14 +157,14 @@ class Limits:
     @property
     def peers(self) -> Mapping[Scope, int]:
         """How many peers of each kind have buckets."""
-        return {peers.scope: len(peers) for peers in (self._sources, self._sites, self._principals)}
+        return {peers.scope: len(peers) for peers in (self._sources, self._blocks, self._principals)}
 
     def replace_settings(self, settings: LimitsSettings, *, relays: int | None = None) -> None:
         """Replace the limits, and the number of relays if it is given; the counters stay."""
         if relays is not None:
             self._relays = relays
         self._sources.replace(settings.source_address, settings.max_peers)
-        self._sites.replace(settings.source_address, settings.max_peers, settings.ipv6_site_factor)
+        self._blocks.replace(settings.source_address, settings.max_peers, settings.ipv6_block_factor)
         self._principals.replace(settings.principal, settings.max_peers)
 
     def connection_opened(self, source_address: str, now: float) -> Exceeded | None:

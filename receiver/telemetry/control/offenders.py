@@ -1,13 +1,13 @@
-"""Narrows the subscriptions of client instances that push too much.
+"""Reduces the subscriptions of client instances that push too much.
 
-Owns which instances are narrowed, how far, why and for how long. An instance learns of it as of any
+Owns which instances are reduced, how far, why and for how long. An instance learns of it as of any
 change of its subscription, by a new subscription id.
 
 The rule, by settings: an offence is ``max_too_large`` pushes in a row that were too large, or more
-than ``max_bytes_per_minute`` inflated bytes in a minute. Each offence narrows the instance by one
+than ``max_bytes_per_minute`` inflated bytes in a minute. Each offence reduces the instance by one
 step: to the standard metrics, then to nothing. After ``relax_after_s`` without an offence, one step
 is taken back. Each new offence doubles that time, up to sixteen times. It is reset after an
-instance that is no longer narrowed had no offence for as long.
+instance that is no longer reduced had no offence for as long.
 
 It exists because a Java client ignores TelemetryMaxBytes and repeats a too large push for ever.
 """
@@ -49,15 +49,15 @@ class Demand(IntEnum):
 
 
 class Offence(StrEnum):
-    """The reason why an instance is narrowed."""
+    """The reason why an instance is reduced."""
 
     TOO_LARGE = "too_large"
     BYTES_PER_MINUTE = "bytes_per_minute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
-    """The state of a narrowed instance."""
+class Reduced:
+    """The state of a reduced instance."""
 
     demand: Demand
     offence: Offence  # the last one
@@ -67,25 +67,25 @@ class Narrowed:
 class Offenders:
     """Counts offences of client instances. Not thread-safe.
 
-    No instance is narrowed while ``telemetry.backpressure`` is disabled. In all methods, ``now`` is
+    No instance is reduced while ``telemetry.backpressure`` is disabled. In all methods, ``now`` is
     monotonic seconds.
 
     Attributes:
-        narrowings: How many offences there were since the start, by kind.
+        reductions: How many offences there were since the start, by kind.
         relaxations: How many steps were taken back since the start.
     """
 
     def __init__(self, settings: BackPressureSettings) -> None:
         self._settings = settings
         self._offenders: dict[Uuid, _Offender] = {}
-        self.narrowings = dict.fromkeys(Offence, 0)
+        self.reductions = dict.fromkeys(Offence, 0)
         self.relaxations = 0
 
     @property
-    def narrowed(self) -> Mapping[Demand, int]:
-        """How many instances are narrowed now, by demand."""
-        narrowed = Counter(offender.demand for offender in self._offenders.values())
-        return {demand: narrowed[demand] for demand in Demand if demand}
+    def reduced(self) -> Mapping[Demand, int]:
+        """How many instances are reduced now, by demand."""
+        reduced = Counter(offender.demand for offender in self._offenders.values())
+        return {demand: reduced[demand] for demand in Demand if demand}
 
     def replace_settings(self, settings: BackPressureSettings) -> None:
         """Replace the settings; disabling back-pressure forgets every offence."""
@@ -122,12 +122,12 @@ class Offenders:
             offender.bytes_in_minute = 0
         offender.bytes_in_minute += inflated_bytes
         if offender.too_large >= settings.max_too_large:
-            self._narrow(offender, Offence.TOO_LARGE, now)
+            self._reduce(offender, Offence.TOO_LARGE, now)
         elif (
             settings.max_bytes_per_minute is not None
             and offender.bytes_in_minute > settings.max_bytes_per_minute
         ):
-            self._narrow(offender, Offence.BYTES_PER_MINUTE, now)
+            self._reduce(offender, Offence.BYTES_PER_MINUTE, now)
         elif too_large and offender.demand:
             offender.relaxes_at = now + offender.relax_after_s
 
@@ -135,18 +135,18 @@ class Offenders:
         """Forget an instance."""
         self._offenders.pop(client_instance_id, None)
 
-    def explain(self, client_instance_id: Uuid, now: float) -> Narrowed | None:
-        """Return why an instance is narrowed; None when it is not."""
+    def explain(self, client_instance_id: Uuid, now: float) -> Reduced | None:
+        """Return why an instance is reduced; None when it is not."""
         offender = self._offenders.get(client_instance_id)
         if offender is None or offender.offence is None or not offender.demand:
             return None
-        return Narrowed(
+        return Reduced(
             demand=offender.demand,
             offence=offender.offence,
             relaxes_in_s=max(0.0, offender.relaxes_at - now),
         )
 
-    def _narrow(self, offender: _Offender, offence: Offence, now: float) -> None:
+    def _reduce(self, offender: _Offender, offence: Offence, now: float) -> None:
         first_s = self._settings.offenders.relax_after_s
         repeated = offender.offence is not None and (offender.demand or now < offender.relaxes_at)
         relax_after_s = 2 * offender.relax_after_s if repeated else first_s
@@ -155,7 +155,7 @@ class Offenders:
         offender.offence = offence
         offender.too_large = offender.bytes_in_minute = 0
         offender.minute_began_at = now
-        self.narrowings[offence] += 1
+        self.reductions[offence] += 1
         offender.demand = Demand(min(offender.demand + 1, Demand.NOTHING))
 
 

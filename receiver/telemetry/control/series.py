@@ -1,12 +1,12 @@
-"""Series budgets of each client instance, principal and site, and of all together.
+"""Series budgets of client instances, principals, address blocks, and in all.
 
 Owns the counts. Each data point of an instance's last accepted push counts as a series. The steps
 on metrics drop what is over a budget (:mod:`receiver.telemetry.steps.overflow`).
 
 An instance that wants more gets only series that are free, with one exception, which keeps one peer
-from using up the total. A site (an IPv4 address, or an IPv6 network of 48 bits) is entitled to the
-total divided by the number of sites. When the total is used up, the largest site cedes series to
-it: they no longer count for the largest site, and its next pushes pay them back. When a budget is
+from using up the total. A block (an IPv4 address, or an IPv6 network of 48 bits) is entitled to the
+total divided by the number of blocks. When the total is used up, the largest block cedes series to
+it: they no longer count for the largest block, and its next pushes pay them back. When a budget is
 reduced, the instances that push first lose series first.
 """
 
@@ -24,8 +24,8 @@ from receiver.wire.uuid import Uuid
 
 _Name = TypeVar("_Name")
 
-# One push takes series from at most so many sites, which bounds its cost.
-_MAX_CEDING_SITES: Final = 64
+# One push takes series from at most so many address blocks, which bounds its cost.
+_MAX_CEDING_BLOCKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +62,21 @@ class SeriesBudgets:
         self._instances: dict[Uuid, _Instance] = {}
         self._principals: dict[str, _Count[str]] = {}
         self._client_ids: dict[str, _Count[str]] = {}
-        self._sites: dict[str, _Site] = {}
-        # The series of each site without those that it ceded. The total budget applies to these.
+        self._blocks: dict[str, _Block] = {}
+        # The series of each block without those that it ceded. The total budget applies to these.
         self._held: Holdings[str] = Holdings()
         self.overflowed_points = 0  # data points over a budget since the start
 
     @property
     def series(self) -> int:
-        """The series of all instances, without those that sites ceded."""
+        """The series of all instances, without those that address blocks ceded."""
         return self._held.total
 
     def replace_settings(self, settings: SeriesSettings) -> None:
         """Replace the budgets; they apply from each instance's next push."""
         self._settings = settings
 
-    def allowed(self, client_instance_id: Uuid, principal: str, site: str) -> int | None:
+    def allowed(self, client_instance_id: Uuid, principal: str, block: str) -> int | None:
         """Return how many series the next push of an instance may have; None for no limit.
 
         Its present series do not count against it.
@@ -86,10 +86,12 @@ class SeriesBudgets:
         allowed = settings.max_per_client
         if settings.max_total is not None:
             held = 0 if own is None else own.held
-            at_site = self._held.held_by(site) - (held if own is not None and own.site.name == site else 0)
+            at_block = self._held.held_by(block) - (
+                held if own is not None and own.block.name == block else 0
+            )
             left = settings.max_total - self._held.total + held
-            # Without those that the site ceded.
-            left = max(left, self._fair_share(settings.max_total, site) - at_site)
+            # Without those that the address block ceded.
+            left = max(left, self._fair_share(settings.max_total, block) - at_block)
             allowed = left if allowed is None else min(allowed, left)
         if settings.max_per_principal is not None and principal not in SHARED_PRINCIPALS:
             left = settings.max_per_principal
@@ -107,7 +109,7 @@ class SeriesBudgets:
         *,
         principal: str,
         client_id: str,
-        site: str,
+        block: str,
         series: int,
         overflowed: int,
         now: float,
@@ -120,14 +122,14 @@ class SeriesBudgets:
             client_instance_id: The instance.
             principal: Its principal.
             client_id: Its folded client id.
-            site: Its site (:func:`receiver.peers.sources.site_of`).
+            block: Its address block (:func:`receiver.peers.sources.block_of`).
             series: The data points within the budgets.
             overflowed: The data points over a budget.
             now: Monotonic seconds.
         """
         self.overflowed_points += overflowed
         own = self._instances.get(client_instance_id)
-        if own is not None and own.names != (principal, client_id, site):
+        if own is not None and own.names != (principal, client_id, block):
             self.forget(client_instance_id)
             own = None
         if own is None:
@@ -135,9 +137,9 @@ class SeriesBudgets:
                 count=_Count(client_instance_id),
                 principal=self._principals.setdefault(principal, _Count(principal)),
                 client_id=self._client_ids.setdefault(client_id, _Count(client_id)),
-                site=self._sites.setdefault(site, _Site(site)),
+                block=self._blocks.setdefault(block, _Block(block)),
             )
-            own.site.instances += 1
+            own.block.instances += 1
             for count in (own.count, own.principal, own.client_id, self._total):
                 count.instances += 1
         self._replace(own, series)
@@ -154,9 +156,9 @@ class SeriesBudgets:
         if own is None:
             return
         self._replace(own, 0)
-        own.site.instances -= 1
-        if not own.site.instances:
-            del self._sites[own.site.name]
+        own.block.instances -= 1
+        if not own.block.instances:
+            del self._blocks[own.block.name]
         for count in (own.principal, own.client_id, self._total):
             count.instances -= 1
             count.remove(own.count)
@@ -165,32 +167,32 @@ class SeriesBudgets:
         if not own.client_id.instances:
             del self._client_ids[own.client_id.name]
 
-    def _fair_share(self, max_total: int, site: str) -> int:
-        return max_total // (len(self._sites) + (site not in self._sites))
+    def _fair_share(self, max_total: int, block: str) -> int:
+        return max_total // (len(self._blocks) + (block not in self._blocks))
 
     def _replace(self, own: _Instance, series: int) -> None:
         """Replace the series of an instance.
 
-        Series that its site ceded are paid back first.
+        Series that its address block ceded are paid back first.
         """
-        site = own.site
+        block = own.block
         held = own.held
-        site.ceded -= own.count.series - held
+        block.ceded -= own.count.series - held
         if series != held:
-            self._held.add(site.name, series - held)
+            self._held.add(block.name, series - held)
 
     def _take_from_largest(self) -> None:
         max_total = self._settings.max_total
         if max_total is None:
             return
-        for _ in range(_MAX_CEDING_SITES):
+        for _ in range(_MAX_CEDING_BLOCKS):
             surplus = self._held.total - max_total
             largest = self._held.largest() if surplus > 0 else None
             if largest is None:
                 return
-            # More than 0: while there is a surplus, the largest site holds more than its share.
+            # More than 0: while there is a surplus, the largest block holds more than its share.
             ceded = min(surplus, self._held.held_by(largest) - self._fair_share(max_total, largest))
-            self._sites[largest].ceded += ceded
+            self._blocks[largest].ceded += ceded
             self._held.add(largest, -ceded)
 
     def report(self, most: int, now: float) -> SeriesReport:
@@ -239,8 +241,8 @@ class _Count(Generic[_Name]):
 
 
 @dataclass(slots=True)
-class _Site:
-    """A site's instances, and the series that it ceded and has not paid back."""
+class _Block:
+    """A block's instances, and the series that it ceded and has not paid back."""
 
     name: str
     instances: int = 0
@@ -254,16 +256,16 @@ class _Instance:
     count: _Count[Uuid]
     principal: _Count[str]
     client_id: _Count[str]
-    site: _Site
+    block: _Block
 
     @property
     def names(self) -> tuple[str, str, str]:
-        return self.principal.name, self.client_id.name, self.site.name
+        return self.principal.name, self.client_id.name, self.block.name
 
     @property
     def held(self) -> int:
-        """Its series without those that its site ceded; a push pays these back."""
-        return max(0, self.count.series - self.site.ceded)
+        """Its series without those that its address block ceded; a push pays these back."""
+        return max(0, self.count.series - self.block.ceded)
 
 
 def _largest(counts: Iterable[_Count[_Name]], most: int, now: float) -> tuple[SeriesUse[_Name], ...]:

@@ -3,7 +3,7 @@
 The budgets (:mod:`~.series`) bound the series of an instance's last push. A client that changes its
 series with each push stays within them, and fills every destination that keeps series. So this
 module remembers which series each instance has pushed. A series that an instance had not pushed
-before is *new*. It fills a bucket of the instance, and those of its source address, site and
+before is *new*. It fills a bucket of the instance, and those of its source address, block and
 principal (:class:`~receiver.telemetry.control.limits.Limits`). Where a bucket is full, the push is
 accepted without its other new series (:mod:`receiver.telemetry.steps.overflow`). They are not
 remembered, so they come in later, at the bucket's rate.

@@ -49,7 +49,7 @@ from receiver.wire.api_keys import (
     LIST_CONFIG_RESOURCES,
     PUSH_TELEMETRY,
 )
-from receiver.wire.headers import RequestHeader, encode_request_header
+from receiver.wire.headers import RequestHeader
 from tests.fuzz.target import Target, require
 from tests.unit.gateway.support import Gate, on_loop
 from tests.unit.telemetry.parts import connection
@@ -154,7 +154,7 @@ def _identity(number: int, **changes: Any) -> Identity:
 
 def _call(number: int, api_key: int, version: int, body: bytes) -> Call:
     header = RequestHeader(api_key=api_key, api_version=version, correlation_id=5, client_id="client")
-    return Call(number, 1, encode_request_header(header) + body)
+    return Call(number, 1, header, body)
 
 
 _TO_CORE: tuple[RelayMessage, ...] = (
@@ -184,7 +184,7 @@ _TO_RELAY: tuple[CoreMessage, ...] = (
     TokenOwner("token", "User:owner"),
     BrokerKnown("CLIENT", KnownBroker(broker=Broker(id=1, cluster_id="cluster"), proven=True)),
     Levels((("principal", "User:alice", "core_time", 5.0),)),
-    ReportTaken((("source_site", "2001:db8::/48", "new_connections", 5.0),)),
+    ReportTaken((("address_block", "2001:db8::/48", "new_connections", 5.0),)),
     StatisticsRequest(1),
     Answer(1, b"\0\0\0\0", throttled=True),
     Answer(2, b"", malformed=("a body", 4, "nothing")),
@@ -204,7 +204,7 @@ def _seeds() -> list[bytes]:
 
 _VALUES: tuple[object, ...] = (
     *(0, 1, 2, -1, 2**31, 2**63, 1.5, -0.5, float("nan"), float("inf"), None, True, b"", bytes(16), [], {}),
-    *("", "x" * 300, "User:alice", f"{_RELAY}-1", f"{_RELAY}-2", "source_site", "core_time"),
+    *("", "x" * 300, "User:alice", f"{_RELAY}-1", f"{_RELAY}-2", "address_block", "core_time"),
 )
 
 

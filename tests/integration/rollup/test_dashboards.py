@@ -55,7 +55,7 @@ ROUNDS = 3
 #: Further rounds of the queries that took longer than the budget in all rounds.
 MORE_ROUNDS = 9
 #: Takes so many milliseconds on the processor for which the budget is meant, which is the one of
-#: docs/results.md in a quick minute. In a slow one it takes up to 254.
+#: benchmarks/results.md in a quick minute. In a slow one it takes up to 254.
 REFERENCE = "SELECT count(*), max(i % 7) FROM generate_series(1, 1000000) AS i"
 REFERENCE_MS = 145.0
 RANGES = [1, 2, 6, 24, 24 * 3, 24 * 30]

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from receiver.settings.metric_processing import SeriesSettings
-from receiver.telemetry.intake import Arrival
 from receiver.telemetry.otlp import label_metrics
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid, uuid_to_text
 from spark_streaming.job import Job
 from spark_streaming.postgres import Store
@@ -60,8 +60,8 @@ def test_six_pushes_of_59_400_series_are_bounded_twice(roll: Roll, query: Query,
     kept, overflowed, pushes = 0, 0, []
     for number in range(PUSHES):
         at_ns = NOW + number * SECOND_NS
-        arrival = Arrival(metrics=invented(number, at_ns), received_at_ns=at_ns)
-        taken = client.telemetry.accept(client.identity, INSTANCE, arrival, now=0.0)
+        request = PushTelemetryRequest(client_instance_id=INSTANCE, metrics=invented(number, at_ns))
+        taken = client.telemetry.accept(client.identity, request, now=0.0, received_at_ns=at_ns)
         assert taken.push is not None, "the client is not punished"
         kept += taken.metrics.series
         overflowed += taken.metrics.not_admitted

@@ -213,7 +213,7 @@ def test_the_explanation_of_a_client(api: Api) -> None:
                 "factor": 1,
             },
             "temporality_from": {"origin": "subscription", "subscriptions": ["a"]},
-            "narrowed": None,
+            "reduced": None,
             "quirks": [],
             "revealed": {"client_rack": None, "group_id": None, "transactional_id": None},
             "subscriptions": [

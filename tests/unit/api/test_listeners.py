@@ -26,7 +26,7 @@ def test_each_listener_has_its_broker(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         (one,) = (await rest.get("/v1/listeners")).json()["items"]
         assert "its own port, so clients pass by the sidecar" in one.pop("bypass")
-        assert "the broker takes telemetry itself" in one.pop("shadow")
+        assert "the broker takes telemetry itself" in one.pop("hidden_telemetry")
         assert one == {
             "name": "A",
             "bind": "0.0.0.0:19092",

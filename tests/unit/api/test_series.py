@@ -1,4 +1,4 @@
-"""The use of series budgets, and narrowed clients, over REST."""
+"""The use of series budgets, and reduced clients, over REST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def use(api: Api, number: int, series: int, overflowed: int, **facts: Any) -> No
         instance_id(number),
         principal=facts.get("principal", "User:ANONYMOUS"),
         client_id="folded",
-        site="10.0.0.1",
+        block="10.0.0.1",
         series=series,
         overflowed=overflowed,
         now=api.clock.now,
@@ -36,7 +36,7 @@ def test_the_clients_that_use_most_series(api: Api) -> None:
         instance_id(8),
         principal="User:bob",
         client_id="gone",
-        site="10.0.0.1",
+        block="10.0.0.1",
         series=1,
         overflowed=99,
         now=0.0,
@@ -91,7 +91,7 @@ def test_series_without_clients(api: Api) -> None:
     api.run(scenario)
 
 
-def test_a_narrowed_client(api: Api) -> None:
+def test_a_reduced_client(api: Api) -> None:
     api.telemetry = telemetry_core(
         max_bytes=1024,
         backpressure={"enabled": True, "step_s": 1, "offenders": {"max_too_large": 1, "relax_after_s": 100}},
@@ -112,7 +112,7 @@ def test_a_narrowed_client(api: Api) -> None:
         shown = (await rest.get(f"/v1/clients/{text}")).json()
         assert (shown["interval_factor"], shown["plugin_behind"]) == (4, "otlp")
         assert shown["push_interval_ms"] == 40_000
-        assert shown["narrowed"] == {"to": "standard_metrics", "offence": "too_large", "relaxes_in_s": 90.0}
+        assert shown["reduced"] == {"to": "standard_metrics", "offence": "too_large", "relaxes_in_s": 90.0}
         assert len(shown["requested_metrics"]) == 13
 
     api.run(scenario)

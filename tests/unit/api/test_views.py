@@ -5,7 +5,6 @@ from dataclasses import replace
 import httpx
 
 from receiver.telemetry.identity import Via
-from receiver.telemetry.intake import Arrival
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_from_text, uuid_to_text
@@ -48,7 +47,7 @@ def test_a_client(api: Api) -> None:
             "quirks": [],
             "interval_factor": 1,
             "plugin_behind": None,
-            "narrowed": None,
+            "reduced": None,
             "pushes": 0,
             "last_request_age_s": 0.0,
             "last_push_age_s": None,
@@ -87,8 +86,8 @@ def test_what_a_bridge_cannot_see_is_not_shown(api: Api) -> None:
         known = api.telemetry.instances.find(instance_id(5))
         assert known is not None
         identity = replace(known.identity, via=Via.BRIDGE, source_port=0)
-        arrival = Arrival(metrics=b"", received_at_ns=1, checked_by_broker=True, interval_ms=7_000)
-        api.telemetry.accept(identity, instance_id(5), arrival, now=api.clock.now)
+        pushed = PushTelemetryRequest(client_instance_id=instance_id(5))
+        api.telemetry.accept(identity, pushed, now=api.clock.now, received_at_ns=1, interval_ms=7_000)
         shown = (await rest.get(path)).json()
         assert {key: value for key, value in shown.items() if value != asked[key]} == {
             "via": "bridge",

@@ -37,7 +37,6 @@ from receiver.wire.errors import WireError
 from receiver.wire.headers import (
     RequestHeader,
     decode_response_header,
-    encode_request_header,
     response_header_version,
 )
 from receiver.wire.k32_describe_configs import DescribeConfigsRequest
@@ -70,7 +69,7 @@ class Core:
         """Return the answer, and the response's body."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         header = RequestHeader(api_key=key, api_version=version, correlation_id=9)
-        call = Call(1, 1, encode_request_header(header) + body)
+        call = Call(1, 1, header, body)
         self._calls.call(connection(), call, answered.set_result)
         answer = await answered
         reader = Reader(answer.frame, 4)

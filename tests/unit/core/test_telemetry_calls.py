@@ -20,7 +20,7 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.headers import RequestHeader, encode_request_header
+from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -89,7 +89,7 @@ class Core:
             key = api_keys.GET_TELEMETRY_SUBSCRIPTIONS
             body = messages.encode_subscriptions_request(request, 0)
         header = RequestHeader(api_key=key, api_version=0, correlation_id=self._tokens)
-        sent = Call(1, self._tokens, encode_request_header(header) + body)
+        sent = Call(1, self._tokens, header, body)
         self._calls.call(self.identity, sent, self.answers.append)
 
     def get(self, instance: Uuid = ZERO_UUID) -> tuple[GetTelemetrySubscriptionsResponse, bool]:

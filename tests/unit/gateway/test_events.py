@@ -43,7 +43,7 @@ class ReportedWire(Wire):
         for effect in self.session.take_effects():
             self._gate.events.report(self.identity, effect)
             if isinstance(effect, OpenCall):
-                self._gate.calls.call(self.identity, Call(1, 1, effect.request), self._answer)
+                self._gate.calls.call(self.identity, Call(1, 1, effect.header, effect.body), self._answer)
             elif isinstance(effect, IdentityChanged):
                 self.registry.changed(effect.identity)
 

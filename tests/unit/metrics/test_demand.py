@@ -23,7 +23,7 @@ def test_what_clients_have_and_are_asked_less() -> None:
             identifier,
             principal="User:a",
             client_id="c",
-            site="10.0.0.1",
+            block="10.0.0.1",
             series=20,
             overflowed=overflowed,
             now=0.0,
@@ -44,9 +44,9 @@ def test_what_clients_have_and_are_asked_less() -> None:
         'interval_steps_total{direction="longer"} 3.0',
         'interval_steps_total{direction="shorter"} 1.0',
     }
-    assert lines(metrics, "narrowed_instances") == {
-        'narrowed_instances{to="standard_metrics"} 1.0',
-        'narrowed_instances{to="nothing"} 2.0',
+    assert lines(metrics, "reduced_instances") == {
+        'reduced_instances{to="standard_metrics"} 1.0',
+        'reduced_instances{to="nothing"} 2.0',
     }
     assert lines(metrics, "offences_total") == {
         'offences_total{offence="too_large"} 5.0',

@@ -7,17 +7,17 @@ from dataclasses import replace
 import msgspec
 
 from receiver.peers.peers import Peers, Scope, peers_of
-from receiver.peers.sources import site_of, source_of
+from receiver.peers.sources import block_of, source_of
 from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 from tests.unit.telemetry.parts import connection
 
 
 def test_sites_and_sources() -> None:
     assert source_of("2001:db8:1:2:3::4") == "2001:db8:1:2::/64"
-    assert site_of("2001:db8:1:2:3::4") == "2001:db8:1::/48"
-    assert source_of("::ffff:10.0.0.1") == site_of("::ffff:10.0.0.1") == "10.0.0.1"
-    assert source_of("10.0.0.1") == site_of("10.0.0.1") == "10.0.0.1"
-    assert source_of("fe80::zz") == site_of("fe80::zz") == "fe80::zz"
+    assert block_of("2001:db8:1:2:3::4") == "2001:db8:1::/48"
+    assert source_of("::ffff:10.0.0.1") == block_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert source_of("10.0.0.1") == block_of("10.0.0.1") == "10.0.0.1"
+    assert source_of("fe80::zz") == block_of("fe80::zz") == "fe80::zz"
 
 
 def test_an_ipv4_address_is_one_peer_and_an_ipv6_address_is_two() -> None:
@@ -26,7 +26,7 @@ def test_an_ipv4_address_is_one_peer_and_an_ipv6_address_is_two() -> None:
     assert peers_of("::ffff:10.0.0.1", None).addresses == ipv4
     assert peers_of("2001:db8:1:2:3::4", "User:ann").limited == (
         ("source_address", "2001:db8:1:2::/64"),
-        ("source_site", "2001:db8:1::/48"),
+        ("address_block", "2001:db8:1::/48"),
         ("principal", "User:ann"),
     )
 

@@ -54,10 +54,7 @@ class ConfigCall:
     @classmethod
     def read(cls, call: OpenCall) -> ConfigCall:
         """Read the request of a call."""
-        reader = Reader(call.request)
-        header = decode_request_header(reader)
-        assert (header.api_key, header.correlation_id) == (call.header.api_key, call.header.correlation_id)
-        return cls(header, call.request[reader.offset :])
+        return cls(call.header, call.body)
 
     def answer(self) -> bytes:
         """Answer as a receiver does that has every resource, and does every change."""

@@ -142,7 +142,8 @@ def answer_call(
     Raises:
         WireError: The request is malformed.
     """
-    header, request = decode_telemetry_request(call.request, cut_beyond=call.cut_beyond)
+    header = call.header
+    request = decode_telemetry_request(header, call.body, cut_beyond=call.cut_beyond)
     outcome: SubscriptionsOutcome | PushOutcome
     if isinstance(request, PushTelemetryRequest):
         pushed = outcome = telemetry.push_telemetry(identity, request, now=now, received_at_ns=int(now * 1e9))

@@ -18,7 +18,8 @@ from receiver.telemetry.errors import (
     UnknownCodecError,
 )
 from receiver.telemetry.identity import Via
-from receiver.telemetry.intake import Arrival, Taken
+from receiver.telemetry.outcomes import PushOutcome
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
 from tests.unit.telemetry.parts import (
     COMPRESSED,
@@ -36,10 +37,20 @@ SMALL = payload("ck-producer-star-01")
 
 
 def arrive(
-    client: Client, now: float, metrics: Any = SMALL, instance: Uuid = INSTANCE, **changes: Any
-) -> Taken:
-    arrival = Arrival(metrics=metrics, received_at_ns=RECEIVED_AT_NS, **changes)
-    return client.telemetry.accept(client.identity, instance, arrival, now=now)
+    client: Client,
+    now: float,
+    metrics: Any = SMALL,
+    instance: Uuid = INSTANCE,
+    *,
+    codec: int = 0,
+    terminating: bool = False,
+    **options: Any,
+) -> PushOutcome:
+    request = PushTelemetryRequest(
+        client_instance_id=instance, terminating=terminating, compression_type=codec, metrics=metrics
+    )
+    options = {"received_at_ns": RECEIVED_AT_NS, "checked_by_broker": False} | options
+    return client.telemetry.accept(client.identity, request, now=now, **options)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

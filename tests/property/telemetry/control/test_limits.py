@@ -99,7 +99,7 @@ class LimitsRules(RuleBasedStateMachine):
         self.now = Fraction(1000)
         self.models: dict[Scope, Model] = {
             "source_address": Model(),
-            "source_site": Model(),
+            "address_block": Model(),
             "principal": Model(),
         }
         self.open: list[ClientIdentity] = []

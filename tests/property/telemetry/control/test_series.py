@@ -51,7 +51,7 @@ def test_sums_equal_the_instances_and_stay_within_budgets(
                 instance,
                 principal=principal,
                 client_id=client_id,
-                site="10.0.0.1",
+                block="10.0.0.1",
                 series=kept,
                 overflowed=points - kept,
                 now=float(now),
@@ -109,14 +109,14 @@ def test_a_site_within_its_share_is_never_refused(
     innocent = Uuid((1000).to_bytes(16, "big"))
     share = total // len(_SITES)
 
-    def push(instance: Uuid, site: str, points: int) -> int:
-        allowed = budgets.allowed(instance, ANONYMOUS, site)
+    def push(instance: Uuid, block: str, points: int) -> int:
+        allowed = budgets.allowed(instance, ANONYMOUS, block)
         assert allowed is not None
         budgets.record_push(
             instance,
             principal=ANONYMOUS,
             client_id="c",
-            site=site,
+            block=block,
             series=min(points, allowed),
             overflowed=max(0, points - allowed),
             now=0.0,
@@ -127,8 +127,8 @@ def test_a_site_within_its_share_is_never_refused(
     for steps in (before, after):
         for step in steps:
             if isinstance(step, tuple):
-                number, site, points = step
-                push(Uuid(number.to_bytes(16, "big")), site, points)
+                number, block, points = step
+                push(Uuid(number.to_bytes(16, "big")), block, points)
             else:
                 budgets.forget(Uuid(step.to_bytes(16, "big")))
             assert budgets.series <= total

@@ -514,21 +514,21 @@ def test_the_spooler_sleeps_until_something_is_to_be_written(folder: Path) -> No
     assert 0.05 <= woken[0] - offered < 2
 
 
-def of_site(number: int, site: str, size: int) -> Push:
+def of_block(number: int, block: str, size: int) -> Push:
     one = push(number, data=random.Random(number).randbytes(size))
-    return replace(one, context=replace(one.context, source_address=site))
+    return replace(one, context=replace(one.context, source_address=block))
 
 
 def test_at_the_bound_a_site_over_its_share_deletes_nothing_of_others(folder: Path, clock: Clock) -> None:
     queue = disk_queue(folder, clock, disk_bytes=1 << 18, segment_bytes=1 << 14)
     for number in range(20):
-        queue.offer(of_site(number, "10.0.0.7", 1_000))
+        queue.offer(of_block(number, "10.0.0.7", 1_000))
     queue.write()
     for number in range(100, 400):
-        queue.offer(of_site(number, f"2001:db8:6:{number:x}::1", 4_000))
+        queue.offer(of_block(number, f"2001:db8:6:{number:x}::1", 4_000))
         queue.write()
     for number in range(1_000, 1_020):
-        queue.offer(of_site(number, "10.0.0.7", 1_000))
+        queue.offer(of_block(number, "10.0.0.7", 1_000))
         queue.write()
     statistics = queue.statistics()
     assert statistics.disk + statistics.dropped[DropReason.SPOOL_FULL] == 340
@@ -537,6 +537,6 @@ def test_at_the_bound_a_site_over_its_share_deletes_nothing_of_others(folder: Pa
         kept += some
         queue.acknowledge(len(some))
     assert set(range(1_000, 1_020)) <= set(kept)
-    # What the innocent site wrote at the bound took the oldest segments, and nothing else did.
+    # What the innocent block wrote at the bound took the oldest segments, and nothing else did.
     assert sum(number >= 100 and number < 400 for number in kept) >= 50
     assert len([number for number in kept if number < 20]) + 32 >= 20

@@ -112,9 +112,9 @@ def test_it_behaves_as_its_model(ops: list[tuple[str, int, int]], max_items: int
         assert (len(queue), queue.bytes) == (len(model), sum(q.size for q in model))
 
 
-def of(number: int, site: str, size: int = 10) -> Queued:
+def of(number: int, block: str, size: int = 10) -> Queued:
     one = push(number, size=size)
-    return Queued(replace(one, context=replace(one.context, source_address=site)), size, float(number))
+    return Queued(replace(one, context=replace(one.context, source_address=block)), size, float(number))
 
 
 def test_a_site_pushes_out_its_own_pushes_only() -> None:
@@ -122,7 +122,7 @@ def test_a_site_pushes_out_its_own_pushes_only() -> None:
     for n in range(4):
         assert queue.add(of(n, "10.0.0.7")) == []
     gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
-    assert {one.site for one in gone} == {"2001:db8:6::/48"}
+    assert {one.block for one in gone} == {"2001:db8:6::/48"}
     kept = offered_at(queue.take(100, 10_000))
     assert kept[:4] == [0, 1, 2, 3]
     assert kept[-1] == 1_099, "the newest of the other"
@@ -146,8 +146,8 @@ def test_a_site_within_its_share_loses_nothing(pushes: list[tuple[str, int]], ta
     mine = [of(n, "10.0.0.7", size=30) for n in range(5)]
     for one in mine:
         queue.add(one)
-    for n, (site, size) in enumerate(pushes, start=100):
-        gone = queue.add(of(n, site, size))
+    for n, (block, size) in enumerate(pushes, start=100):
+        gone = queue.add(of(n, block, size))
         assert not any(one in gone for one in mine)
         if n % 10 == 0:
             queue.put_back(queue.take(taken, 10_000))

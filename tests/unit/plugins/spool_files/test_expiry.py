@@ -156,9 +156,9 @@ def manifest_lines(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def from_site(number: int, site: str, size: int) -> Push:
+def from_block(number: int, block: str, size: int) -> Push:
     one = push_at(number, data=random.Random(number).randbytes(size))
-    return replace(one, context=replace(one.context, source_address=site))
+    return replace(one, context=replace(one.context, source_address=block))
 
 
 def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Path) -> None:
@@ -166,12 +166,12 @@ def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Pat
     # short of room.
     max_bytes = 2 << 20
     with started(tmp_path, max_bytes=max_bytes, roll_bytes=1 << 16, retain_hours=None) as spool:
-        spool.export_batch([from_site(number, "10.0.0.7", 20_000) for number in range(5)])
+        spool.export_batch([from_block(number, "10.0.0.7", 20_000) for number in range(5)])
         wait_for(lambda: len(numbers(tmp_path)) == 5)
         for first in range(1_000, 1_200, 5):
-            mine = [from_site(first + 50_000, "10.0.0.7", 1_000)]
+            mine = [from_block(first + 50_000, "10.0.0.7", 1_000)]
             spool.export_batch(
-                [*mine, *(from_site(first + n, f"2001:db8:6:{first + n:x}::1", 20_000) for n in range(5))]
+                [*mine, *(from_block(first + n, f"2001:db8:6:{first + n:x}::1", 20_000) for n in range(5))]
             )
             wait_for(lambda: not journals(tmp_path))
         wait_for(lambda: folder_bytes(tmp_path) <= max_bytes)
@@ -180,4 +180,4 @@ def test_a_site_over_its_share_deletes_its_own_files_and_no_others(tmp_path: Pat
     assert innocent <= found
     hostile = found - innocent
     assert 0 < len(hostile) < 110
-    assert max(hostile) == 1_199, "the newest of the hostile site are kept"
+    assert max(hostile) == 1_199, "the newest of the hostile address block are kept"

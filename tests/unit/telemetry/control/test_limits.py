@@ -1,4 +1,4 @@
-"""Limits of peers: sources, sites and principals."""
+"""Limits of peers: sources, address blocks and principals."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_a_refused_peer_is_not_forgotten_first() -> None:
     for number in range(100):
         assert limits.take(LimitName.NEW_INSTANCES, rogue, 0) is not None
         assert limits.take(LimitName.NEW_INSTANCES, connection(source_address=f"10.0.0.{number}"), 0) is None
-    assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
+    assert limits.peers == {"source_address": 16, "address_block": 0, "principal": 0}
 
 
 def test_at_the_bound_the_least_recently_used_peer_is_forgotten() -> None:
@@ -376,7 +376,7 @@ def test_a_smaller_number_of_peers_applies_at_once() -> None:
     for number in range(64):
         assert limits.telemetry_request(connection(source_address=f"10.0.0.{number}"), 0) is None
     limits.replace_settings(LimitsSettings(max_peers=16))
-    assert limits.peers == {"source_address": 16, "source_site": 0, "principal": 0}
+    assert limits.peers == {"source_address": 16, "address_block": 0, "principal": 0}
 
 
 def test_a_connection_closed_for_a_flood_counts_as_many() -> None:
@@ -397,14 +397,14 @@ def test_floods_of_many_ipv6_networks_count_for_their_site() -> None:
         LimitsSettings(
             source_address=UNLIMITED.model_copy(update={"new_connections_per_second": 10}),
             principal=UNLIMITED,
-            ipv6_site_factor=2,
+            ipv6_block_factor=2,
         )
     )
     for network in range(10):
         limits.flooded(connection(source_address=f"2001:db8:6:{network:x}::1"), 5.0)
     exceeded = limits.connection_opened("2001:db8:6:ffff::1", 5.0)
     assert exceeded is not None
-    assert (exceeded.scope, exceeded.limit) == ("source_site", LimitName.NEW_CONNECTIONS)
+    assert (exceeded.scope, exceeded.limit) == ("address_block", LimitName.NEW_CONNECTIONS)
     assert exceeded.retry_after_s == pytest.approx(0.05)
     assert limits.connection_opened("2001:db8:6:ffff::1", 5.06) is None
     assert limits.connection_opened("2001:db8:7::1", 5.0) is None
@@ -417,7 +417,7 @@ def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:
                 update={"connections": 2, "accepted_bytes_per_minute": 1_000}
             ),
             principal=UNLIMITED,
-            ipv6_site_factor=3,
+            ipv6_block_factor=3,
         )
     )
     opened = [
@@ -429,13 +429,13 @@ def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:
     assert len(opened) == 6
     exceeded = limits.connection_opened("2001:db8:6:ffff::1", 0)
     assert exceeded is not None
-    assert (exceeded.scope, exceeded.peer, exceeded.allowed) == ("source_site", "2001:db8:6::/48", 6)
+    assert (exceeded.scope, exceeded.peer, exceeded.allowed) == ("address_block", "2001:db8:6::/48", 6)
     assert str(exceeded) == (
-        "2001:db8:6::/48 is over limits.source_address.connections times limits.ipv6_site_factor (6)"
+        "2001:db8:6::/48 is over limits.source_address.connections times limits.ipv6_block_factor (6)"
     )
-    assert limits.connection_opened("2001:db8:7::1", 0) is None, "another site"
+    assert limits.connection_opened("2001:db8:7::1", 0) is None, "another address block"
     assert limits.connection_opened("10.0.0.1", 0) is None
-    # A connection that the site refuses does not count for its network either.
+    # A connection that the address block refuses does not count for its network either.
     limits.connection_closed(connection(source_address=opened[0]))
     assert limits.connection_opened("2001:db8:6:ffff::1", 0) is None
     assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None

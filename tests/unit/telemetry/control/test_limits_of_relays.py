@@ -175,11 +175,11 @@ def test_an_admitted_connection_is_no_usage_and_fills_no_bucket() -> None:
 
 def test_a_site_is_counted_with_its_networks() -> None:
     source = PeerLimitsSettings(connections=1)
-    core = Limits(LimitsSettings(source_address=source, ipv6_site_factor=2))
+    core = Limits(LimitsSettings(source_address=source, ipv6_block_factor=2))
     exceeded = [core.admitted(connection(source_address=f"2001:db8:0:{network}::1")) for network in range(3)]
     assert exceeded[:2] == [None, None]
     assert exceeded[2] is not None
-    assert exceeded[2].scope == "source_site"
+    assert exceeded[2].scope == "address_block"
 
 
 def test_a_login_counts_for_the_latest_principal_even_over_the_limit() -> None:

@@ -1,9 +1,9 @@
-"""Offenders: instances that push too much are narrowed and restored step by step."""
+"""Offenders: instances that push too much are reduced and restored step by step."""
 
 from __future__ import annotations
 
 from receiver.settings.backpressure import BackPressureSettings
-from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand, Narrowed, Offence, Offenders
+from receiver.telemetry.control.offenders import STANDARD_METRICS, Demand, Offence, Offenders, Reduced
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.parts import INSTANCE
 
@@ -33,7 +33,7 @@ def test_the_standard_metrics_are_those_of_kip_714() -> None:
     assert list(STANDARD_METRICS) == sorted(STANDARD_METRICS)
 
 
-def test_a_narrowed_demand_stays_within_the_subscriptions() -> None:
+def test_a_reduced_demand_stays_within_the_subscriptions() -> None:
     assert Demand.EVERYTHING.prefixes(("org.apache.",)) == ("org.apache.",)
     assert Demand.STANDARD_METRICS.prefixes(("",)) == STANDARD_METRICS
     assert Demand.STANDARD_METRICS.prefixes(("org.apache.kafka.consumer.fetch.", "org.apache.kafka.x")) == (
@@ -46,18 +46,18 @@ def test_a_narrowed_demand_stays_within_the_subscriptions() -> None:
     assert Demand.NOTHING.prefixes(("",)) == ()
 
 
-def test_consecutive_too_large_pushes_narrow_in_two_steps() -> None:
+def test_consecutive_too_large_pushes_reduce_in_two_steps() -> None:
     known = offenders()
     assert too_large(known, 1, 2) is Demand.EVERYTHING
     assert too_large(known, 3) is Demand.STANDARD_METRICS
-    assert known.explain(INSTANCE, 3) == Narrowed(
+    assert known.explain(INSTANCE, 3) == Reduced(
         demand=Demand.STANDARD_METRICS, offence=Offence.TOO_LARGE, relaxes_in_s=HOUR
     )
     assert too_large(known, 4, 5) is Demand.STANDARD_METRICS
     assert too_large(known, 6) is Demand.NOTHING
     assert too_large(known, 7, 8, 9) is Demand.NOTHING
-    assert known.narrowings == {Offence.TOO_LARGE: 3, Offence.BYTES_PER_MINUTE: 0}
-    assert known.narrowed == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 1}
+    assert known.reductions == {Offence.TOO_LARGE: 3, Offence.BYTES_PER_MINUTE: 0}
+    assert known.reduced == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 1}
     assert known.demand(ANOTHER, 9) is Demand.EVERYTHING
     assert known.explain(ANOTHER, 9) is None
 
@@ -94,7 +94,7 @@ def test_a_repeated_offence_doubles_the_time_up_to_a_bound() -> None:
 def test_a_long_time_without_offence_resets_the_time() -> None:
     known = offenders()
     too_large(known, 0, 0, 0)
-    # An hour narrowed, and another hour in which an offence would count as repeated.
+    # An hour reduced, and another hour in which an offence would count as repeated.
     too_large(known, 2 * HOUR, 2 * HOUR, 2 * HOUR)
     explained = known.explain(INSTANCE, 2 * HOUR)
     assert explained is not None
@@ -141,7 +141,7 @@ def test_without_a_byte_limit_bytes_are_not_counted() -> None:
     assert known.demand(INSTANCE, 0) is Demand.EVERYTHING
 
 
-def test_no_instance_is_narrowed_while_disabled() -> None:
+def test_no_instance_is_reduced_while_disabled() -> None:
     known = offenders(enabled=False, max_bytes_per_minute=1024)
     known.record_push(INSTANCE, 5000, 0, too_large=False)
     assert too_large(known, 1, 2, 3, 4) is Demand.EVERYTHING
@@ -152,7 +152,7 @@ def test_disabling_restores_every_demand_at_once() -> None:
     too_large(known, 1, 2, 3)
     known.replace_settings(settings(enabled=False))
     assert known.demand(INSTANCE, 3) is Demand.EVERYTHING
-    assert known.narrowed == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 0}
+    assert known.reduced == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 0}
 
 
 def test_a_forgotten_instance_starts_without_offences() -> None:
@@ -160,5 +160,5 @@ def test_a_forgotten_instance_starts_without_offences() -> None:
     too_large(known, 1, 2, 3)
     known.forget(INSTANCE)
     known.forget(INSTANCE)
-    assert known.narrowed == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 0}
+    assert known.reduced == {Demand.STANDARD_METRICS: 0, Demand.NOTHING: 0}
     assert too_large(known, 4, 5) is Demand.EVERYTHING

@@ -34,16 +34,16 @@ def push(
     principal: str = ALICE,
     client_id: str = "orders",
     now: float = 0.0,
-    site: str = "10.0.0.1",
+    block: str = "10.0.0.1",
 ) -> int:
     """Push some points, and return how many fit."""
-    allowed = series.allowed(instance(number), principal, site)
+    allowed = series.allowed(instance(number), principal, block)
     kept = points if allowed is None else min(points, allowed)
     series.record_push(
         instance(number),
         principal=principal,
         client_id=client_id,
-        site=site,
+        block=block,
         series=kept,
         overflowed=points - kept,
         now=now,
@@ -159,19 +159,19 @@ def test_an_instance_within_budget_again_is_not_over() -> None:
 def test_one_address_cannot_use_up_the_share_of_others() -> None:
     series = budgets(per_client=100, total=1_000)
     for number in range(100):
-        push(series, number, 100, ANONYMOUS, site="10.6.6.6")
+        push(series, number, 100, ANONYMOUS, block="10.6.6.6")
     assert series.series == 1_000
-    # Two sites: the other one gets half at once, though the hostile one never pushes again.
+    # Two blocks: the other one gets half at once, though the hostile one never pushes again.
     for number in range(1_000, 1_005):
-        assert push(series, number, 100, ANONYMOUS, site="10.0.0.2") == 100
-    assert push(series, 1_005, 100, ANONYMOUS, site="10.0.0.2") == 0
+        assert push(series, number, 100, ANONYMOUS, block="10.0.0.2") == 100
+    assert push(series, 1_005, 100, ANONYMOUS, block="10.0.0.2") == 0
     assert series.series == 1_000
-    # A third site: each gets a third.
+    # A third address block: each gets a third.
     for number in range(2_000, 2_003):
-        assert push(series, number, 100, ANONYMOUS, site="10.0.0.3") == 100
-    assert push(series, 2_003, 100, ANONYMOUS, site="10.0.0.3") == 33
-    # A site that ceded series gets no more than its share, whatever it pushes.
-    kept = sum(push(series, number, 100, ANONYMOUS, site="10.6.6.6") for number in range(100))
+        assert push(series, number, 100, ANONYMOUS, block="10.0.0.3") == 100
+    assert push(series, 2_003, 100, ANONYMOUS, block="10.0.0.3") == 33
+    # An address block that ceded series gets no more than its share, whatever it pushes.
+    kept = sum(push(series, number, 100, ANONYMOUS, block="10.6.6.6") for number in range(100))
     assert kept <= 334
     assert series.series <= 1_000
 
@@ -179,11 +179,11 @@ def test_one_address_cannot_use_up_the_share_of_others() -> None:
 def test_one_push_takes_series_from_a_bounded_number_of_sites() -> None:
     series = budgets(total=10_000)
     for number in range(100):
-        push(series, number, 100, site=f"10.0.1.{number}")
-    assert push(series, 1_000, 10_000, site="10.0.0.2") == 10_000 // 101
-    # Each site had one series more than its share, and 64 of them ceded it.
+        push(series, number, 100, block=f"10.0.1.{number}")
+    assert push(series, 1_000, 10_000, block="10.0.0.2") == 10_000 // 101
+    # Each address block had one series more than its share, and 64 of them ceded it.
     assert series.series == 10_000 + 99 - 64
-    assert push(series, 1_000, 10_000, site="10.0.0.2") == 99
+    assert push(series, 1_000, 10_000, block="10.0.0.2") == 99
     assert series.series == 10_000
 
 
@@ -195,16 +195,16 @@ def test_a_forgotten_instance_frees_the_series_of_its_principal_and_its_site() -
     assert series.report(10, 0.0).principals[0].series == 30
     assert series.report(10, 0.0).total.series == 30
     series.forget(instance(2))
-    # A site without instances has no share: two sites divide the total.
-    assert push(series, 3, 100, site="10.0.0.2") == 100
-    assert push(series, 4, 100, BOB, site="10.0.0.3") == 50
+    # An address block without instances has no share: two address blocks divide the total.
+    assert push(series, 3, 100, block="10.0.0.2") == 100
+    assert push(series, 4, 100, BOB, block="10.0.0.3") == 50
 
 
 def test_all_sites_over_their_share_cede_series_to_a_new_site() -> None:
     series = budgets(total=100)
-    assert push(series, 1, 100, site="10.0.0.1") == 100
-    assert push(series, 2, 100, site="10.0.0.2") == 50
-    assert push(series, 3, 100, site="10.0.0.3") == 33
+    assert push(series, 1, 100, block="10.0.0.1") == 100
+    assert push(series, 2, 100, block="10.0.0.2") == 50
+    assert push(series, 3, 100, block="10.0.0.3") == 33
     assert series.series == 100
     left = [series.allowed(instance(n), ALICE, f"10.0.0.{n}") for n in (1, 2, 3)]
     assert sorted(left, key=lambda allowed: allowed or 0) == [33, 33, 34]

@@ -107,15 +107,15 @@ def test_dead_instances_of_one_address_do_not_starve_a_new_client() -> None:
 def test_a_site_within_its_share_loses_no_instance(steps: list[tuple[int, int, bool]], most: int) -> None:
     client = core(max_instances=most)
     innocent = connection(id="innocent", source_address="10.0.0.7")
-    hostile = [connection(id=f"h{site}", source_address=f"10.6.6.{site}") for site in range(3)]
+    hostile = [connection(id=f"h{block}", source_address=f"10.6.6.{block}") for block in range(3)]
     mine = {uuid(1_000 + number) for number in range(most // 4)}
     for instance in mine:
         use(client, innocent, instance, 0.0)
-    for number, site, disconnects in steps:
+    for number, block, disconnects in steps:
         if disconnects:
-            client.telemetry.instances.disconnected(hostile[site % 3].id)
+            client.telemetry.instances.disconnected(hostile[block % 3].id)
         else:
-            client.identity, client.id = hostile[site % 3], uuid(number)
+            client.identity, client.id = hostile[block % 3], uuid(number)
             client.get(1.0)
         assert len(client.telemetry.instances) <= most
         assert mine <= {instance.id for instance in client.telemetry.instances}

@@ -12,8 +12,9 @@ from receiver.settings.limits import LimitsSettings, PeerLimitsSettings, Princip
 from receiver.settings.metric_processing import SeriesSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.control.limits import LimitName
-from receiver.telemetry.intake import Arrival, Taken
+from receiver.telemetry.outcomes import PushOutcome
 from receiver.telemetry.rules import Rules
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
 from tests.unit.telemetry.parts import (
@@ -50,10 +51,12 @@ def core(
     )
 
 
-def arrive(client: Client, now: float, metrics: bytes, instance: Uuid = INSTANCE, **identity: Any) -> Taken:
-    arrival = Arrival(metrics=metrics, received_at_ns=RECEIVED_AT_NS)
+def arrive(
+    client: Client, now: float, metrics: bytes, instance: Uuid = INSTANCE, **identity: Any
+) -> PushOutcome:
+    request = PushTelemetryRequest(client_instance_id=instance, metrics=metrics)
     who = replace(client.identity, **identity)
-    taken = client.telemetry.accept(who, instance, arrival, now=now)
+    taken = client.telemetry.accept(who, request, now=now, received_at_ns=RECEIVED_AT_NS)
     assert taken.push is not None
     return taken
 
@@ -62,7 +65,7 @@ def named(names: Iterable[str], **resource: str) -> bytes:
     return push(resource_metrics(*(gauge(name, 1.0) for name in names), **resource))
 
 
-def names_of(taken: Taken) -> list[str]:
+def names_of(taken: PushOutcome) -> list[str]:
     assert taken.push is not None
     return [metric.name for metric in all_metrics(MetricsData.FromString(taken.push.payload.data))]
 

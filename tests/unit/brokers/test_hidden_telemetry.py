@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from receiver.brokers.hidden_telemetry import hidden_telemetry, hidden_telemetry_warnings
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.listener_state import ListenerState
-from receiver.brokers.shadow import shadow_problem, shadow_warnings
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import Broker
 from receiver.wire.k03_metadata import Cluster
@@ -12,7 +12,7 @@ from receiver.wire.k03_metadata import Cluster
 
 def problem(*, takes_telemetry: bool = False, unread_resources: int = 0) -> str | None:
     known = KnownBroker(broker=Broker(), takes_telemetry=takes_telemetry, unread_resources=unread_resources)
-    return shadow_problem(known)
+    return hidden_telemetry(known)
 
 
 def test_a_broker_without_telemetry_hides_nothing() -> None:
@@ -49,7 +49,7 @@ def test_what_a_probe_finds_stays_known() -> None:
         2,
     )
     broker.record_telemetry(takes_telemetry=False, unread_resources=0)
-    assert shadow_problem(broker.known) is None
+    assert hidden_telemetry(broker.known) is None
 
 
 def test_what_another_relay_has_proven_of_its_telemetry_stays_known() -> None:
@@ -72,4 +72,4 @@ def test_each_problem_is_one_warning_that_names_the_listeners() -> None:
         ListenerState(settings=settings[1], known=KnownBroker(broker=Broker()), connections=0),
         ListenerState(settings=settings[2], known=hidden, connections=0),
     ]
-    assert shadow_warnings(states) == [f"behind A, C: {shadow_problem(hidden)}"]
+    assert hidden_telemetry_warnings(states) == [f"behind A, C: {hidden_telemetry(hidden)}"]

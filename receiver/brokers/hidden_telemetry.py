@@ -13,7 +13,7 @@ from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 
 
-def shadow_problem(known: KnownBroker) -> str | None:
+def hidden_telemetry(known: KnownBroker) -> str | None:
     """Return what of the broker's telemetry the sidecar hides; None if it is nothing.
 
     Resources are known only where the sidecar may ask for them.
@@ -30,11 +30,11 @@ def shadow_problem(known: KnownBroker) -> str | None:
     return f"{'; '.join(hidden)}: {'; '.join(fixes)}" if hidden else None
 
 
-def shadow_warnings(listeners: Iterable[ListenerState]) -> list[str]:
+def hidden_telemetry_warnings(listeners: Iterable[ListenerState]) -> list[str]:
     """Return what is hidden behind listeners, for ``/readyz``; each problem once."""
     names: dict[str, dict[str, None]] = {}
     for listener in listeners:
         for known in (listener.known, *listener.nodes.values()):
-            if (problem := shadow_problem(known)) is not None:
+            if (problem := hidden_telemetry(known)) is not None:
                 names.setdefault(problem, {})[listener.settings.name] = None
     return [f"behind {', '.join(behind)}: {problem}" for problem, behind in names.items()]

@@ -1,4 +1,4 @@
-"""Back-pressure and offenders in the whole core: longer intervals, narrowed subscriptions."""
+"""Back-pressure and offenders in the whole core: longer intervals, reduced subscriptions."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_disabling_restores_the_interval() -> None:
     assert (again.push_interval_ms, again.subscription_id) == (10_000, asked_before)
 
 
-def test_repeated_too_large_pushes_narrow_to_the_standard_metrics() -> None:
+def test_repeated_too_large_pushes_reduce_to_the_standard_metrics() -> None:
     client = subscribed(pressed(offenders={"max_too_large": 2, "relax_after_s": 25}))
     too_large = METRICS * 20
     for now in (10, 20):
@@ -137,7 +137,7 @@ def test_repeated_too_large_pushes_narrow_to_the_standard_metrics() -> None:
     assert client.get(159).response.requested_metrics == ("",)
 
 
-def test_a_client_within_the_limits_is_not_narrowed() -> None:
+def test_a_client_within_the_limits_is_not_reduced() -> None:
     client = subscribed(pressed(offenders={"max_too_large": 2}))
     for now in range(10, 200, 20):
         assert code(client.push(now, METRICS * 20)) is TOO_LARGE
@@ -167,7 +167,7 @@ def test_inflated_bytes_of_accepted_pushes_count() -> None:
 def test_offences_are_forgotten_with_the_instance(enabled: bool) -> None:
     client = subscribed(pressed(enabled=enabled, offenders={"max_too_large": 1}))
     client.push(10, METRICS * 20)
-    assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == enabled
+    assert client.telemetry.offenders.reduced[Demand.STANDARD_METRICS] == enabled
     client.telemetry.instances.disconnected(client.identity.id)
-    assert client.telemetry.offenders.narrowed[Demand.STANDARD_METRICS] == 0
+    assert client.telemetry.offenders.reduced[Demand.STANDARD_METRICS] == 0
     assert client.get(20).response.requested_metrics == ("",)
