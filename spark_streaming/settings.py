@@ -212,6 +212,7 @@ class MetricsSettings(Settings):
 
     bind: str | None = Field(
         default=None,
+        json_schema_extra={"pattern": "^.+:[0-9]{1,5}$"},
         description="Address of the scrape endpoint: `host:port`, for example `127.0.0.1:8643`; the path is "
         "`/metrics`. Without `web_config_file` everyone who can connect can read it. Null means no endpoint.",
     )

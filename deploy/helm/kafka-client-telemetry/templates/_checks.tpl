@@ -39,7 +39,7 @@
 {{- $names := dict -}}
 {{- range $index, $subscription := kindIs "slice" .Values.subscriptions | ternary .Values.subscriptions list -}}
 {{- with get $names .name -}}
-{{- fail (printf "subscriptions[%d].name: %s: that of subscriptions[%s] too; give each its own" $index $subscription.name .) -}}
+{{- fail (printf "subscriptions[%d].name: %s: that of subscriptions[%s].name too; give each its own" $index $subscription.name .) -}}
 {{- end -}}
 {{- $_ := set $names .name (toString $index) -}}
 {{- end -}}
