@@ -203,12 +203,13 @@ RECEIVER_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryWarns",
         # The other kinds have alerts of their own.
-        expression='kafka_telemetry_warnings{kind=~"crossed|bypass|shadow|subscription|clock|worker"} > 0',
+        expression="kafka_telemetry_warnings"
+        '{kind=~"crossed|bypass|hidden_telemetry|subscription|clock|worker"} > 0',
         lasts="15m",
         severity="warning",
         summary="Receiver {{ .Labels.instance }} works, and warns of: {{ .Labels.kind }}",
         description="GET /readyz and `kafka-telemetry status` say what to do. bypass: clients pass by the "
-        "receiver. crossed: its upstreams are. shadow: the broker's own telemetry has no effect. "
+        "receiver. crossed: its upstreams are. hidden_telemetry: the broker's own telemetry has no effect. "
         "subscription: none is active. clock: this machine's differs from those of clients. worker: a thread "
         "has ended.",
     ),
