@@ -51,21 +51,21 @@ def workloads(server: ApiServer, namespace: str) -> frozenset[str]:
 
 
 def pods(manifests: Sequence[Manifest]) -> Iterator[dict[str, Any]]:
-    """A pod of each workload, as its controller would make it."""
-    claims = {
-        f"StatefulSet/{one['metadata']['name']}": one["spec"].get("volumeClaimTemplates", [])
-        for one in of_kind(manifests, "StatefulSet")
+    """A pod of each workload, and all of a StatefulSet, as its controller would make them."""
+    sets = {
+        f"StatefulSet/{one['metadata']['name']}": one["spec"] for one in of_kind(manifests, "StatefulSet")
     }
     for name, template in pod_templates(manifests).items():
         volumes = [
             {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": "claim-0"}}
-            for claim in claims.get(name, ())
+            for claim in sets.get(name, {}).get("volumeClaimTemplates", ())
         ]
-        index = {"apps.kubernetes.io/pod-index": "0"} if name in claims else {}
-        yield _pod(
-            template["metadata"].get("labels", {}) | index,
-            {**template["spec"], "volumes": template["spec"].get("volumes", []) + volumes},
-        )
+        for number in range(sets[name]["replicas"] if name in sets else 1):
+            index = {"apps.kubernetes.io/pod-index": str(number)} if name in sets else {}
+            yield _pod(
+                template["metadata"].get("labels", {}) | index,
+                {**template["spec"], "volumes": template["spec"].get("volumes", []) + volumes},
+            )
     for one in of_kind(manifests, "SparkApplication"):
         yield _spark_pod(one["spec"], "driver")
         yield _spark_pod(one["spec"], "executor")

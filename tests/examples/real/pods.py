@@ -142,6 +142,10 @@ class Pods:
         own = self.addresses[number]
         return {
             **{f"{name}-{other}.{domain}": address for other, address in enumerate(self.addresses)},
+            **{
+                f"{name}-{other}.{namespace}.svc.cluster.local": address
+                for other, address in enumerate(self.addresses)
+            },
             domain: self.addresses[0],
             # The pod's own addresses: all of them, and its loopback.
             "0.0.0.0": own,

@@ -4,7 +4,7 @@
 {{- include "kafka-client-telemetry.ownerName" (dict "root" . "suffix" "broker") -}}
 {{- end -}}
 
-{{/* The domain of the pods: what listeners are advertised under. */}}
+{{/* The domain of the pods, by which controllers find each other. */}}
 {{- define "kafka-client-telemetry.example.domain" -}}
 {{- printf "%s.%s.svc.%s" (include "kafka-client-telemetry.partName" (dict "root" . "suffix" "brokers")) .Release.Namespace .Values.clusterDomain -}}
 {{- end -}}
@@ -17,12 +17,14 @@
 {{/* Clients reach brokers by sidecars alone: the broker's own listeners for them are on loopback, and what is advertised is the sidecar's port. */}}
 {{- define "kafka-client-telemetry.example.env" -}}
 {{- $domain := include "kafka-client-telemetry.example.domain" . -}}
+{{- /* The Service of this broker alone has its pod's name. */ -}}
+{{- $host := printf "$(POD_NAME).%s.svc.%s" .Release.Namespace .Values.clusterDomain -}}
 {{- $listeners := list "INTERNAL://:9094" "CONTROLLER://:9093" -}}
-{{- $advertised := list (printf "INTERNAL://$(POD_NAME).%s:9094" $domain) -}}
+{{- $advertised := list (printf "INTERNAL://%s:9094" $host) -}}
 {{- $protocols := list "INTERNAL:PLAINTEXT" "CONTROLLER:PLAINTEXT" -}}
 {{- range .Values.config.listeners -}}
 {{- $listeners = append $listeners (printf "%s://%s" .name .upstream) -}}
-{{- $advertised = append $advertised (printf "%s://$(POD_NAME).%s:%s" .name $domain (include "kafka-client-telemetry.port" .bind)) -}}
+{{- $advertised = append $advertised (printf "%s://%s:%s" .name $host (include "kafka-client-telemetry.port" .bind)) -}}
 {{- $protocols = append $protocols (printf "%s:PLAINTEXT" .name) -}}
 {{- end -}}
 {{- $voters := list -}}
