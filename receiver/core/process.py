@@ -531,7 +531,8 @@ class _Core:
             "plugin": list(plugin_warnings(self._host.statistics())),
             "worker": workers.problems(),
         }
-        if not found["store"]:
+        # Clients of bridges are asked by their brokers.
+        if not found["store"] and self._settings.listeners:
             found["subscription"] = list(subscription_warnings(self._subscriptions.in_force, now))
         for kind in _LOGGED_HERE:
             if found.get(kind) and kind not in self._logged_warnings:

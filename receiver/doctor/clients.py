@@ -47,6 +47,7 @@ class Fleet:
         connections: Open connections (``/v1/connections``).
         subscriptions: All subscriptions (``/v1/subscriptions``).
         complete: Whether these are all clients and connections, and not the first ones.
+        bridges_alone: Whether the receiver has no listener, so that all clients come by bridges.
         brokers_elsewhere: How many brokers of the cluster no listener is in front of. A client
             connects to many brokers, and pushes to one of them (KIP-714, "Client behavior").
     """
@@ -55,7 +56,13 @@ class Fleet:
     connections: Sequence[_Document]
     subscriptions: Sequence[_Document]
     complete: bool = True
+    bridges_alone: bool = False
     brokers_elsewhere: int = 0
+
+    @property
+    def asked(self) -> list[_Document]:
+        """Clients that this receiver asks; those of bridges are asked by their brokers."""
+        return [row for row in self.clients if row["via"] == "gateway"]
 
     @property
     def silent(self) -> list[_Document]:
@@ -78,6 +85,9 @@ def _label(one: _Document) -> str:
 
 def subscription_findings(fleet: Fleet) -> list[Finding]:
     """Return what each subscription matches."""
+    if fleet.bridges_alone:
+        seen = "the brokers ask clients by their own: kafka-client-metrics.sh --describe shows them"
+        return [ok(Area.SUBSCRIPTION, "any", "subscriptions", seen)]
     if not fleet.subscriptions:
         return [
             warning(
@@ -89,7 +99,7 @@ def subscription_findings(fleet: Fleet) -> list[Finding]:
             )
         ]
     matched: dict[str, int] = {}
-    for client in fleet.clients:
+    for client in fleet.asked:
         for name in client["subscriptions"]:
             matched[name] = matched.get(name, 0) + 1
     findings = [
@@ -111,12 +121,12 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     state = subscription.get("state", "active")
     if state != "active":
         return ok(Area.SUBSCRIPTION, "state", subject, f"is {state}, so it applies to no client")
-    total = len(fleet.clients)
+    total = len(fleet.asked)
     if not total:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
     if count:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {total} known clients, {every}")
-    reasons = [mismatch(subscription, row) for row in fleet.clients[:_MAX_COMPARED]]
+    reasons = [mismatch(subscription, row) for row in fleet.asked[:_MAX_COMPARED]]
     if None in reasons:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
     return warning(
@@ -153,6 +163,10 @@ def _compiled(pattern: str) -> Any:
 
 def client_findings(fleet: Fleet) -> list[Finding]:
     """Return what is wrong with clients, and how many are well."""
+    if not fleet.clients and fleet.bridges_alone:
+        seen = "no client has pushed by a bridge"
+        fix = "look for `bridge joined` in the log, and let the brokers ask for metrics (docs/bridge.md)"
+        return [warning(Area.CLIENT, "any", "clients", seen, fix)]
     if not fleet.clients and not fleet.connections:
         return [
             warning(

@@ -39,7 +39,7 @@ def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, 
         for text in checked.warnings
     ]
     if not checked.mistakes:
-        listeners = ", ".join(listener.name for listener in checked.settings.listeners)
+        listeners = ", ".join(listener.name for listener in checked.settings.listeners) or "none"
         plugins = ", ".join(plugin.name for plugin in checked.plugins) or "none"
         seen = f"valid. Listeners: {listeners}. Plugins: {plugins}"
         findings.append(ok(Area.CONFIGURATION, "valid", subject, seen))

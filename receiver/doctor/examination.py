@@ -206,7 +206,8 @@ async def _ask_receiver(
     try:
         views = {entry["name"]: entry for entry in (await api.get("/v1/listeners"))["items"]}
         plugins = (await api.get("/v1/plugins"))["items"]
-        fleet = await _fleet(api, brokers_elsewhere(settings.listeners, answers))
+        elsewhere = brokers_elsewhere(settings.listeners, answers)
+        fleet = await _fleet(api, elsewhere, bridges_alone=not settings.listeners)
     except AccessError as error:
         findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
     except RestError as error:
@@ -283,7 +284,7 @@ async def _of_listeners(
     return [*(finding for result in found for finding in result), *unreached]
 
 
-async def _fleet(api: RestApi, elsewhere: int) -> Fleet:
+async def _fleet(api: RestApi, elsewhere: int, *, bridges_alone: bool) -> Fleet:
     clients, all_clients = await _pages(api, "/v1/clients")
     connections, all_connections = await _pages(api, "/v1/connections")
     subscriptions, _ = await _pages(api, "/v1/subscriptions")
@@ -293,6 +294,7 @@ async def _fleet(api: RestApi, elsewhere: int) -> Fleet:
         connections=[connection for connection in connections if connection["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
         complete=all_clients and all_connections,
+        bridges_alone=bridges_alone,
         brokers_elsewhere=elsewhere,
     )
 

@@ -66,6 +66,21 @@ def test_a_client_that_pushes_is_well() -> None:
     assert one_client(fleet(client()), "instance-1") == [one]
 
 
+def test_clients_of_bridges_are_asked_by_their_brokers() -> None:
+    nothing = dict.fromkeys(("push_interval_ms", "requested_metrics", "subscriptions", "last_error"))
+    bridged = client(2, via="bridge", state="pushing", **nothing)
+    (found,) = subscription_findings(fleet(client(), bridged))
+    assert found.seen == "matches 1 of 1 known clients, every 60 s"
+    (found,) = subscription_findings(fleet(bridged))
+    assert found.seen == "no client is known yet, every 60 s"
+    assert [finding.state for finding in one_client(fleet(bridged), "client-2")] == [State.OK]
+    alone = fleet(subscriptions=(), bridges_alone=True)
+    (found,) = subscription_findings(alone)
+    assert (found.state, found.seen.partition(":")[0]) == (State.OK, "the brokers ask clients by their own")
+    (found,) = client_findings(alone)
+    assert (found.state, found.seen) == (State.WARNING, "no client has pushed by a bridge")
+
+
 def test_a_first_push_that_is_not_due_is_well_and_not_proven() -> None:
     waiting = fleet(client(pushes=0, last_push_age_s=None))
     assert others(client_findings(waiting)) == []
