@@ -56,10 +56,14 @@ def _checked(pattern: str) -> str:
 
 def _pattern(what: str, note: str = "") -> Any:
     description = f"Only where this regular expression (RE2) matches the whole {what}{note}."
-    return Field(default=None, max_length=_MAX_CHARS, description=description)
+    return Field(default=None, description=description)
 
 
-_Pattern = Annotated[str, AfterValidator(_checked)]
+_Pattern = Annotated[
+    str,
+    Field(max_length=_MAX_CHARS, json_schema_extra={"format": "regex"}),
+    AfterValidator(_checked),
+]
 
 #: A pattern without these matches itself only.
 _SYNTAX: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
