@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,13 +11,21 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from deploy.broker_bridge import JAR
 from deploy.project import PROJECT
 from tests.helm.configurations import configurations
 from tests.helm.test_attach_page import OURS, Snippet, snippets
 from tests.helm.test_attach_page import PAGE as ATTACH_PAGE
+from tests.integration.bridge.peer import TOKEN
 from tests.integration.bridge.support import EXPORTER, JMX
+from tests.testbed import jvm, parts
+from tests.testbed.broker import KafkaBroker
+from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.commands import CommandError
 from tests.testbed.helm import CHART, NAMESPACE, Helm, Manifest, of_kind, parse
+from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.process import wait_until
+from tests.testbed.sidecar import Sidecar
 from tests.testbed.strimzi import unknown_fields
 
 PAGE: Final = CHART.parents[2] / "docs" / "bridge.md"
@@ -97,3 +107,39 @@ def test_a_field_that_strimzi_does_not_know_is_found() -> None:
     }
     with pytest.raises(CommandError):
         unknown_fields(text.replace("volumeMounts:", "volumeMounts: 5\n        env: "))
+
+
+def test_a_broker_by_the_page_reaches_the_receiver_that_the_chart_renders(helm: Helm, tmp_path: Path) -> None:
+    port, rest = free_port(), free_port()
+    values = copy.deepcopy(SNIPPETS[OURS].values)
+    values["bridge"] |= {"port": port, "bindAddress": LOOPBACK}
+    values["config"] |= {
+        "rest": {"bind": f"0.0.0.0:{rest}"},
+        "plugins": [{"type": "console", "delivery": "memory"}],
+        "subscriptions": {"path": str(tmp_path / "subscriptions.db")},
+    }
+    properties, *_ = _parts(SNIPPETS[_STRIMZI])
+    host = properties[_PREFIX + "receivers"].rpartition(":")[0]
+    (configuration,) = configurations(parse(helm.template(values)))
+    written = configuration.write(tmp_path)
+    files = CertificateAuthority().issue(dns_names=[host]).write(tmp_path, "server")
+    secrets = tmp_path / "run/secrets/kafka-telemetry"
+    shutil.copy(files.chain, secrets / "bridge-tls" / "tls.crt")
+    shutil.copy(files.key, secrets / "bridge-tls" / "tls.key")
+    token = secrets / "bridge-token" / "token"
+    token.write_bytes(TOKEN)
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{LOOPBACK} {host}\n{LOOPBACK} localhost\n")
+    here = {
+        **properties,
+        _PREFIX + "receivers": f"{host}:{port}",
+        _PREFIX + "token.file": str(token),
+        _PREFIX + "tls.ca.file": str(files.ca),
+    }
+    jar = parts.BRIDGE.require() / JAR
+    flags = (*jvm.QUICK_START, f"-Djdk.net.hosts.file={hosts}")
+    with (
+        Sidecar(yaml.safe_load(written.read_text())) as receiver,
+        KafkaBroker(plugins=[jar], properties=here, jvm_flags=flags),
+    ):
+        wait_until(lambda: "bridge joined" in receiver.log_text(), timeout_s=60, what="the bridge")
