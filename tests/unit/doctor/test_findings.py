@@ -76,8 +76,10 @@ def test_the_page_names_every_state_area_field_and_check() -> None:
     report = Report([ok(Area.PORTS, "port", "x", "")]).document()
     fields = [name for name in report if name != "findings"]
     fields += [f"findings[].{name}" for name in report["findings"][0]]
-    names = [*map(str, State), *map(str, Area), *fields, *_checks()]
-    assert [name for name in names if f"`{name}`" not in PAGE] == []
+    # The example shows every field; the table has those that need words.
+    missing = [name for name in fields if f'"{name.rpartition(".")[2]}":' not in PAGE]
+    names = [*map(str, State), *map(str, Area), *_checks()]
+    assert [name for name in names if f"`{name}`" not in PAGE] + missing == []
 
 
 def _checks() -> set[str]:
