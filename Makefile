@@ -67,8 +67,9 @@ test-helm: $(STAMP) ## Try the Helm chart: lint, helm-unittest, Kubernetes' sche
 	@$(BIN)/python -m tests.testbed setup --parts helm
 	@$(PYTEST) tests/helm
 
-test-kubernetes: $(STAMP) ## Install the Helm chart's features into a real kube-apiserver and etcd (built in some minutes, once)
+test-kubernetes: $(STAMP) ## Install the Helm chart's features into a real API server, and run it in pods of a real node, as root (built once: half an hour of CPU)
 	@$(BIN)/python -m tests.testbed setup --parts kubernetes
+	@$(BIN)/python -m tests.testbed setup --parts node --optional
 	@$(PYTEST) tests/kubernetes
 
 test-examples: setup ## Run every example whole, with real parts in the place of containers and pods (some minutes)

@@ -34,7 +34,11 @@ def main() -> int:
         default=["broker", "collector", "clients", "bridge"],
         help=f"comma-separated, from {', '.join(GROUPS)} (default: broker,collector,clients,bridge)",
     )
-    chosen: list[str] = parser.parse_args().parts
+    setup.add_argument(
+        "--optional", action="store_true", help="say what the machine lacks, and end without an error"
+    )
+    given = parser.parse_args()
+    chosen: list[str] = given.parts
 
     def progress(line: str) -> None:
         sys.stdout.write(f"testbed: {line}\n")
@@ -43,7 +47,12 @@ def main() -> int:
     start = time.monotonic()
     try:
         recipes.set_up((part for name in chosen for part in GROUPS[name]), progress)
-    except (MissingPrerequisiteError, BuildError, StartError) as error:
+    except MissingPrerequisiteError as error:
+        sys.stderr.write(f"testbed: {error}\n")
+        if given.optional:
+            progress(f"without {', '.join(chosen)}, whose tests are skipped")
+        return 0 if given.optional else 1
+    except (BuildError, StartError) as error:
         sys.stderr.write(f"testbed: {error}\n")
         return 1
     progress(f"ready: {', '.join(chosen)} ({time.monotonic() - start:.1f} s)")

@@ -134,7 +134,7 @@ class Collector(Server):
         whole = new[: new.rfind(b"\n") + 1]  # the last line may still be being written
         self._offset += len(whole)
         for line in whole.splitlines():
-            self._exports.extend(_metrics(json.loads(line)))
+            self._exports.extend(exported_metrics(json.loads(line)))
         return tuple(self._exports)
 
     def forget(self) -> None:
@@ -177,7 +177,8 @@ class Collector(Server):
         }
 
 
-def _metrics(export: Mapping[str, Any]) -> list[ExportedMetric]:
+def exported_metrics(export: Mapping[str, Any]) -> list[ExportedMetric]:
+    """Return the metrics of an ExportMetricsServiceRequest in OTLP's JSON form."""
     return [
         _metric(resource_metrics.get("resource", {}), scope_metrics.get("scope", {}), metric)
         for resource_metrics in export.get("resourceMetrics", ())

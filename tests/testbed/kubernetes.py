@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,70 @@ _ADMINISTRATORS: Final = "system:masters"
 
 class KubectlError(CommandError):
     """kubectl failed; the message is what it said."""
+
+
+class Cluster(ABC):
+    """What tests ask an API server, with every right.
+
+    Attributes:
+        http: A client that may do everything.
+    """
+
+    http: httpx.Client
+
+    @property
+    @abstractmethod
+    def kubeconfig(self) -> Path:
+        """How helm and kubectl get there."""
+
+    def kubectl(self, *arguments: str | Path, stdin: str = "", may_differ: bool = False) -> str:
+        """What ``kubectl ARGUMENTS`` prints on standard output.
+
+        Args:
+            arguments: The command.
+            stdin: What it reads.
+            may_differ: Whether status 1 is no failure, as that of ``diff``.
+
+        Raises:
+            KubectlError: It failed, or took too long.
+        """
+        command = [parts.KUBERNETES.require() / "kubectl", *arguments]
+        return output(
+            command,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.kubeconfig.parent)},
+            stdin=stdin,
+            timeout_s=_COMMAND_TIMEOUT_S,
+            error=KubectlError,
+            highest_status=int(may_differ),
+        )
+
+    def get(self, path: str, **parameters: str) -> dict[str, Any]:
+        """An object or a list of objects by its path.
+
+        Raises:
+            httpx.HTTPStatusError: There is none, or it is refused.
+        """
+        answer = self.http.get(path, params=parameters)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+def http_client(url: str, token: str, authority: Path) -> httpx.Client:
+    """Return a client for an API server.
+
+    Args:
+        url: Where it is.
+        token: Of the user that asks.
+        authority: Whom to trust.
+    """
+    return httpx.Client(
+        base_url=url,
+        headers={"authorization": f"Bearer {token}"},
+        verify=ssl.create_default_context(cafile=authority),
+        timeout=_REQUEST_TIMEOUT_S,
+        trust_env=False,
+    )
 
 
 class Etcd(Server):
@@ -74,17 +139,12 @@ class Etcd(Server):
         self._process.wait_until_ready(lambda: is_open(port), timeout_s=_READY_WITHIN_S)
 
 
-class ApiServer(Server):
+class ApiServer(Server, Cluster):
     """kube-apiserver with its default admission, pod security among it, and RBAC.
 
     Args:
         etcd: Its store, which runs already.
-
-    Attributes:
-        http: A client that may do everything.
     """
-
-    http: httpx.Client
 
     def __init__(self, etcd: Etcd) -> None:
         super().__init__("kube-apiserver")
@@ -134,38 +194,6 @@ class ApiServer(Server):
             self.http.close()
         super().close()
 
-    def kubectl(self, *arguments: str | Path, stdin: str = "", may_differ: bool = False) -> str:
-        """What ``kubectl ARGUMENTS`` prints on standard output.
-
-        Args:
-            arguments: The command.
-            stdin: What it reads.
-            may_differ: Whether status 1 is no failure, as that of ``diff``.
-
-        Raises:
-            KubectlError: It failed, or took too long.
-        """
-        command = [parts.KUBERNETES.require() / "kubectl", *arguments]
-        return output(
-            command,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder())},
-            stdin=stdin,
-            timeout_s=_COMMAND_TIMEOUT_S,
-            error=KubectlError,
-            highest_status=int(may_differ),
-        )
-
-    def get(self, path: str, **parameters: str) -> dict[str, Any]:
-        """An object or a list of objects by its path.
-
-        Raises:
-            httpx.HTTPStatusError: There is none, or it is refused.
-        """
-        answer = self.http.get(path, params=parameters)
-        answer.raise_for_status()
-        found: dict[str, Any] = answer.json()
-        return found
-
     def make_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Make a namespace, and the service account that a controller would make there.
 
@@ -205,13 +233,7 @@ class ApiServer(Server):
         }
         self.kubeconfig.write_text(yaml.safe_dump(config))
         self.kubeconfig.chmod(0o600)
-        self.http = httpx.Client(
-            base_url=url,
-            headers={"authorization": f"Bearer {self._token}"},
-            verify=ssl.create_default_context(cafile=server.ca),
-            timeout=_REQUEST_TIMEOUT_S,
-            trust_env=False,
-        )
+        self.http = http_client(url, self._token, server.ca)
 
     def _is_ready(self) -> bool:
         try:

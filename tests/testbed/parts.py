@@ -30,6 +30,8 @@ GRAFANA_VERSION = "13.2.2"
 HELM_VERSION = "3.22.0"
 KUBECONFORM_VERSION = "0.8.0"
 KUBERNETES_VERSION = "1.36.3"
+CONTAINERD_VERSION = "2.2.9"
+COREDNS_VERSION = "1.14.7"
 ETCD_VERSION = "3.6.8"
 
 #: The environment variable that names the parts of a run, in :data:`GROUPS`' words. Others can't be
@@ -225,6 +227,19 @@ KUBERNETES = Part(
     sources=(HERE / "kubernetes" / "go.mod", HERE / "kubernetes" / "go.sum"),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+NODE = Part(
+    name="node",
+    about=f"kubelet and controllers {KUBERNETES_VERSION}, containerd {CONTAINERD_VERSION}, "
+    f"CoreDNS {COREDNS_VERSION} by Go",
+    sources=(
+        HERE / "kubernetes" / "go.mod",
+        HERE / "kubernetes" / "go.sum",
+        HERE / "coredns",
+        HERE / "pause",
+        HERE / "containerd.py",
+    ),
+    tools=(prerequisites.GO, prerequisites.SETPRIV, *prerequisites.NODE_TOOLS),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -233,13 +248,14 @@ HAPROXY = Part(
 )
 NETWORK = Part(name="network", about="iproute2, which makes hosts for tests", tools=(prerequisites.IP,))
 
+_CLIENTS = (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT)
 #: What `--parts` knows.
 GROUPS: Mapping[str, tuple[Part, ...]] = {
     "broker": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE),
     "older-kafkas": tuple(OLDER_KAFKAS.values()),
     "bridge": (BRIDGE,),
     "collector": (COLLECTOR,),
-    "clients": (KAFKA, JAVA_PROGRAMS, KAFKA_IMAGE, FRANZ_CLIENT),
+    "clients": _CLIENTS,
     "prometheus": (PROMETHEUS,),
     "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
@@ -249,6 +265,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "tools": (EXAMPLES_KAFKA,),
     "helm": (HELM, KUBERNETES_SCHEMAS, STRIMZI),
     "kubernetes": (HELM, KUBERNETES_SCHEMAS, KUBERNETES),
+    "node": (EXAMPLES_KAFKA, COLLECTOR, *_CLIENTS, KUBERNETES_SCHEMAS, KUBERNETES, NODE),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

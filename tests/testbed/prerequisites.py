@@ -123,6 +123,28 @@ IP = Tool(name="ip", problem=_on_path("ip"), packages=("iproute2",))
 NODE = Tool(name="Node.js >= 18 with npm", problem=_node_problem, packages=("nodejs", "npm"))
 CHROMIUM = Tool(name="Chromium", problem=_on_path("chromium"), packages=("chromium",))
 HAPROXY = Tool(name="HAProxy", problem=_on_path("haproxy"), packages=("haproxy",))
+DEBOOTSTRAP = Tool(name="debootstrap", problem=_on_path("debootstrap"), packages=("debootstrap",))
+#: What a node takes from the machine: to make images, to run containers, and for their network.
+NODE_TOOLS = (
+    Tool(
+        name="root",
+        problem=lambda: None if os.geteuid() == 0 else "a node makes namespaces, mounts and control groups",
+        packages=("sudo",),
+        advice=", and run this with sudo",
+    ),
+    IP,
+    DEBOOTSTRAP,
+    Tool(name="curl", problem=_on_path("curl"), packages=("curl",)),
+    Tool(name="runc", problem=_on_path("/usr/sbin/runc"), packages=("runc",)),
+    Tool(
+        name="the CNI plugins",
+        problem=_on_path("/usr/lib/cni/bridge"),
+        packages=("containernetworking-plugins",),
+    ),
+    Tool(name="nft", problem=_on_path("nft"), packages=("nftables",)),
+    Tool(name="iptables", problem=_on_path("iptables"), packages=("iptables",)),
+    Tool(name="conntrack", problem=_on_path("conntrack"), packages=("conntrack",)),
+)
 
 
 def may_install() -> bool:

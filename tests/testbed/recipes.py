@@ -13,6 +13,7 @@ from pathlib import Path
 from deploy import broker_bridge
 from tests.testbed import (
     cache,
+    containerd,
     kafka_image,
     kubernetes_schemas,
     older_kafka,
@@ -102,12 +103,25 @@ def _build_strimzi(folder: Path) -> None:
 
 
 def _build_kubernetes(folder: Path) -> None:
+    _build_of_kubernetes(folder, "kube-apiserver", "kubectl")
+    _build_with_go(HERE / "kubernetes", folder / "etcd", "go.etcd.io/etcd/server/v3")
+
+
+def _build_of_kubernetes(folder: Path, *programs: str) -> None:
     major, minor, _ = parts.KUBERNETES_VERSION.split(".")
     version = {"gitVersion": f"v{parts.KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
     told = _told(version, "k8s.io/component-base/version")
-    _build_with_go(HERE / "kubernetes", folder, "tool", "-ldflags", told)
-    # The package's last name.
-    (folder / "server").rename(folder / "etcd")
+    packages = [f"k8s.io/kubernetes/cmd/{program}" for program in programs]
+    _build_with_go(HERE / "kubernetes", folder, packages[0], "-ldflags", told, *packages[1:])
+
+
+def _build_node(folder: Path) -> None:
+    node = ("kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+    _build_of_kubernetes(folder, *node)
+    with _one_go_build:
+        containerd.build(folder)
+    _build_with_go(HERE / "coredns", folder / "coredns")
+    _build_with_go(HERE / "pause", folder / "pause")
 
 
 def _told(variables: Mapping[str, str], *packages: str) -> str:
@@ -159,6 +173,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KUBERNETES_SCHEMAS: kubernetes_schemas.build,
     parts.STRIMZI: _build_strimzi,
     parts.KUBERNETES: _build_kubernetes,
+    parts.NODE: _build_node,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
     parts.GRAFANA_UI: _build_grafana_ui,
 }

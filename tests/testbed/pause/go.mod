@@ -1,0 +1,3 @@
+module kafka-client-telemetry/testbed/pause
+
+go 1.26.0
