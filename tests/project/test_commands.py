@@ -46,12 +46,13 @@ NOT_RUN = {
 
 
 def of(*programs: str) -> list[Any]:
-    """The commands of programs, each as a parameter of a test."""
-    return [
-        pytest.param(command, id=f"{command.place} {command}"[:100])
+    """The commands of programs, each once as a parameter of a test."""
+    once = {
+        (command.words, command.is_whole, "-C" in command.words and command.place): command
         for command in COMMANDS
         if command.program in programs
-    ]
+    }
+    return [pytest.param(command, id=f"{command.place} {command}"[:100]) for command in once.values()]
 
 
 def parse(command: Any, arguments: Iterable[str], *, is_whole: bool) -> None:
