@@ -66,7 +66,7 @@ def broken_quirk(settings: dict[str, Any], folder: Path) -> str:
 def missing_certificate(settings: dict[str, Any], folder: Path) -> str:
     settings["rest"]["tls"] = {
         "cert_file": str(folder / "none.pem"),
-        "key": {"file": str(folder / "none.key")},
+        "key_file": str(folder / "none.key"),
     }
     return "rest.tls"
 
