@@ -251,8 +251,8 @@ extraVolumes:
     controller = theirs.values["controller"]
     assert controller["initContainers"] == pod["initContainers"]
     assert controller["extraVolumes"] == pod["extraVolumes"]
-    (config_map,) = of_kind(manifests, "ConfigMap")
-    assert config_map["metadata"]["name"] == controller["extraVolumes"][0]["configMap"]["name"]
+    config_maps = [manifest["metadata"]["name"] for manifest in of_kind(manifests, "ConfigMap")]
+    assert controller["extraVolumes"][0]["configMap"]["name"] in config_maps
 
     (listener,) = ours.values["config"]["listeners"]
     # The container port is the advertised one and the Service's, so it has to be the sidecar's.

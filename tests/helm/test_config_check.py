@@ -125,6 +125,19 @@ def test_each_features_configuration_is_accepted(rendered: Rendered, tmp_path: P
             id="rewrite",
         ),
         pytest.param(
+            {
+                **_GATEWAY,
+                "bridge": {
+                    "enabled": True,
+                    "port": 8642,
+                    "token": {"secretName": "token"},
+                    "tls": {"secretName": "certificate"},
+                },
+            },
+            ["bridge.port"],
+            id="bridge at the port of REST",
+        ),
+        pytest.param(
             {"extraEnv": [{"name": "KAFKA_TELEMETRY_LOG__LEVEL", "value": "loud"}]},
             ['environment: KAFKA_TELEMETRY_LOG__LEVEL: "loud": expected one of'],
             id="variable",

@@ -195,10 +195,6 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         {"bridge": {"enabled": True, "token": {"secretName": "token"}}},
         ("bridge.tls.secretName", "name of the Service"),
     ),
-    "bridge at the port of REST": (
-        {"bridge": {**_BRIDGE, "port": 8642}},
-        ("bridge.port: 8642", "config.rest.bind"),
-    ),
     "bridge by the chart and by hand": (
         {"bridge": _BRIDGE, "config": {"bridge": {"bind": "127.0.0.1:9714", "token": {"file": "/token"}}}},
         ("config.bridge", "leave it out"),

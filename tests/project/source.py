@@ -26,7 +26,7 @@ _FORBIDDEN: Final = {
     "shadowed": "hidden",
 }
 _FORBIDDEN_WORD: Final = re.compile(
-    rf"(?<![a-z-])(?<!docs )(?<!make )({'|'.join(_FORBIDDEN)})(?![a-z/-])", re.IGNORECASE
+    rf"(?<![a-z.-])(?<!docs )(?<!make )({'|'.join(_FORBIDDEN)})(?![a-z/-])", re.IGNORECASE
 )
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -39,7 +39,7 @@ NOT_RUN = {
     "helm": (9, "tests/helm and tests/kubernetes install the chart"),
     "jb": (1, "fetches from GitHub; tests/unit/deploy evaluates what it fetches"),
     "jsonnet": (2, "needs what jb fetches; tests/unit/deploy evaluates the same files"),
-    "kubectl": (11, "tests/kubernetes has an API server and no kubelet"),
+    "kubectl": (12, "tests/kubernetes has an API server and no kubelet"),
     "spark-submit": (1, "tests/integration/rollup submits the job to a cluster"),
     "terraform": (2, "tests/examples checks the provider's requests"),
 }
