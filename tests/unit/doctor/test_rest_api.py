@@ -7,13 +7,16 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.doctor.rest_api import Access, AccessError, NotRunningError, RestApi, RestError
+from receiver.doctor.examination import _clock
+from receiver.doctor.rest_api import Access, AccessError, NotRunningError, RestApi, RestError, _ahead_s
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
 from tests.testbed.ports import free_port
@@ -69,6 +72,16 @@ def test_a_receiver_is_known_by_its_answer_and_gets_no_token_for_it() -> None:
         assert ask(settings, lambda api: api.version(), Access(token="t" * 20)) == "9.9"
         assert ask(settings, lambda api: api.get("/v1/plugins"), Access(token="t" * 20))["version"] == "9.9"
     assert seen == [None, f"Bearer {'t' * 20}"]
+
+
+def test_a_clock_that_differs_is_a_warning() -> None:
+    now = datetime.now(UTC)
+    for offset_s, words in ((0, None), (-7200, "2 h behind"), (7200, "ahead of")):
+        ahead_s = _ahead_s(format_datetime(now + timedelta(seconds=offset_s), usegmt=True))
+        found = [finding.seen for finding in _clock("REST API", ahead_s)]
+        assert len(found) == (words is not None)
+        assert words is None or words in found[0]
+    assert (_ahead_s(""), _ahead_s("yesterday"), _clock("REST API", None)) == (None, None, [])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from receiver.host.delivery.statistics import DropReason, PluginState
+from receiver.host.delivery.statistics import DELIVERY_BOUNDS_S, DropReason, PluginState
 from receiver.host.host import PluginHost
 from receiver.plugin import Push
 from tests.unit.host.support import Batching, Single, hosted, push, took, total, wait_for
@@ -72,6 +72,18 @@ def test_a_full_queue_is_logged() -> None:
         gate.set()
         host.stop(10)
     assert sum(line["dropped"] for line in logs if line["event"].startswith("queue full")) >= 7
+
+
+def test_the_time_of_each_delivery_is_counted_by_its_length() -> None:
+    host = PluginHost([hosted(Single(took))])
+    host.start()
+    for number in range(3):
+        host.offer(push(number))  # received in 2023
+    wait_for(lambda: host.statistics()[0].exported_pushes == 3)
+    (statistics,) = host.statistics()
+    host.stop(5)
+    assert statistics.deliveries == (*(0,) * len(DELIVERY_BOUNDS_S), 3)
+    assert statistics.delivery_seconds > 3 * DELIVERY_BOUNDS_S[-1]
 
 
 def test_offers_after_stop_are_dropped_and_counted() -> None:

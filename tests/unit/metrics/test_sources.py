@@ -1,5 +1,6 @@
 """Metrics that each scrape reads from its sources."""
 
+import re
 from dataclasses import dataclass, field
 
 from receiver.brokers.listener_state import ListenerState
@@ -223,6 +224,12 @@ def test_plugins() -> None:
         "call_seconds": 18.5,
     }.items():
         assert f"kafka_telemetry_plugin_{name}{{{labels}}} {float(value)}\n" in whole
+    buckets = {
+        float(bound): float(count)
+        for bound, count in re.findall(r'plugin_delivery_seconds_bucket\{le="([^"]+)",[^}]*\} (\S+)', whole)
+    }
+    assert (buckets[0.1], buckets[0.5], buckets[86_400.0], buckets[float("inf")]) == (1, 3, 3, 4)
+    assert f"kafka_telemetry_plugin_delivery_seconds_sum{{{labels}}} 100000.5\n" in whole
     assert 'kafka_telemetry_plugin_state{plugin="collector",state="running",type="otlp"} 1.0\n' in whole
     assert 'kafka_telemetry_plugin_circuit{plugin="collector",state="half_open",type="otlp"} 1.0\n' in whole
     dropped = 'kafka_telemetry_plugin_dropped_pushes_total{plugin="collector",reason="%s",type="otlp"} %s\n'
