@@ -66,16 +66,16 @@ _VARIANTS: Mapping[str, Mapping[str, Any]] = {
     },
     "topics hashed": {
         "normalization": _OFF,
-        "privacy": {"key_file": "key", "rules": [{"attribute": "topic", "action": "hash"}]},
+        "privacy": {"key": {"file": "key"}, "rules": [{"attribute": "topic", "action": "hash"}]},
     },
-    "pseudonyms": {"normalization": _OFF, "privacy": {"key_file": "key", "pseudonymize": _PSEUDONYMS}},
+    "pseudonyms": {"normalization": _OFF, "privacy": {"key": {"file": "key"}, "pseudonymize": _PSEUDONYMS}},
     "over budget": {"normalization": _OFF, "series": {"max_per_client": 10}},
     _DEFAULTS: {},
     "all on": {
         "normalization": {"descriptions": True, "known_bad_values": "mark"},
         "quirks": [_EVERY_RATE],
         "privacy": {
-            "key_file": "key",
+            "key": {"file": "key"},
             "pseudonymize": _PSEUDONYMS,
             "rules": [{"attribute": "topic", "action": "hash"}, {"metric": ".*ratio", "action": "drop"}],
         },
