@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.integration.gateway.support import TIMEOUT_S, GatewaySidecar, config
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker
 
+RULES = Path(__file__).parents[3] / "deploy/helm/kafka-client-telemetry/alerts/prometheus-rules.yaml"
 EVENT = "something should be corrected"
 
 
@@ -30,6 +33,9 @@ def test_a_receiver_without_subscriptions_says_so(broker: ScriptedBroker) -> Non
             (warning,) = warnings(sidecar)
         assert warning.startswith("there is no subscription, so clients push nothing: put one")
         assert sidecar.value("warnings", kind="subscription") == 1
+        (found,) = re.findall(r'kafka_telemetry_warnings\{kind=~"([^"]+)"\}', RULES.read_text())
+        kinds = {dict(labels)["kind"] for labels in sidecar.series("warnings")}
+        assert set(found.split("|")) < kinds, "the alert names kinds that there are"
         (line,) = sidecar.awaited(EVENT)
         assert (line["of"], line["problem"], line["level"]) == ("subscription", warning, "warning")
 
