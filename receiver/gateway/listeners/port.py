@@ -1,19 +1,21 @@
 """The port of a listener: one listening socket, which all relays share.
 
-Owns the relay's descriptor of the socket, and when the event loop reads it. ``shutdown`` of a
-listening socket keeps the address bound, and the kernel refuses clients, in all relays. Each relay
-opens the port again for itself.
+Owns the relay's descriptor of the socket, and when the event loop reads it. A listening socket that
+is disconnected keeps its address, and the kernel refuses clients, in all relays. Each relay opens
+the port again for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import ctypes
 import errno
+import os
 import select
 import socket
 from collections.abc import Callable
 from enum import Enum, auto
+from struct import Struct
 from typing import Final
 
 from receiver.event_loop import running_loop
@@ -22,6 +24,24 @@ from receiver.supervisor.sockets import BACKLOG
 
 OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE_OUT_OF_FILES_S: Final = 0.5
+
+
+#: An address without a family, which connect(2) takes to disconnect a socket.
+_NOWHERE: Final = Struct("H14x").pack(socket.AF_UNSPEC)
+
+
+def _disconnect(listening: socket.socket) -> None:
+    """Have a socket listen no more; it keeps its address.
+
+    Not by ``shutdown``: a second one, of another relay, would leave the socket shut for reading.
+    The kernel hands that on to each client that is accepted later, which seems to close at once.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.connect(listening.fileno(), _NOWHERE, len(_NOWHERE)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class _State(Enum):
@@ -89,8 +109,7 @@ class Port:
         """Let the kernel refuse clients, in all relays."""
         if self.is_open:
             self._rest(_State.CLOSED)
-            with contextlib.suppress(OSError):  # another relay has closed it
-                self._socket.shutdown(socket.SHUT_RD)
+            _disconnect(self._socket)
 
     def end(self) -> None:
         """Close this relay's descriptor; the other relays go on."""
