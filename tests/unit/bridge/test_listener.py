@@ -310,5 +310,5 @@ def test_another_place_to_listen_is_refused(bind: str, problem: str) -> None:
 def test_a_unix_socket_takes_no_tls() -> None:
     settings = {"bind": "unix:/run/bridge.sock", "token": {"file": "token"}}
     assert str(BridgeSettings.model_validate(settings).bind) == settings["bind"]
-    with pytest.raises(ValueError, match=r"bridge\.tls has no effect on unix:/run/bridge\.sock"):
+    with pytest.raises(ValueError, match=r"has no effect on unix:/run/bridge\.sock"):
         BridgeSettings.model_validate({**settings, "tls": {"cert_file": "a", "key_file": "b"}})
