@@ -88,7 +88,7 @@ lint: $(STAMP) ## Lint, formatting, types, import layers, spelling, Markdown
 	@$(BIN)/codespell
 	@$(BIN)/mdformat --check $(MARKDOWN)
 
-bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAProxy, a real broker and the naive way (about an hour)
+bench: setup ## Measure pass-through, pushes, memory and the roll-up beside HAProxy and a real broker (about an hour)
 	@$(BIN)/python -m tests.testbed setup --parts haproxy
 	@$(BIN)/python -m benchmarks
 

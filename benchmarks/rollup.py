@@ -1,7 +1,7 @@
-"""Benchmark of the roll-up, from spool files into PostgreSQL, beside a naive job.
+"""Benchmark of the roll-up, from spool files into PostgreSQL.
 
 The job is the users' command on a PostgreSQL with its defaults. ``rollup_spool`` makes its input,
-``rollup_timed`` times its batches, and ``rollup_naive`` is the job to compare with.
+and ``rollup_timed`` times its batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from spark_streaming.embedded import EmbeddedPostgres
 
 #: Millions of data points; the first two sizes also on one core.
 _SIZES: Final = (1, 5, 20)
-_NAIVE_FILES: Final = 6
 _QUIET_PUSHES: Final = 200
 _QUIET_BATCHES: Final = 8
 _WARM_QUIET_BATCHES: Final = 4
@@ -84,7 +83,7 @@ class _Run:
 
 
 def run(folder: Path, *, quick: bool) -> Report:
-    """Run the job over some millions of points, run the naive job, send small batches.
+    """Run the job over some millions of points, and send small batches.
 
     The largest size takes some ten bytes a point in the folder.
     """
@@ -99,7 +98,6 @@ def run(folder: Path, *, quick: bool) -> Report:
             for size in sizes
             for used in sorted({1, cores} if size <= sizes[1] else {cores})
         ]
-        naive_rate = _naive_rate(folder / "naive", files[:_NAIVE_FILES], next(databases), cores)
         batch_s, there_s = _quiet(folder / "quiet", fleet, next(databases), cores)
     largest = runs[-1]
     one_core = [one for one in runs if one.cores == 1][-1]
@@ -108,7 +106,6 @@ def run(folder: Path, *, quick: bool) -> Report:
         text=_describe(runs),
         raw={
             "runs": [asdict(one) for one in runs],
-            "naive_rate": naive_rate,
             "quiet": {"batch_s": batch_s, "there_s": there_s},
         },
         figures=[
@@ -118,12 +115,6 @@ def run(folder: Path, *, quick: bool) -> Report:
                 at_least=250_000,
                 note=f"warm batches of {largest.points / _MILLION:.1f} M points; from the command's start "
                 f"{largest.points / largest.seconds:,.0f}; on one core {one_core.warm_rate:,.0f}",
-            ),
-            Figure(
-                name="the same, by the naive way",
-                value=largest.warm_rate / naive_rate,
-                at_least=5,
-                note=f"the naive way: {naive_rate:,.0f} points a second",
             ),
             Figure(
                 name="a quiet minute's batch",
@@ -177,7 +168,7 @@ def _command(own: Path, spool: Path, url: str, cores: int, *, trigger_s: float =
 def _run(own: Path, files: Sequence[File], url: str, cores: int) -> _Run:
     spool = _linked(files, own / "spool")
     began = time.monotonic()
-    _output([*_command(own, spool, url, cores), "--once"])
+    _run_to_its_end([*_command(own, spool, url, cores), "--once"])
     seconds = time.monotonic() - began
     document = json.loads((own / "timed.json").read_text())
     points = sum(file.points for file in files)
@@ -204,14 +195,6 @@ def _run(own: Path, files: Sequence[File], url: str, cores: int) -> _Run:
         batches=batches,
         peak_bytes=document["peak_bytes"],
     )
-
-
-def _naive_rate(spool: Path, files: Sequence[File], url: str, cores: int) -> float:
-    """Return the points a second of the naive job without its first batch."""
-    command = [sys.executable, "-m", "benchmarks.rollup_naive", str(_linked(files, spool)), url, str(cores)]
-    document = json.loads(_output(command))
-    ended = [end for end, pushes in zip(document["ended"], document["pushes"], strict=True) if pushes]
-    return float(sum(file.points for file in files[1:]) / (ended[-1] - ended[0]))
 
 
 def _quiet(own: Path, fleet: Fleet, url: str, cores: int) -> tuple[list[float], list[float]]:
@@ -255,11 +238,10 @@ def _await(url: str, count: int, process: subprocess.Popen[bytes], log: Path) ->
     raise BenchmarkError(f"a small batch is not in the database:\n{log.read_text()[-_LOG_TAIL:]}")
 
 
-def _output(command: Sequence[str]) -> str:
+def _run_to_its_end(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WITHIN_S)
     if done.returncode:
         raise BenchmarkError(f"{command[2]} failed:\n{done.stderr[-_LOG_TAIL:]}")
-    return done.stdout
 
 
 def _describe(runs: Sequence[_Run]) -> str:

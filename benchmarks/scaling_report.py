@@ -377,7 +377,7 @@ def main() -> None:
     """Keep the results of a run and rewrite the page."""
     results = json.loads(Path(sys.argv[1]).read_text())
     kept = {**{name: results[name] for name in ("measured_at", "machine")}, "raw": results["raw"][_PART]}
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    KEPT.write_text(json.dumps(kept) + "\n")
     text = PAGE.read_text()
     PAGE.write_text(_BLOCK.sub(lambda _: f"```text\n{page(kept)}\n```", text, count=1))
 
