@@ -13,6 +13,7 @@ It does not decode payloads. Columns:
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Final
@@ -81,7 +82,7 @@ def check_reachable(settings: RollupSettings) -> None:
     problems = []
     for address in (settings.kafka.bootstrap_servers or "").split(","):
         host, _, port = address.strip().rpartition(":")
-        if not port.isdigit():
+        if re.fullmatch("[0-9]{1,5}", port) is None or int(port) > 65_535:
             return  # Kafka's client names the mistake
         try:
             socket.create_connection((host.strip("[]"), int(port)), _REACHED_WITHIN_S).close()

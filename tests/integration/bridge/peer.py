@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +54,7 @@ class Peer:
         self._path = path
         self._listening = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
         self._open: list[socket.socket] = []
+        self._closed = threading.Event()
 
     def __enter__(self) -> Self:
         if self._path is None:
@@ -74,6 +74,7 @@ class Peer:
 
     def close(self) -> None:
         """Go away."""
+        self._closed.set()
         for end in (self._listening, *self._open):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -123,7 +124,7 @@ class Peer:
                 case StatisticsReported(values):
                     self.statistics = values
                 case BridgedPush():
-                    time.sleep(self.delay_s)
+                    self._closed.wait(self.delay_s)
                     self.count += 1
                     if self._keeps:
                         self.pushes.append(event)
