@@ -26,7 +26,8 @@ _CHANGES = (
     "dashboards.configMaps.enabled=true",
     "networkPolicy.enabled=true",
 )
-_MIGRATES = CHART / "ci" / "rollup.yaml"
+#: With a hook that checks the receiver's configuration, and one that migrates the roll-up's tables.
+_TWO_HOOKS = ("--values", CHART / "ci" / "gateway.yaml", "--values", CHART / "ci" / "rollup.yaml")
 
 
 def _differences(server: ApiServer, namespace: str, manifests: str) -> str:
@@ -87,19 +88,20 @@ def _is_hook(one: Manifest) -> bool:
 def test_hooks_run_before_anything_is_installed_or_changed(
     server: ApiServer, helm: Helm, namespace: str
 ) -> None:
-    release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
+    release = (RELEASE, CHART, "--namespace", namespace, *_TWO_HOOKS)
     with HookEnds(server, namespace) as ends:
         helm.run("install", *release)
         installed = workloads(server, namespace)
         helm.run("upgrade", *release, "--set=rollup.image.tag=next")
     assert installed
-    # The check of the configuration, and the migration.
-    assert [hook.workloads for hook in ends.hooks] == [frozenset()] * 2 + [installed] * 2
+    # The check and the migration. Helm removes both Jobs when both have ended.
+    check = {"Job/telemetry-kafka-client-telemetry-config-check"}
+    assert [hook.workloads for hook in ends.hooks] == [set(), check, installed, installed | check]
 
 
 @pytest.mark.parametrize("hook", ["config-check", "rollup-migrate"])
 def test_a_failed_hook_changes_nothing(server: ApiServer, helm: Helm, namespace: str, hook: str) -> None:
-    release = (RELEASE, CHART, "--namespace", namespace, "--values", _MIGRATES)
+    release = (RELEASE, CHART, "--namespace", namespace, *_TWO_HOOKS)
     with HookEnds(server, namespace, fails=hook), pytest.raises(HelmError, match="pre-install"):
         helm.run("install", *release)
     assert workloads(server, namespace) == {f"Job/telemetry-kafka-client-telemetry-{hook}"}
