@@ -160,6 +160,18 @@ _GATEWAY: Final = _Group(name="gateway", tests=("tests/integration/gateway",))
 _KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
+#: The data path as where the extension is not built: its fallback, and what it is compared with.
+_PYTHON: Final = _Group(
+    name="python",
+    commands=(
+        (
+            *("env", "KAFKA_TELEMETRY_PURE_PYTHON=1", *_PYTEST, "-p", "no:xdist", "-m", "not full"),
+            *("tests/unit/wire", "tests/unit/gateway", "tests/unit/session", "tests/property/wire"),
+            *("tests/property/session", "tests/fuzz", "tests/integration/gateway"),
+        ),
+    ),
+)
+
 #: Groups start in this order. Lint comes first, because it needs no set-up: on an empty cache that
 #: compiles for minutes. Then long groups come before short ones, so that all end at about one time.
 _GROUPS: Final = (
@@ -300,6 +312,8 @@ def main() -> int:
     set_up = _set_up(*parts)
     setting_up = threading.Thread(target=run, args=(set_up,))
     groups = [group for group in _GROUPS if group.name not in without]
+    if arguments.full:
+        groups.append(_PYTHON)
     waiting = collections.deque(groups)
 
     def run_next() -> None:

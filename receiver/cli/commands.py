@@ -31,6 +31,7 @@ from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
+from receiver.wire.walk import DATA_PATH
 
 EXIT_CONFIG = 2
 
@@ -70,6 +71,7 @@ def main() -> None:
 def _version(wanted: bool | None) -> None:  # noqa: FBT001 -- typer's signature of a callback
     if wanted:
         typer.echo(f"kafka-telemetry {version('kafka-client-telemetry')}")
+        typer.echo(f"data path: {DATA_PATH}")
         raise typer.Exit
 
 

@@ -24,6 +24,7 @@ from receiver.telemetry.control.limits import Exceeded
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome
 from receiver.telemetry.steps.counts import StepCounts
 from receiver.wire.error_codes import ErrorCode, error_name
+from receiver.wire.walk import DATA_PATH
 from spark_streaming.scraping.negotiation import scrape_format
 
 _PREFIX = "kafka_telemetry_"
@@ -197,9 +198,9 @@ class ReceiverMetrics:
         Gauge(
             f"{_PREFIX}build_info",
             "1; the labels have the versions.",
-            ["version", "python"],
+            ["version", "python", "speedups"],
             registry=self.registry,
-        ).labels(version, platform.python_version()).set(1)
+        ).labels(version, platform.python_version(), DATA_PATH).set(1)
         ProcessCollector(registry=self.registry)
 
     def observe(self, sources: Sources) -> None:

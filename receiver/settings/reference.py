@@ -48,8 +48,8 @@ starts at 0: `KAFKA_TELEMETRY_LISTENERS__0__BIND=127.0.0.1:19093`.
 - A variable with the prefix that names no key prevents the start. Exceptions are
   `KAFKA_TELEMETRY_URL`, `KAFKA_TELEMETRY_TOKEN`, `KAFKA_TELEMETRY_CONFIG`,
   `KAFKA_TELEMETRY_ROLLUP_CONFIG`, `KAFKA_TELEMETRY_ROLLUP_POSTGRES` and `KAFKA_TELEMETRY_JARS`,
-  which the command line and the roll-up read, and the variables that Kubernetes sets for a Service
-  of that name.
+  which the command line and the roll-up read, `KAFKA_TELEMETRY_PURE_PYTHON`, and the variables that
+  Kubernetes sets for a Service of that name.
 
 **Secrets** can be kept out of the file. A key of the type *text or {file: PATH}* accepts
 `{file: /run/secrets/token}`. The value is then the file's text without its last newline.

@@ -144,7 +144,7 @@ class AddressedRequests(RequestRewriter):
 
     def stop_tracking(self) -> None:
         """Pass the requests whose responses name brokers, from the next frame on."""
-        more = frozenset(word for word in _TRACKED if word >> 16 not in self._watched)
+        more = frozenset(word for word in _TRACKED if word >> 16 not in self._watched_keys)
         self._unwatched |= more
         self.reads_all_headers = self.reads_all_headers
 

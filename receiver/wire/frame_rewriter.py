@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from receiver.wire.errors import WireError
+from receiver.wire.walk import Walk
 
 #: Bytes of the length before each frame.
 LENGTH_BYTES: Final = 4
@@ -57,7 +58,7 @@ def frame_in(held: bytearray) -> bytes:
         return bytes(view[LENGTH_BYTES:])
 
 
-class FrameRewriter(ABC):
+class FrameRewriter(Walk, ABC):
     """Rewrites one direction of a connection: replaces every watched frame.
 
     Args:
@@ -74,14 +75,11 @@ class FrameRewriter(ABC):
     __slots__ = (
         "_held",
         "_is_read",
-        "_max_frame_bytes",
         "_max_watched_bytes",
         "_over",
         "_passes",
         "_replace",
-        "_skip",
         "_swallow",
-        "frames",
     )
 
     _HEAD_BYTES: int
@@ -91,6 +89,10 @@ class FrameRewriter(ABC):
         self, replace: Callable[[bytes, int], bytes], *, max_frame_bytes: int, max_watched_bytes: int
     ) -> None:
         self.frames = 0
+        self.last_key = -1
+        self.awaited = None
+        self._every_key = False
+        self._walks_requests = False
         self._replace = replace
         self._max_frame_bytes = max_frame_bytes
         self._max_watched_bytes = max_watched_bytes

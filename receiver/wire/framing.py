@@ -11,7 +11,7 @@ of unwatched frames goes out as the memory it came in. The code that both direct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from types import MappingProxyType
 from typing import Final
@@ -25,6 +25,7 @@ from receiver.wire.frame_rewriter import (
     frame_start,
 )
 from receiver.wire.headers import request_header_size, request_header_version
+from receiver.wire.walk import walk_requests, walk_responses
 
 #: The shortest request: API key, API version, correlation id (request header v0).
 _LEAST_REQUEST: Final = 8
@@ -36,9 +37,6 @@ _LEAST_RESPONSE: Final = 4
 #: here.
 _MAX_HEADER: Final = 65_536
 
-#: All values of an int16.
-_EVERY_KEY: Final = range(-(1 << 15), 1 << 15)
-
 _NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
 
 _LENGTH = Struct(">i")
@@ -48,7 +46,6 @@ _KEY_AND_VERSION = Struct(">hh")
 
 # Bound once, because an attribute lookup for every frame costs as much as the comparison after it.
 _unpack_length = _LENGTH.unpack_from
-_unpack_request_head = _REQUEST_HEAD.unpack_from
 _unpack_response_head = _RESPONSE_HEAD.unpack_from
 
 
@@ -83,9 +80,7 @@ class RequestRewriter(FrameRewriter):
         "_header_version",
         "_longest_watched",
         "_replace_head",
-        "_stops_at",
-        "_watched",
-        "last_key",
+        "_watched_keys",
     )
 
     _HEAD_BYTES = _REQUEST_HEAD.size
@@ -103,58 +98,35 @@ class RequestRewriter(FrameRewriter):
         max_watched_bytes: int,
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
-        self._watched = watched
+        self._walks_requests = True
+        self._watch(watched)
+        self._watched_keys = watched
         self._longest_watched = longest_watched
-        self._stops_at: Container[int] = watched  # API keys of the frames that `passing` does not pass
         self._replace_head = replace_head
         self._header_version = header_version
         self._header_bytes = _LEAST_REQUEST  # lower bound of the current header's size
-        self.last_key = -1
 
     @property
     def reads_all_headers(self) -> bool:
         """Whether every request's header is read, from the next frame on."""
-        return self._stops_at is _EVERY_KEY
+        return self._every_key
 
     @reads_all_headers.setter
     def reads_all_headers(self, value: bool) -> None:
-        self._stops_at = _EVERY_KEY if value else self._watched
+        self._every_key = bool(value)
 
-    def passing(self, chunk: memoryview) -> int:
-        """See the base class; compares the API key and the length of each frame."""
-        position = self._skip
-        if position < 0:
-            return 0
-        end = len(chunk)
-        last = end - 6
-        if position <= last:
-            stops_at = self._stops_at
-            longest = self._max_frame_bytes
-            frames = self.frames
-            while position <= last:
-                length, api_key = _unpack_request_head(chunk, position)
-                if api_key in stops_at or length > longest or length < 8:
-                    break
-                position += length + 4
-                frames += 1
-            self.frames = frames
-            self.last_key = api_key
-        if position >= end:
-            self._skip = position - end
-            return end
-        self._skip = 0
-        return position
+    passing = walk_requests
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         length, api_key = _REQUEST_HEAD.unpack_from(head, offset)
         self.last_key = api_key
         if self._is_read:
             return True
-        return api_key in self._watched and length <= self._longest_watched.get(api_key, length)
+        return api_key in self._watched_keys and length <= self._longest_watched.get(api_key, length)
 
     def _pass(self, chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
         """See the base class; waits for the whole header if all are read."""
-        if self._stops_at is self._watched:
+        if not self._every_key:
             self._header_bytes = _LEAST_REQUEST
             return super()._pass(chunk, position, held, out)
         return self._pass_after_header(chunk, position, held, out)
@@ -213,7 +185,7 @@ class ResponseRewriter(FrameRewriter):
         max_replaced_bytes: The longest response that is replaced.
     """
 
-    __slots__ = ("_replace_correlation_id", "awaited", "max_replaced_bytes")
+    __slots__ = ("_replace_correlation_id", "max_replaced_bytes")
 
     _HEAD_BYTES = _RESPONSE_HEAD.size
     _LEAST_LENGTH = _LEAST_RESPONSE
@@ -228,39 +200,9 @@ class ResponseRewriter(FrameRewriter):
     ) -> None:
         super().__init__(replace, max_frame_bytes=max_frame_bytes, max_watched_bytes=max_watched_bytes)
         self._replace_correlation_id = replace_correlation_id
-        self.awaited: int | None = None
         self.max_replaced_bytes = max_frame_bytes
 
-    def passing(self, chunk: memoryview) -> int:
-        """See the base class; compares only lengths while no response is awaited."""
-        position = self._skip
-        if position < 0:
-            return 0
-        end = len(chunk)
-        last = end - 8
-        if position <= last:
-            awaited = self.awaited
-            frames = self.frames
-            if awaited is None:
-                while position <= last:
-                    (length,) = _unpack_length(chunk, position)
-                    if length < 4:
-                        break
-                    position += length + 4
-                    frames += 1
-            else:
-                while position <= last:
-                    length, correlation_id = _unpack_response_head(chunk, position)
-                    if correlation_id == awaited or length < 4:
-                        break
-                    position += length + 4
-                    frames += 1
-            self.frames = frames
-        if position >= end:
-            self._skip = position - end
-            return end
-        self._skip = 0
-        return position
+    passing = walk_responses
 
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
         length, correlation_id = _unpack_response_head(head, offset)

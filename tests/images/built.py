@@ -191,7 +191,9 @@ def test_the_image_and_its_contents_list_have_the_locked_packages(name: str) -> 
 def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Path) -> None:
     started = container(name, tmp_path)
     said = started.run("kafka-telemetry", "--version")
-    assert (said.returncode, said.stdout) == (0, f"kafka-telemetry {version_of_the_project()}\n"), said.stderr
+    data_path = "compiled" if name == "receiver" else "python"
+    expected = f"kafka-telemetry {version_of_the_project()}\ndata path: {data_path}\n"
+    assert (said.returncode, said.stdout) == (0, expected), said.stderr
     role = "plugins" if name == "receiver" else "spark_streaming"
     packages = {"receiver", "kafka_client_telemetry", role}
     modules = [

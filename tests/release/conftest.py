@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -46,11 +47,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     )
 
 
-def build(source: Path, folder: Path) -> tuple[Path, Path]:
-    """Build the sdist and the wheel of a project."""
+def build(source: Path, folder: Path, *, compiled: bool = False) -> tuple[Path, Path]:
+    """Build the sdist and the wheel of a project, in pure Python unless it is compiled."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", folder],
         cwd=source,
+        env={**os.environ, "KAFKA_TELEMETRY_PURE_PYTHON": "" if compiled else "1"},
         check=True,
         stdout=subprocess.DEVNULL,
         timeout=60,

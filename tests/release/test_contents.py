@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
-from tests.release.conftest import TREE, Distributions
+import pytest
+
+from tests.release.conftest import TREE, Distributions, build
 
 PACKAGES = ("receiver", "plugins", "spark_streaming")
 #: Packages in this folder of the tree are at the top level of the wheel.
@@ -26,6 +29,9 @@ DATA = (
     "kafka_client_telemetry/plugin.py",
 )
 IGNORED = {"__pycache__"}
+#: What the extension is built from and with; the wheel has what was built, or nothing.
+ONLY_IN_THE_SDIST = {".so", ".c"}
+BUILD = Path("receiver/native/build.py")
 
 
 def content_of(wheel: Path) -> dict[str, bytes]:
@@ -44,8 +50,8 @@ def test_the_wheel_has_each_file_of_the_packages_and_nothing_else(built: Distrib
         file.relative_to(TREE)
         for package in PACKAGES
         for file in (TREE / package).rglob("*")
-        if file.is_file() and IGNORED.isdisjoint(file.parts)
-    }
+        if file.is_file() and IGNORED.isdisjoint(file.parts) and file.suffix not in ONLY_IN_THE_SDIST
+    } - {BUILD}
     assert shipped == {
         str(file.relative_to(PUBLIC_API) if file.is_relative_to(PUBLIC_API) else file) for file in in_the_tree
     }
@@ -80,6 +86,19 @@ def test_the_sdist_has_no_tests_and_no_benchmarks(built: Distributions) -> None:
         "SECURITY.md",
         "pyproject.toml",
         "requirements.lock",
+    }
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_a_wheel_from_the_sdist_has_the_compiled_data_path_for_every_later_python(
+    built: Distributions, tmp_path: Path
+) -> None:
+    _, wheel = build(built.unpacked, tmp_path, compiled=True)
+    assert "-cp311-abi3-linux_" in wheel.name
+    content = content_of(wheel)
+    assert content.pop("receiver/native/_speedups.abi3.so").startswith(b"\x7fELF")
+    assert set(content) - {name for name in content if ".dist-info/" in name} == {
+        name for name in content_of(built.wheel) if ".dist-info/" not in name
     }
 
 

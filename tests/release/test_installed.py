@@ -84,7 +84,10 @@ def test_the_command_prints_its_version(
     environment: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     bin_: Path = request.getfixturevalue(environment)
-    assert run(bin_, "--version", cwd=tmp_path) == f"kafka-telemetry {version_of_the_project()}\n"
+    assert (
+        run(bin_, "--version", cwd=tmp_path)
+        == f"kafka-telemetry {version_of_the_project()}\ndata path: python\n"
+    )
 
 
 def test_a_configuration_with_every_plugin_is_good(receiver: Path, configuration: Path) -> None:

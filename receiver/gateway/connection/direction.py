@@ -11,16 +11,21 @@ transports. It does one recv into a buffer that all connections share, one walk 
 send from the same buffer. Nothing is copied unless the sink can't take everything, and an idle
 connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
 (benchmarks/results.md).
+
+The pump in ``receiver/native/_speedups.c`` does the same for what most chunks are: bytes between
+two plain sockets, whose frames all pass. It calls up for everything else: a limit, metering, TLS, a
+watched frame, an end, an error, a short send. Without it, :meth:`Direction._move` does it all.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from receiver.event_loop import DirectEventLoop, Share
 from receiver.wire.frame_rewriter import BrokenStreamError, FrameRewriter
+from receiver.wire.walk import Walk, compiled
 
 #: The most bytes of one read, and the most that wait for a slow reader.
 BUFFER_BYTES: Final = 262_144
@@ -80,7 +85,45 @@ class Connection(Protocol):
         """Close after an unexpected exception in our code."""
 
 
-class Direction:
+class PythonPump:
+    """What the compiled pump and this module share of a direction."""
+
+    __slots__ = (
+        "_backlog",
+        "_meters",
+        "_room",
+        "_sink_fd",
+        "_source_fd",
+        "_walk",
+        "bytes_read",
+        "ended",
+        "limit",
+        "paused",
+        "shuts_down",
+        "supervised",
+    )
+
+    _backlog: bytes | memoryview
+    _meters: bool
+    _room: int
+    _sink_fd: int  # of plain sockets; else negative
+    _source_fd: int
+    _walk: Walk | None
+    bytes_read: int
+    ended: bool
+    limit: Callable[[], int] | None
+    paused: bool
+    shuts_down: bool
+    supervised: bool
+
+
+if TYPE_CHECKING or compiled is None:  # noqa: SIM108 -- mypy wants the class and no expression
+    Pump = PythonPump
+else:
+    Pump = compiled.Pump
+
+
+class Direction(Pump):
     """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
     Args:
@@ -96,27 +139,18 @@ class Direction:
     """
 
     __slots__ = (
-        "_backlog",
         "_connection",
         "_costly_bytes",
         "_full_bytes",
         "_loop",
-        "_meters",
         "_passing",
         "_reading",
         "_recv_into",
         "_rewriter",
-        "_room",
         "_send",
         "_share",
         "_sink",
         "_source",
-        "bytes_read",
-        "ended",
-        "limit",
-        "paused",
-        "shuts_down",
-        "supervised",
     )
 
     def __init__(
@@ -138,16 +172,20 @@ class Direction:
         self._rewriter = rewriter
         self._meters = meters
         self._passing = rewriter.passing
+        # The compiled walk, where the rewriter has none of its own.
+        self._walk = rewriter if type(rewriter).passing is Walk.passing else None
+        self._source_fd = _plain_descriptor(source)
+        self._sink_fd = _plain_descriptor(sink)
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
-        self._backlog: bytes | memoryview = b""
+        self._backlog = b""
         self._full_bytes = 0
         self._reading = False
         self._room = BUFFER_BYTES
         self._costly_bytes = _COSTLY_BYTES
         self.bytes_read = 0
         self.ended = False
-        self.limit: Callable[[], int] | None = None
+        self.limit = None
         self.paused = False
         self.shuts_down = True
         self.supervised = False
@@ -176,7 +214,7 @@ class Direction:
                 self._source.fileno(), self.readable if wanted else None, self._share
             )
 
-    def readable(self) -> bool:
+    def _move(self) -> bool:
         """Move at most one buffer; return whether there may be more."""
         room, meters = self._room, self._meters
         if meters:
@@ -210,6 +248,18 @@ class Direction:
             self._connection.passed()
         return count == room
 
+    if TYPE_CHECKING or compiled is None:
+        readable = _move
+
+    def _moved(self) -> None:
+        self._connection.moved()
+
+    def _source_failed(self, error: OSError) -> None:
+        self._connection.source_failed(self, error)
+
+    def _sink_failed(self, error: OSError) -> None:
+        self._connection.sink_failed(self, error)
+
     def _meter(self, started: float) -> bool:
         """Charge the client if its bytes were costly, and read less at a time then.
 
@@ -229,7 +279,7 @@ class Direction:
         if not (self._meters and self._meter(started)):
             self._connection.charge(started)
 
-    def _rewrite(self, chunk: memoryview, passed: int, started: float) -> None:
+    def _rewrite(self, chunk: memoryview, passed: int, started: float = 0.0) -> None:
         connection = self._connection
         started = started or connection.cpu()
         try:
@@ -263,6 +313,10 @@ class Direction:
             if self._room != BUFFER_BYTES:
                 self._room *= 2
             return
+        self._keep(out, sent)
+
+    def _keep(self, out: memoryview | bytes, sent: int) -> None:
+        """Keep what the sink has not taken."""
         # Read less ahead for a slow sink. Each read that the sink takes whole doubles the size
         # again.
         self._room = max(self._room // 2, _MIN_READ_BYTES)
@@ -326,9 +380,15 @@ class Direction:
         self._loop.set_direct_reader(self._source.fileno(), None)
         self._loop.set_direct_writer(self._sink.fileno(), None)
         self._backlog = b""
+        self._source_fd = self._sink_fd = -1  # other sockets will have these numbers
         self._reading = False
         self.limit = None  # it refers to the session, which the connection closes
         self.ended = True
+
+
+def _plain_descriptor(side: socket.socket) -> int:
+    """Return the descriptor of a plain socket; -1 of one with TLS."""
+    return side.fileno() if type(side) is socket.socket else -1
 
 
 def _buffer_size(side: socket.socket, option: int) -> int:

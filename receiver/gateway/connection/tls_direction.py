@@ -41,7 +41,7 @@ class TlsDirection(Direction):
 
     def readable(self) -> bool:
         """Move at most one buffer; return whether there may be more."""
-        super().readable()
+        self._move()
         return self._reading and self._tls.has_unread
 
     def update(self) -> None:

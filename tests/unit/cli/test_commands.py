@@ -13,6 +13,7 @@ import typer.main
 from receiver.cli import app
 from receiver.host.discovery import HostedPlugin
 from receiver.settings.model import ReceiverSettings
+from receiver.wire.walk import DATA_PATH
 from spark_streaming.settings import RollupSettings
 from tests.unit.cli.conftest import Run
 
@@ -28,7 +29,9 @@ plugins:
 
 def test_version(run: Run) -> None:
     result = run("--version")
-    assert (result.exit_code, result.stdout) == (0, f"kafka-telemetry {version('kafka-client-telemetry')}\n")
+    program, data_path = result.stdout.splitlines()
+    assert (result.exit_code, program) == (0, f"kafka-telemetry {version('kafka-client-telemetry')}")
+    assert data_path == f"data path: {DATA_PATH}"
 
 
 def test_every_command_has_help_with_an_example(run: Run) -> None:

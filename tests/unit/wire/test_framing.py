@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
 from collections.abc import Callable
 
@@ -10,6 +12,7 @@ import pytest
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import BrokenStreamError, frame, frame_start
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
+from receiver.wire.walk import PURE_PYTHON, compiled
 
 WATCHED = 18
 
@@ -297,3 +300,8 @@ def test_an_error_has_its_offset_and_the_bytes_before_it() -> None:
         fed(rewrite, request(0) + request(WATCHED) + struct.pack(">ihhi", 3, 0, 0, 0))
     assert (caught.value.offset, caught.value.before) == (0, request(0) + b"<8>")
     assert fed(rewrite, request(0)) == b""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler")
+def test_the_walk_is_compiled_where_there_is_a_compiler() -> None:
+    assert (compiled is None) == bool(os.environ.get(PURE_PYTHON))

@@ -1,0 +1,1 @@
+"""The data path in C, an optional extension; :mod:`receiver.wire.walk` loads it."""
