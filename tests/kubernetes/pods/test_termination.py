@@ -1,0 +1,73 @@
+"""A receiver's pod ends in seconds at any moment of its life, and not with its grace period."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+import pytest
+
+from tests.kubernetes.pods.cluster import MONITORING, BrokerCluster
+from tests.kubernetes.pods.figures import note
+from tests.testbed.node.images import RECEIVER
+
+pytestmark = pytest.mark.timeout(900)
+
+GRACE_S: Final = 120
+CONFIG: Final = {
+    "listeners": [{"name": "CLIENT", "bind": "0.0.0.0:19092", "upstream": "127.0.0.1:29092"}],
+    "subscriptions": {"store": "sqlite", "path": "/tmp/subscriptions.db"},
+    "rest": {"bind": "127.0.0.1:8642"},
+    "plugins": [{"type": "console"}],
+}
+
+
+def pod(name: str) -> dict[str, Any]:
+    """A pod with a receiver alone, as the image starts it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": MONITORING},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": GRACE_S,
+            "containers": [
+                {
+                    "name": "receiver",
+                    "image": RECEIVER,
+                    "imagePullPolicy": "Never",
+                    "volumeMounts": [{"name": "config", "mountPath": "/etc/kafka-telemetry"}],
+                }
+            ],
+            "volumes": [{"name": "config", "configMap": {"name": "termination"}}],
+        },
+    }
+
+
+def state(cluster: BrokerCluster, name: str) -> dict[str, Any]:
+    """The state of the pod's container: waiting, running or terminated."""
+    found = cluster.node.pod(MONITORING, name)
+    statuses = (found or {}).get("status", {}).get("containerStatuses", ())
+    return next((status["state"] for status in statuses), {})
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 6.0])
+def test_at_any_moment(cluster: BrokerCluster, after_s: float) -> None:
+    node = cluster.node
+    name = f"termination-{after_s:.1f}".replace(".", "-")
+    node.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "termination", "namespace": MONITORING},
+            "data": {"config.yaml": json.dumps(CONFIG)},
+        },
+        pod(name),
+    )
+    node.wait_until(lambda: "running" in state(cluster, name), what="a running container", every_s=0.05)
+    time.sleep(after_s)  # what is tested
+    node.http.delete(f"/api/v1/namespaces/{MONITORING}/pods/{name}").raise_for_status()
+    gone = node.wait_until(lambda: node.pod(MONITORING, name) is None, what="the pod's end")
+    note(f"SIGTERM {after_s:g} s after the start: the pod is gone in {gone.seconds:.1f} s")
+    assert gone.seconds < GRACE_S / 2
