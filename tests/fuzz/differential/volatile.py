@@ -44,10 +44,18 @@ def _member(value: Any) -> bool:
     )
 
 
+def _text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
 _LOG: Final = "the log of the side's own topic, or of the cluster's metadata, has grown"
 _CHOSEN: Final = "the broker chooses a new number or id each time"
 _TIME: Final = "the time"
 _DISK: Final = "the disk has other users"
+
+_QUORUM: Final = "the quorum elects a leader, or is busy, when the machine is"
+#: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, INVALID_REQUEST.
+_QUORUM_ERRORS: Final = frozenset({6, 7, 42})
 
 VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=0, path="Responses.PartitionResponses.BaseOffset", reason=_LOG, allows=_at_least(-1)),
@@ -68,6 +76,11 @@ VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=65, path="TransactionStates.ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
     Volatile(api_key=65, path="TransactionStates.TransactionStartTimeMs", reason=_TIME, allows=_at_least(-1)),
     Volatile(api_key=68, path="MemberId", reason=_CHOSEN, allows=_member),
+    *(
+        Volatile(api_key=api_key, path=path, reason=_QUORUM, allows=allows)
+        for api_key in (80, 81)
+        for path, allows in (("ErrorCode", _QUORUM_ERRORS.__contains__), ("ErrorMessage", _text))
+    ),
 )
 
 _BY_KEY: Final[Mapping[int, Mapping[str, Volatile]]] = {
