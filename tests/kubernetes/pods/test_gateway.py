@@ -1,0 +1,124 @@
+"""A gateway that rewrites the brokers' addresses, in pods: rolls and ``helm test``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.kubernetes.pods.clients import LANGUAGES, PodClient, clients
+from tests.kubernetes.pods.cluster import NAME, NAMESPACE, BrokerCluster
+from tests.kubernetes.pods.figures import note
+from tests.testbed.clients import Mode
+from tests.testbed.helm import CHART
+
+pytestmark = pytest.mark.timeout(1800)
+
+RELEASE: Final = "gateway"
+SERVICE: Final = f"{RELEASE}-kafka-client-telemetry-gateway"
+HOST: Final = f"{SERVICE}.{NAMESPACE}.svc.cluster.local"
+BOOTSTRAP: Final = f"{HOST}:29092"
+SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=gateway"
+#: In front of the brokers' own listener, which has no sidecar.
+VALUES: Final[dict[str, Any]] = {
+    "sidecar": {"enabled": False},
+    "gateway": {
+        "enabled": True,
+        "rewrite": {
+            "upstream": f"{NAME}-brokers.{NAMESPACE}.svc.cluster.local:9094",
+            "host": HOST,
+            "firstPort": 29100,
+            "nodes": 5,
+        },
+    },
+    "tokens": [{"name": "ops", "role": "editor", "secretName": "kafka-telemetry-tokens", "key": "ops"}],
+    "subscriptions": [{"name": "all", "metrics": ["*"], "interval_ms": 1000}],
+    # Beside the brokers, and the pod of `helm test`, on a node of two cores.
+    "resources": {"requests": {"cpu": "10m"}},
+    "config": {"plugins": [{"type": "otlp", "endpoint": "http://collector:4317"}]},
+}
+
+
+class Gateway:
+    """The release.
+
+    Args:
+        cluster: The brokers behind it.
+        values: Its values file.
+    """
+
+    def __init__(self, cluster: BrokerCluster, values: Path) -> None:
+        self.cluster = cluster
+        self._values = values
+
+    def upgrade(self, *arguments: str) -> None:
+        """Install or upgrade it, and wait until all its pods are new and ready."""
+        release = ("upgrade", "--install", RELEASE, CHART, f"--namespace={NAMESPACE}")
+        self.cluster.helm.run(*release, "--values", self._values, *arguments)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has rolled."""
+        self.cluster.node.kubectl(
+            "rollout", "status", f"statefulset/{SERVICE}", f"--namespace={NAMESPACE}", "--timeout=280s"
+        )
+        self.cluster.node.wait_for_pods(NAMESPACE, SELECTOR, 2)
+
+
+@pytest.fixture(scope="module")
+def release(installed: BrokerCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The installed release."""
+    values = tmp_path_factory.mktemp("gateway") / "values.yaml"
+    values.write_text(yaml.safe_dump(VALUES))
+    gateway = Gateway(installed, values)
+    gateway.upgrade()
+    yield gateway
+    installed.helm.run("uninstall", RELEASE, f"--namespace={NAMESPACE}")
+
+
+@pytest.fixture
+def gateway(cluster: BrokerCluster, release: Gateway) -> Gateway:
+    """The release, all of whose pods and brokers are ready."""
+    release.wait_until_ready()
+    return release
+
+
+@pytest.fixture
+def traffic(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[list[PodClient]]:
+    """A producer of each language and a Java consumer."""
+    topic = request.node.name.removeprefix("test_").replace("_", "-")[:30]
+    wanted = [*((language, Mode.PRODUCER) for language in LANGUAGES), ("java", Mode.CONSUMER)]
+    with clients(gateway.cluster.node, *wanted, bootstrap=BOOTSTRAP, topic=topic) as running:
+        yield running
+
+
+def check(what: str, running: list[PodClient], since: float) -> None:
+    """Wait for progress, print what each client saw, and check that no record failed."""
+    for client in running:
+        client.wait_for_progress()
+        note(f"{what}: {client.name} stood {client.longest_wait_s(since):.0f} s")
+    assert {client.name: client.failed_records for client in running if client.failed_records} == {}
+
+
+def test_metrics_arrive_through_it(gateway: Gateway, traffic: list[PodClient]) -> None:
+    names = {client.name for client in traffic}
+    gateway.cluster.node.wait_until(
+        lambda: names <= gateway.cluster.collector.client_ids(), what="metrics of all clients", every_s=0.5
+    )
+    assert [client.errors for client in traffic] == [[]] * len(traffic)
+
+
+def test_helm_test_proves_the_setup(gateway: Gateway) -> None:
+    said = gateway.cluster.helm.run("test", RELEASE, f"--namespace={NAMESPACE}", "--logs")
+    assert "Phase:          Succeeded" in said
+
+
+def test_it_rolls(gateway: Gateway, traffic: list[PodClient]) -> None:
+    begun = time.time()
+    gateway.cluster.node.kubectl("rollout", "restart", f"statefulset/{SERVICE}", f"--namespace={NAMESPACE}")
+    gateway.wait_until_ready()
+    check("a roll of the gateway", traffic, begun)
