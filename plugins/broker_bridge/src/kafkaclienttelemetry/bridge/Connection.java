@@ -10,6 +10,8 @@ import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * One connection to a receiver: the handshake, and what is not acknowledged.
@@ -19,7 +21,9 @@ import java.util.Map;
 final class Connection implements Runnable {
     /** Larger metrics are written from their own array. */
     private static final int COPIED_BYTES = 16 << 10;
-    private static final int FLUSHED_BYTES = 48 << 10;
+    private static final int FLUSHED_BYTES = 192 << 10;
+    /** While there is room for pushes, acknowledgements are read together after so long. */
+    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(25);
     private static final int NONCE_BYTES = 32;
 
     private final Link link;
@@ -202,6 +206,9 @@ final class Connection implements Runnable {
             while (true) {
                 byte[] frame = read(Frames.ACKNOWLEDGE, Frames.MAX_ACKNOWLEDGE_BYTES);
                 acknowledge(frame);
+                if (inFlight < window / 2) {
+                    LockSupport.parkNanos(this, BATCH_NS);
+                }
             }
         } catch (EOFException error) {
             fail("it closed the connection");
