@@ -1,4 +1,4 @@
-"""A gateway that rewrites the brokers' addresses, in pods: rolls and ``helm test``."""
+"""A gateway that rewrites the brokers' addresses, in pods: rolls, ``helm test``, any user."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ VALUES: Final[dict[str, Any]] = {
     "resources": {"requests": {"cpu": "10m"}},
     "config": {"plugins": [{"type": "otlp", "endpoint": "http://collector:4317"}]},
 }
+#: OpenShift's restricted-v2: any user, the group 0, and the volume's group as the user.
+ANY_USER: Final = 1000680000
 
 
 class Gateway:
@@ -122,3 +124,19 @@ def test_it_rolls(gateway: Gateway, traffic: list[PodClient]) -> None:
     gateway.cluster.node.kubectl("rollout", "restart", f"statefulset/{SERVICE}", f"--namespace={NAMESPACE}")
     gateway.wait_until_ready()
     check("a roll of the gateway", traffic, begun)
+
+
+def test_it_runs_as_any_user_and_rolls_back(gateway: Gateway, traffic: list[PodClient]) -> None:
+    begun = time.time()
+    contexts = ("containerSecurityContext", "podSecurityContext")
+    gateway.upgrade(
+        *(f"--set={context}.runAsUser={ANY_USER}" for context in contexts),
+        *(f"--set={context}.runAsGroup=0" for context in contexts),
+        f"--set=podSecurityContext.fsGroup={ANY_USER}",
+    )
+    for pod in gateway.cluster.node.pods(NAMESPACE, SELECTOR):
+        said = gateway.cluster.node.exec(NAMESPACE, pod["metadata"]["name"], "receiver", "id", "-u")
+        assert int(said) == ANY_USER
+    gateway.cluster.helm.run("rollback", RELEASE, f"--namespace={NAMESPACE}")
+    gateway.wait_until_ready()
+    check("an upgrade and a rollback", traffic, begun)
