@@ -172,6 +172,9 @@ _PYTHON: Final = _Group(
     ),
 )
 
+#: Groups of ``--full`` alone.
+_FULL_GROUPS: Final = (_PYTHON,)
+
 #: Groups start in this order. Lint comes first, because it needs no set-up: on an empty cache that
 #: compiles for minutes. Then long groups come before short ones, so that all end at about one time.
 _GROUPS: Final = (
@@ -313,7 +316,7 @@ def main() -> int:
     setting_up = threading.Thread(target=run, args=(set_up,))
     groups = [group for group in _GROUPS if group.name not in without]
     if arguments.full:
-        groups.append(_PYTHON)
+        groups += _FULL_GROUPS
     waiting = collections.deque(groups)
 
     def run_next() -> None:

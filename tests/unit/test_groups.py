@@ -51,6 +51,7 @@ def test_the_last_lines_of_a_run_name_the_tests_that_failed(
     program = f"import sys; print('1 failed'); print({line!r}); print('bye'); sys.exit(1)"
     failing = runner._Group(name="failing", commands=((sys.executable, "-c", program),))
     monkeypatch.setattr(runner, "_GROUPS", (failing,))
+    monkeypatch.setattr(runner, "_FULL_GROUPS", ())
     monkeypatch.setattr(
         runner,
         "_set_up",

@@ -31,6 +31,7 @@ from receiver.link.messages import (
     encode,
 )
 from receiver.telemetry.identity import Broker, ClientIdentity
+from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 
 text = st.text(max_size=20)
@@ -58,6 +59,15 @@ identity = st.builds(
     principal=text,
     sasl_mechanism=st.none() | text,
 )
+header = st.builds(
+    RequestHeader,
+    api_key=int32,
+    api_version=int32,
+    correlation_id=int32,
+    client_id=st.none() | text,
+    client_instance_id=st.none() | uuid,
+    tagged_fields=st.lists(st.tuples(number, st.binary(max_size=9)), max_size=2).map(tuple),
+)
 
 
 def many(of: st.SearchStrategy[object]) -> st.SearchStrategy[tuple[object, ...]]:
@@ -72,6 +82,7 @@ RELAY_MESSAGES: st.SearchStrategy[RelayMessage] = st.one_of(
         Call,
         number,
         number,
+        header,
         st.binary(max_size=50),
         st.none() | number,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,7 +81,9 @@ def test_an_error_names_the_field_and_the_fix(changes: dict[str, Any], field: st
     error = caught.value
     assert error.field == field
     if field != "labels" and not isinstance(changes.get(field, ()), tuple):
-        assert repr(changes[field]).startswith(error.value.removesuffix("..."))
+        value = changes[field]
+        written = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+        assert written.startswith(error.value.removesuffix("..."))
     assert str(error).startswith(f"{field}: {error.value} {error.problem}; {error.fix}")
     assert says in str(error)
     assert "\n" not in str(error)

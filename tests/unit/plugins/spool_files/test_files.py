@@ -66,10 +66,11 @@ def test_a_push_is_a_row_with_all_its_fields(tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_push_is_in_its_row(tmp_path: Path) -> None:
-    # Fails if the contract gets a field that the rows lack. A connection's id has no meaning
-    # outside its receiver.
+    # Fails if the contract gets a field that the rows lack. What identifies a connection and its
+    # request has no meaning outside the receiver.
     one = push_at(0)
-    fields = {*one.context.__slots__, *one.payload.__dataclass_fields__} - {"connection_id", "content_type"}
+    passing = {"connection_id", "content_type", "correlation_id", "request_version"}
+    fields = {*one.context.__slots__, *one.payload.__dataclass_fields__} - passing
     renamed = {"source_address": "client_source_address", "source_port": "client_source_port", "data": "otlp"}
     assert {renamed.get(name, name) for name in fields} | {"received_at"} == set(SCHEMA.names)
 
