@@ -34,7 +34,7 @@ def follow_events(
 ) -> None:
     """Write a line when a subscription changes, or a client comes or goes.
 
-    It ends with Ctrl-C.     With --output json, each line is a JSON document.
+    It ends with Ctrl-C. With --output json, each line is a JSON document.
 
     \u0008
     Examples:

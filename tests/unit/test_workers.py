@@ -18,6 +18,7 @@ from receiver import workers
 _MAY_START = {
     "workers.py",
     "log_writer.py",
+    "cli/events.py",  # its queue gets the end of each
     "doctor/destinations.py",  # its examination waits for the thread
     "host/child.py",
     "host/delivery/sender.py",
