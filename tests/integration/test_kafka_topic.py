@@ -114,7 +114,13 @@ def of_instance(one: Push, instance: int) -> Push:
 def records(broker: KafkaBroker, topic: str) -> list[Message]:
     """Return all records of a topic, by partition and offset."""
     consumer = Consumer(
-        {"bootstrap.servers": broker.internal_bootstrap, "group.id": "none", "enable.metrics.push": False}
+        {
+            "bootstrap.servers": broker.internal_bootstrap,
+            "group.id": "none",
+            "enable.metrics.push": False,
+            # A partition whose leader has just begun may refuse the first fetch.
+            "auto.offset.reset": "earliest",
+        }
     )
     try:
         partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
