@@ -5,22 +5,21 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
 
 from receiver.hosts import parse_host
 from receiver.numbers import whole_number
+from receiver.settings.text_type import TextType
 
 _EXPECTED = "expected host:port, for example 127.0.0.1:19092"
 _MOST_ADDRESSES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostPort:
+class HostPort(TextType):
     """An address to bind or to connect to."""
+
+    EXPECTED = _EXPECTED
+    PATTERN = "^.+:[0-9]{1,5}$"
 
     #: A name, an IPv4 address, or an IPv6 address without brackets.
     host: str
@@ -64,32 +63,13 @@ class HostPort:
         except ValueError:
             return None
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate from text or from a ``HostPort``, and serialise as text."""
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Return the form of the text; :meth:`parse` checks more."""
-        return {"type": "string", "pattern": "^.+:[0-9]{1,5}$"}
-
-    @classmethod
-    def _validate(cls, value: Any) -> HostPort:
-        if isinstance(value, cls):
-            return value
-        if not isinstance(value, str):
-            raise ValueError(_EXPECTED)
-        return cls.parse(value)
-
 
 @dataclass(frozen=True, slots=True)
-class HostPorts:
+class HostPorts(TextType):
     """Addresses to connect to, of which the first that can be reached is used."""
+
+    EXPECTED = _EXPECTED
+    PATTERN = "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"
 
     addresses: tuple[HostPort, ...]
 
@@ -111,25 +91,3 @@ class HostPorts:
 
     def __len__(self) -> int:
         return len(self.addresses)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate from text or from ``HostPorts``, and serialise as text."""
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Return the form of the text; :meth:`parse` checks more."""
-        return {"type": "string", "pattern": "^.+:[0-9]{1,5}( *, *.+:[0-9]{1,5})*$"}
-
-    @classmethod
-    def _validate(cls, value: Any) -> HostPorts:
-        if isinstance(value, cls):
-            return value
-        if not isinstance(value, str):
-            raise ValueError(_EXPECTED)
-        return cls.parse(value)

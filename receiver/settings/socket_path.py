@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from typing import Final, TypeAlias
 
 from receiver.settings.hostport import HostPort
+from receiver.settings.text_type import TextType
 
 PREFIX: Final = "unix:"
 
@@ -19,8 +16,11 @@ _MAX_BYTES: Final = 95
 
 
 @dataclass(frozen=True, slots=True)
-class SocketPath:
+class SocketPath(TextType):
     """The file of a Unix socket to listen on."""
+
+    EXPECTED = f"expected {PREFIX}/path"
+    PATTERN = "^unix:/.+$"
 
     path: Path
 
@@ -36,28 +36,6 @@ class SocketPath:
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.path}"
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate from text or from a ``SocketPath``, and serialise as text."""
-        return core_schema.no_info_plain_validator_function(
-            cls._validate, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """Return the form of the text; :meth:`parse` checks more."""
-        return {"type": "string", "pattern": "^unix:/.+$"}
-
-    @classmethod
-    def _validate(cls, value: Any) -> SocketPath:
-        if isinstance(value, cls):
-            return value
-        if not isinstance(value, str):
-            raise ValueError(f"expected {PREFIX}/path")
-        return cls.parse(value)
 
 
 #: Where something listens.
