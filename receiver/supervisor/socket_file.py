@@ -37,13 +37,24 @@ def bind_file(path: Path) -> socket.socket:
     return bound
 
 
-def _check_replaceable(path: Path) -> None:
+def holds_socket(path: Path) -> bool:
+    """Return whether a socket is there; False: nothing is.
+
+    Raises:
+        OSError: Another file is there, or the folder can't be used.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return
+        return False
     if not stat.S_ISSOCK(mode):
         raise FileExistsError(errno.EEXIST, "another file is there")
+    return True
+
+
+def _check_replaceable(path: Path) -> None:
+    if not holds_socket(path):
+        return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
         connecting.setblocking(False)  # noqa: FBT003 - the socket's own signature
         try:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
-import stat
 from pathlib import Path
 
 from receiver.supervisor.channel import ControlChannel
+from receiver.supervisor.socket_file import holds_socket
 from receiver.supervisor.takeover import at_control
 
 
@@ -50,7 +49,7 @@ class ControlSocket:
         # The process id keeps two receivers that start at once apart.
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         try:
-            self._check_replaceable(path)
+            holds_socket(path)  # of a receiver that is gone or leaves; another file is an error
             unfinished.unlink(missing_ok=True)
             before = os.umask(0o177)
             try:
@@ -66,16 +65,6 @@ class ControlSocket:
                 unfinished.unlink()
             reason = error.strerror or str(error)
             raise at_control(path, f"the socket can't be created: {reason}") from None
-
-    @staticmethod
-    def _check_replaceable(path: Path) -> None:
-        """Accept the socket of a receiver that is gone or leaves, but no other file."""
-        try:
-            mode = path.stat().st_mode
-        except FileNotFoundError:
-            return
-        if not stat.S_ISSOCK(mode):
-            raise FileExistsError(errno.EEXIST, "another file is there")
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""
