@@ -1,6 +1,6 @@
 /* The data path in C: the walk over a stream's frames, and the pump that moves chunks.
  *
- * Optional. receiver/wire/walk.py and receiver/gateway/connection/pump.py do the same in Python,
+ * Optional. receiver/wire/walk.py and receiver/gateway/connection/direction.py do the same in Python,
  * and say what each attribute and method means. They are what this file is tested against, and what
  * runs where it is not built. It holds only what is done for every chunk of unwatched frames;
  * whatever else a chunk needs is done by the Python classes above it.
@@ -73,6 +73,14 @@ typedef struct {
 
 static PyTypeObject *walk_type;
 
+/* Keep where a walk stopped; return how many bytes of the chunk pass. */
+static Py_ssize_t stop_at(Walk *walk, long long position, long long frames, Py_ssize_t end)
+{
+    walk->frames = frames;
+    walk->skip = position > end ? position - end : 0;
+    return position > end ? end : (Py_ssize_t)position;
+}
+
 static Py_ssize_t walk_requests(Walk *walk, const unsigned char *chunk, Py_ssize_t end)
 {
     long long position = walk->skip, frames = walk->frames;
@@ -89,13 +97,7 @@ static Py_ssize_t walk_requests(Walk *walk, const unsigned char *chunk, Py_ssize
         position += (long long)length + 4;
         frames++;
     }
-    walk->frames = frames;
-    if (position >= end) {
-        walk->skip = position - end;
-        return end;
-    }
-    walk->skip = 0;
-    return (Py_ssize_t)position;
+    return stop_at(walk, position, frames, end);
 }
 
 static Py_ssize_t walk_responses(Walk *walk, const unsigned char *chunk, Py_ssize_t end)
@@ -111,13 +113,7 @@ static Py_ssize_t walk_responses(Walk *walk, const unsigned char *chunk, Py_ssiz
         position += (long long)length + 4;
         frames++;
     }
-    walk->frames = frames;
-    if (position >= end) {
-        walk->skip = position - end;
-        return end;
-    }
-    walk->skip = 0;
-    return (Py_ssize_t)position;
+    return stop_at(walk, position, frames, end);
 }
 
 static Py_ssize_t walk_chunk(Walk *walk, const unsigned char *chunk, Py_ssize_t end)
@@ -469,7 +465,7 @@ static PyType_Slot pump_slots[] = {
     {Py_tp_members, pump_members},
     {Py_tp_getset, pump_properties},
     {Py_tp_methods, pump_methods},
-    {Py_tp_doc, "The pump of one direction; see receiver/gateway/connection/pump.py."},
+    {Py_tp_doc, "The pump of one direction; see receiver/gateway/connection/direction.py."},
     {0, NULL},
 };
 

@@ -89,11 +89,6 @@ class Port:
         """Whether this relay accepts clients, or will go on in a moment."""
         return self._state not in {_State.CLOSED, _State.ENDED}
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether its descriptor is closed."""
-        return self._state is _State.ENDED
-
     def open(self) -> None:
         """Let the kernel queue clients, and accept them.
 
