@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class TextType:
-    """A value that a configuration has as text: :meth:`parse` reads it, ``str`` writes it.
+    """A value written as text: :meth:`parse` reads it, ``str`` writes it.
 
     Attributes:
         EXPECTED: What a value that is no text should have been.
