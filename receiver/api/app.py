@@ -15,6 +15,7 @@ from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
 from receiver.api.routes import (
     clients,
     connections,
+    console,
     events,
     explain,
     health,
@@ -60,6 +61,8 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     )
     app.state.dependencies = dependencies
     routers = [part.router for part in _PARTS]
+    if settings.console:
+        routers.append(console.router)
     for router in routers:
         app.include_router(router)
     app.state.endpoints = [route for router in routers for route in router.routes]

@@ -35,6 +35,9 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: A dry run has a body, so it is a POST, but it only reads.
 _SAFE_POSTS: Final = frozenset({"/v1/explain"})
 
+#: The console's files, which hold nothing of the receiver.
+CONSOLE_PREFIX: Final = "/console/"
+
 
 def is_change(method: str, path: str) -> bool:
     """Whether a request may change something and so needs the role editor."""
@@ -71,7 +74,7 @@ class Authenticator:
 
     def __init__(self, settings: RestSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
-        self._open = frozenset(f"/{path}" for path in settings.open)
+        self._open = frozenset(f"/{path}" for path in settings.open) | ({"/"} if settings.console else set())
         self._log = RateLimitedLog("receiver.api")
         self._watch = Watch((entry.file for entry in settings.tokens if entry.file is not None), clock)
         self._subjects = {
@@ -81,8 +84,10 @@ class Authenticator:
         self._tokens = self._read_tokens(self._fail_to_start)
 
     def is_open(self, method: str, path: str) -> bool:
-        """Whether ``rest.open`` lets anybody send this request."""
-        return not is_change(method, path) and path in self._open
+        """Whether anybody may send this request: ``rest.open``, and the console's files."""
+        if is_change(method, path):
+            return False
+        return path in self._open or (self.settings.console and path.startswith(CONSOLE_PREFIX))
 
     def authenticate(self, authorization: Sequence[bytes], certificate: bytes | None) -> Caller | Refusal:
         """Find the caller of a request. A token takes precedence over a certificate.

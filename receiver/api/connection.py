@@ -26,6 +26,7 @@ from uvicorn.server import ServerState
 
 from receiver.api.limits import HEADERS_TOO_LONG
 from receiver.api.problems import problem_response
+from receiver.api.security_headers import DEFAULT_HEADERS
 from receiver.log import RateLimitedLog
 
 #: From the end of a response to the first byte of the next request. Longer than clients keep an
@@ -137,7 +138,12 @@ class HttpConnection(H11Protocol):
             problem = problem_response(431, HEADERS_TOO_LONG)
         else:
             problem = problem_response(400, "this is not a request of HTTP/1.1")
-        headers = [*self.server_state.default_headers, *problem.raw_headers, (b"connection", b"close")]
+        headers = [
+            *self.server_state.default_headers,
+            *DEFAULT_HEADERS,
+            *problem.raw_headers,
+            (b"connection", b"close"),
+        ]
         reason = http.HTTPStatus(problem.status_code).phrase.encode()
         for event in (
             h11.Response(status_code=problem.status_code, headers=headers, reason=reason),

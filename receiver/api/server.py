@@ -31,6 +31,7 @@ from receiver.api.connection import IDLE_S, HttpConnection
 from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
 from receiver.api.errors import ServerError
 from receiver.api.limits import MAX_HEADER_BYTES
+from receiver.api.security_headers import HSTS, SECURITY_HEADERS, DefaultHeaders
 from receiver.log import RateLimitedLog
 from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
@@ -41,17 +42,6 @@ _MAX_CONNECTIONS: Final = 256
 _HANDSHAKE_S: Final = 5.0
 _TLS_SHUTDOWN_S: Final = 1.0
 _RETRY_ACCEPT_S: Final = 0.5
-
-_SECURITY_HEADERS: Final = [
-    ("x-content-type-options", "nosniff"),
-    ("cache-control", "no-store"),
-    # The API has no pages. A response that a browser takes for one must not load or run anything.
-    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-]
-#: RFC 6797.
-_HSTS: Final = ("strict-transport-security", "max-age=31536000")
 
 _log = structlog.get_logger("receiver.api")
 
@@ -80,7 +70,7 @@ class RestServer:
         # Without authentication nobody can guess a token, and only this machine can connect.
         self._rate = ConnectionRate() if settings.authenticates else None
         self._config = uvicorn.Config(
-            app,
+            DefaultHeaders(app),
             http="h11",
             ws="none",
             lifespan="off",
@@ -91,7 +81,7 @@ class RestServer:
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=IDLE_S,
-            headers=_SECURITY_HEADERS if self._tls is None else [*_SECURITY_HEADERS, _HSTS],
+            headers=SECURITY_HEADERS if self._tls is None else [*SECURITY_HEADERS, HSTS],
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         )
         self._state = ServerState()

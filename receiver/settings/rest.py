@@ -96,6 +96,11 @@ class RestSettings(Settings):
         default=("livez", "readyz"),
         description="Paths that need no authentication, for probes and scrapers.",
     )
+    console: bool = Field(
+        default=True,
+        description="Whether `/` serves the console, a page for operators. Its files need no authentication; "
+        "what it shows does.",
+    )
 
     @property
     def authenticates(self) -> bool:

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 from receiver.api.authorization import _CHALLENGE
+from receiver.api.console.assets import console
 from receiver.log import configure
 from receiver.settings.model import LogSettings
 from receiver.wire.uuid import uuid_to_text
@@ -52,7 +53,12 @@ def routes_of(api: Api) -> list[tuple[str, str]]:
                 raise AssertionError(f"what is {route!r}?")
         return found
 
-    names = {"{name:path}": "s", "{client_instance_id}": uuid_to_text(instance_id(2))}
+    names = {
+        "{name:path}": "s",
+        "{client_instance_id}": uuid_to_text(instance_id(2)),
+        "{build}": console().build,
+        "{name}": "app.js",
+    }
     found = []
     for route in below(app.routes):
         path = route.path
@@ -73,7 +79,7 @@ def test_every_route_checks_the_role(guarded: Api) -> None:
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         for method, path in found:
-            is_open = method == "GET" and path in {"/livez", "/readyz"}
+            is_open = method == "GET" and (path in {"/", "/livez", "/readyz"} or path.startswith("/console/"))
             content = b"{}" if method in {"PUT", "POST", "PATCH"} else None
             answer = await rest.request(method, path, content=content)
             if is_open:

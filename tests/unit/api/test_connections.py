@@ -13,6 +13,8 @@ import structlog
 
 from receiver.api import connection, server
 from receiver.api.connection_rate import MAX_DELAY_S, ConnectionRate
+from receiver.api.console.assets import console
+from receiver.api.routes.console import POLICY
 from receiver.settings.rest import RestSettings
 from tests.unit.api.conftest import EDITOR_TOKEN, Api, bearer, problem_of, token_settings
 from tests.unit.api.test_authorization import BODY, routes_of
@@ -58,7 +60,10 @@ def test_every_answer_has_the_security_headers(guarded: Api) -> None:
 
     async def scenario() -> None:
         async with guarded.serving() as running, httpx.AsyncClient(trust_env=False, timeout=120) as client:
-            for method, path in [*found, ("GET", "/nothing"), ("PATCH", "/livez")]:
+            api_routes = [
+                route for route in found if route[1] != "/" and not route[1].startswith("/console/")
+            ]
+            for method, path in [*api_routes, ("GET", "/nothing"), ("PATCH", "/livez")]:
                 for headers in ({}, bearer(EDITOR_TOKEN), {"x": "y" * 20_000}):
                     answer = await client.request(
                         method,
@@ -71,6 +76,11 @@ def test_every_answer_has_the_security_headers(guarded: Api) -> None:
                     assert "server" not in answer.headers
                     assert "strict-transport-security" not in answer.headers
                     assert len(answer.headers.get_list("date")) == 1
+            for path in ("/", f"/console/{console().build}/app.js"):
+                answer = await client.get(f"http://{running.address}{path}")
+                assert answer.headers.get_list("content-security-policy") == [POLICY]
+                assert len(answer.headers.get_list("cache-control")) == 1
+                assert answer.headers["x-frame-options"] == "DENY"
 
     asyncio.run(scenario())
 

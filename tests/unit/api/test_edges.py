@@ -46,7 +46,7 @@ def test_metrics(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/subscriptions/", "/v2/subscriptions", "/docs", "/v1/clients/a/b"]
+    "path", ["/v1", "/console/", "/v1/subscriptions/", "/v2/subscriptions", "/docs", "/v1/clients/a/b"]
 )
 def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
