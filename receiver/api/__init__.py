@@ -8,5 +8,6 @@ from receiver.api.dependencies import ApiDependencies
 from receiver.api.errors import ServerError
 from receiver.api.events import EventLog
 from receiver.api.server import RestServer
+from receiver.api.sessions import Sessions
 
-__all__ = ["ApiDependencies", "EventLog", "RestServer", "ServerError", "create_api"]
+__all__ = ["ApiDependencies", "EventLog", "RestServer", "ServerError", "Sessions", "create_api"]

@@ -22,9 +22,11 @@ from receiver.api.routes import (
     listeners,
     plugins,
     series,
+    session,
     status,
     subscriptions,
 )
+from receiver.api.sessions import COOKIE_NAME
 from receiver.settings.rest import RestSettings
 
 _DESCRIPTION = """\
@@ -44,6 +46,7 @@ _PARTS: Final = (
     plugins,
     events,
     status,
+    session,
     health,
 )
 
@@ -66,11 +69,13 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     for router in routers:
         app.include_router(router)
     app.state.endpoints = [route for router in routers for route in router.routes]
+    authenticator = Authenticator(settings, sessions=dependencies.sessions)
+    app.state.authenticator = authenticator
     problems.register(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(
         AuthorizationMiddleware,
-        authenticator=Authenticator(settings),
+        authenticator=authenticator,
         count_refusal=dependencies.count_refusal,
     )
     if not settings.authenticates:
@@ -90,9 +95,10 @@ class _Api(FastAPI):
             schema["components"]["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"},
                 "certificate": {"type": "mutualTLS"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE_NAME},
             }
-            # Either of them, or none where neither is configured.
-            schema["security"] = [{"token": []}, {"certificate": []}, {}]
+            # One of them, or none where none is configured.
+            schema["security"] = [{"token": []}, {"certificate": []}, {"session": []}, {}]
             for body in (SubscriptionBody, ExplainBody, PatchBody):
                 body_schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
                 components |= body_schema.pop("$defs", {})

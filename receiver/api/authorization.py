@@ -12,12 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver import audit
 from receiver.api.authentication import Authenticator, Caller, Refusal, is_change
 from receiver.api.problems import problem_response
+from receiver.api.sessions import CSRF_HEADER
 from receiver.log import RateLimitedLog
 from receiver.principal.distinguished_name import subject_name
 
 _MAX_PATH: Final = 512
 _MAX_SUBJECT: Final = 512
 
+_CSRF_HEADER: Final = CSRF_HEADER.encode()
 _CHALLENGE: Final = 'Bearer realm="kafka-telemetry"'
 
 
@@ -59,10 +61,16 @@ class AuthorizationMiddleware:
             await self._app(scope, receive, _closing(send))
             return
         state = scope.setdefault("state", {})
-        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
-        caller = self._authenticator.authenticate(authorization, state.get("client_certificate"))
+        caller = self._authenticator.authenticate(
+            _values(scope, b"authorization"), state.get("client_certificate"), _values(scope, b"cookie")
+        )
+        state["caller"] = caller
         if isinstance(caller, Refusal):
             await self._refuse(caller, scope, receive, send)
+        elif not caller.may_send(scope["method"], next(iter(_values(scope, _CSRF_HEADER)), None)):
+            self._count_refusal(Refusal.CSRF)
+            detail = f"in a session this needs the header {CSRF_HEADER}: csrf_token of GET /v1/session"
+            await problem_response(403, detail)(scope, receive, send)
         elif not is_change(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
         elif caller.role == "editor":
@@ -141,6 +149,10 @@ def _write_audit_line(
         status=status,
         **documents,
     )
+
+
+def _values(scope: Scope, wanted: bytes) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == wanted]
 
 
 def _path(scope: Scope) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
 from receiver.api.events import EventLog
+from receiver.api.sessions import Sessions
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers
@@ -62,6 +63,8 @@ class ApiDependencies:
     store: Callable[[], str]
     #: The latest events.
     events: EventLog
+    #: The sessions of browsers.
+    sessions: Sessions = field(default_factory=lambda: Sessions(time.monotonic))
     #: Nanoseconds since the epoch.
     wall_ns: Callable[[], int] = time.time_ns
 

@@ -23,7 +23,7 @@ from typing import Final
 import structlog
 
 from receiver import dumps, workers
-from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, create_api
+from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, Sessions, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
@@ -173,6 +173,7 @@ class _Core:
         )
         self._store = open_store(settings.subscriptions)
         self._events = EventLog(self._clock.wall_ns)
+        self._sessions = Sessions(self._clock.monotonic)
         self._telemetry.on_created = self._events.client_created
         self._telemetry.on_forgotten = self._events.client_forgotten
         self._expiry = Expiry(current, self._now, self._loop.call_later, self._events.subscription_expired)
@@ -493,6 +494,7 @@ class _Core:
             certificates=self._certificates,
             store=lambda: self._settings.subscriptions.store,
             events=self._events,
+            sessions=self._sessions,
             wall_ns=self._clock.wall_ns,
         )
         return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)

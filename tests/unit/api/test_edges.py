@@ -162,6 +162,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/connections",
             "/v1/listeners",
             "/v1/plugins",
+            "/v1/session",
             "/livez",
             "/readyz",
             "/metrics",

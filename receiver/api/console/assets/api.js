@@ -1,5 +1,5 @@
 // The REST API. Paths are relative, so that the console also works below a path of a proxy.
-import { signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 
 /** @typedef {import('../types/rest').SessionView} SessionView */
 
@@ -60,6 +60,30 @@ export async function send(method, path, { query = {}, body, headers = {}, signa
   const problem = await answer.json().catch(() => ({}));
   throw new Problem(answer.status, problem.detail ?? `The answer is ${answer.status}.`, problem.errors);
 }
+
+/** Learn who the receiver takes us for. */
+export async function readSession() {
+  session.value = await read('v1/session');
+  loginNeeded.value = false;
+}
+
+/**
+ * Exchange a token for a session cookie; raises Problem.
+ * @param {string} token
+ */
+export async function logIn(token) {
+  session.value = await (await send('POST', 'v1/session', { headers: { authorization: `Bearer ${token}` } })).json();
+  loginNeeded.value = false;
+}
+
+export async function logOut() {
+  await send('DELETE', 'v1/session');
+  session.value = null;
+  loginNeeded.value = true;
+}
+
+/** Whether we may change something. */
+export const mayChange = computed(() => session.value?.role === 'editor');
 
 /**
  * Read a document; raises Problem.

@@ -2,9 +2,10 @@
 import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { loginNeeded } from './api.js';
+import { loginNeeded, readSession } from './api.js';
 import { html } from './dom.js';
 import { connect, stale } from './live.js';
+import { Caller, Login } from './login.js';
 import { ClientsPage } from './page-clients.js';
 import { href, route } from './router.js';
 import { Empty, Title } from './widgets.js';
@@ -19,7 +20,11 @@ const THEMES = ['system', 'light', 'dark'];
 const theme = signal(localStorage.getItem('theme') ?? THEMES[0]);
 
 function App() {
-  useEffect(connect, []);
+  useEffect(() => {
+    // Without an answer the page says so where it shows what it reads.
+    readSession().catch(() => {});
+    connect();
+  }, []);
   useEffect(() => {
     document.documentElement.dataset.theme = theme.value;
     localStorage.setItem('theme', theme.value);
@@ -65,12 +70,8 @@ function Navigation() {
     <label class="theme">Theme <select value=${theme.value} onChange=${(/** @type {{currentTarget: HTMLSelectElement}} */ event) => (theme.value = event.currentTarget.value)}>
       ${THEMES.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
     </select></label>
+    <${Caller} />
   </nav>`;
-}
-
-function Login() {
-  return html`<${Title} text="Log in" /><${Empty} title="This receiver answers known callers only"><p>Its REST API needs a
-    token or a client certificate (<code>rest.tokens</code>, <code>rest.clients</code>).</p><//>`;
 }
 
 const root = /** @type {HTMLElement} */ (document.getElementById('console'));
