@@ -29,6 +29,7 @@ from receiver.telemetry.subscription_checks import Temporality
 
 #: Different values of a selector that are compared to find the nearest.
 _MAX_COMPARED: Final = 2_000
+_MAX_EXAMPLES: Final = 10
 _SHOWN_CHARS: Final = 60
 # What a regular expression has besides the text that it looks for.
 _SYNTAX: Final = re.compile(r"\\.|[.*+?^$()\[\]{}|]")
@@ -48,6 +49,7 @@ class DryRun:
     """What a subscription would do alone, if it were stored."""
 
     matched: int  # known client instances that it matches
+    examples: tuple[ClientInstance, ...]  # the first of them
     clients: int  # all that are known
     series: int | None  # data points of the matched clients' pushes; None: nothing to estimate from
     bytes_per_second: float | None  # of OTLP, not compressed
@@ -123,6 +125,7 @@ def dry_run(
     costs = _costs(subscription, matched, prefixes, profiles)
     return DryRun(
         matched=len(matched),
+        examples=tuple(matched[:_MAX_EXAMPLES]),
         clients=len(living),
         series=None if costs is None else round(costs.series),
         bytes_per_second=None if costs is None else round(costs.bytes, 1),

@@ -35,10 +35,18 @@ router = APIRouter(tags=["explain"])
 _NO_NAME: Final = "(dry run)"
 
 
+class MatchedView(BaseModel):
+    """A client instance that a subscription matches."""
+
+    client_instance_id: str
+    client_id: str
+
+
 class DryRunView(BaseModel):
     """What a subscription would do alone, if it were stored."""
 
     matched: int = Field(description="Known client instances that it matches.")
+    examples: list[MatchedView] = Field(description="Some of them, at most 10.")
     clients: int = Field(description="All known client instances.")
     series: int | None = Field(
         description="Data points in a push of each matched client, added up; estimated from what clients of "
@@ -163,6 +171,10 @@ def _dry_run(
     )
     return {
         "matched": result.matched,
+        "examples": [
+            {"client_instance_id": client.text_id, "client_id": client.identity.client_id}
+            for client in result.examples
+        ],
         "clients": result.clients,
         "series": result.series,
         "bytes_per_second": result.bytes_per_second,

@@ -45,6 +45,7 @@ async def dry_run(rest: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     document = answer.json()
     assert list(document) == [
         "matched",
+        "examples",
         "clients",
         "series",
         "bytes_per_second",
@@ -66,6 +67,8 @@ def test_a_dry_run_estimates_from_what_such_clients_have_pushed(api: Api) -> Non
         before = list(api.store.load_all())
         whole = await dry_run(rest, metrics=["*"], interval_ms=20_000)
         assert (whole["matched"], whole["clients"], whole["series"]) == (4, 4, 24)
+        assert len(whole["examples"]) == 4
+        assert whole["examples"][0].keys() == {"client_instance_id", "client_id"}
         assert whole["bytes_per_second"] == pytest.approx(4 * size / 20, rel=0.01)
         assert whole["asked_within_ms"] == 15_000
         part = await dry_run(rest, metrics=[producer], interval_ms=10_000, match={"client_id": "billing"})

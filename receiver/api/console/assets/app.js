@@ -6,15 +6,28 @@ import { loginNeeded, readSession } from './api.js';
 import { html } from './dom.js';
 import { connect, stale } from './live.js';
 import { Caller, Login } from './login.js';
+import { ClientPage } from './page-client.js';
 import { ClientsPage } from './page-clients.js';
+import { ConnectionsPage } from './page-connections.js';
+import { DestinationsPage } from './page-destinations.js';
+import { DoctorPage } from './page-doctor.js';
+import { OverviewPage } from './page-overview.js';
+import { SubscriptionsPage } from './page-subscriptions.js';
+import { VersionsPage } from './page-versions.js';
 import { href, route } from './router.js';
 import { Empty, Title } from './widgets.js';
 
 /** @type {Record<string, {title: string, page: () => unknown}>} */
 const PAGES = {
-  clients: { title: 'Clients', page: ClientsPage },
+  overview: { title: 'Overview', page: OverviewPage },
+  clients: { title: 'Clients', page: () => (route.value.parts[1] ? html`<${ClientPage} />` : html`<${ClientsPage} />`) },
+  connections: { title: 'Connections', page: ConnectionsPage },
+  subscriptions: { title: 'Subscriptions', page: SubscriptionsPage },
+  versions: { title: 'Versions', page: VersionsPage },
+  destinations: { title: 'Destinations', page: DestinationsPage },
+  doctor: { title: 'Doctor', page: DoctorPage },
 };
-const HOME = 'clients';
+const HOME = 'overview';
 const THEMES = ['system', 'light', 'dark'];
 
 const theme = signal(localStorage.getItem('theme') ?? THEMES[0]);

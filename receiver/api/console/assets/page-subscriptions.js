@@ -1,0 +1,65 @@
+// The subscriptions, and where to edit one.
+import { mayChange, pages } from './api.js';
+import { html } from './dom.js';
+import { Editor } from './editor.js';
+import { useResource } from './resource.js';
+import { href, route } from './router.js';
+import { plural, span, time, visible } from './text.js';
+import { Command, Empty, Failure, State, Text, Title } from './widgets.js';
+
+/** @typedef {import('../types/rest').SubscriptionView} SubscriptionView */
+
+export function SubscriptionsPage() {
+  const { parts, query } = route.value;
+  if (parts[1] !== undefined) return html`<${Editor} key=${parts[1]} name=${parts.slice(1).join('/')} />`;
+  if (query.new !== undefined) return html`<${Editor} key="new" name=${null} />`;
+  return html`<${List} />`;
+}
+
+function List() {
+  const { data, error } = useResource(loadSubscriptions, [], { after: (type) => type.startsWith('subscription') });
+  return html`
+    <${Title} text="Subscriptions">
+      ${data && html`<span class="sum" role="status">${plural(data.length, 'subscription')}</span>`}
+      ${mayChange.value && html`<a class="action" href=${href(['subscriptions'], { new: '1' })}>New subscription</a>`}
+    <//>
+    <${Failure} error=${error} shown=${data !== undefined} />
+    ${data && !data.length && html`<${None} />`}
+    ${data && data.length > 0 && html`<section class="plain"><table class="plain">
+      <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col">Clients</th><th scope="col">Metrics</th><th scope="col" class="number">Every</th><th scope="col">Expires</th><th scope="col">Changed</th></tr></thead>
+      <tbody>${data.map((subscription) => html`<${Row} key=${subscription.name} subscription=${subscription} />`)}</tbody>
+    </table></section>`}
+  `;
+}
+
+/** @param {AbortSignal} signal @returns {Promise<SubscriptionView[]>} */
+async function loadSubscriptions(signal) {
+  const found = [];
+  for await (const page of pages('v1/subscriptions', { signal }, 1000)) found.push(...page);
+  return found;
+}
+
+/** @param {{subscription: SubscriptionView}} props */
+function Row({ subscription }) {
+  const match = Object.entries(subscription.match).map(([selector, pattern]) => `${selector}: ${visible(pattern, 80)}`);
+  const metrics = subscription.metrics.map((prefix) => (prefix === '*' ? 'all metrics' : visible(prefix)));
+  return html`<tr>
+    <td><a href=${href(['subscriptions', subscription.name])}><${Text} text=${subscription.name} /></a></td>
+    <td><${State} state=${subscription.state} /></td>
+    <td class="wrap">${match.join(', ') || html`all clients; <a href=${href(['clients'], { subscription: subscription.name })}>show</a>`}
+      ${match.length > 0 && html` <a href=${href(['clients'], { subscription: subscription.name })}>show</a>`}</td>
+    <td class="wrap">${metrics.slice(0, 3).join(', ') || 'none'}${metrics.length > 3 ? ` and ${metrics.length - 3} more` : ''}</td>
+    <td class="number">${span(subscription.interval_ms / 1000)}</td>
+    <td>${subscription.expires_at ? time(subscription.expires_at) : 'never'}</td>
+    <td>${subscription.changed_at ? time(subscription.changed_at) : '–'}${subscription.changed_by ? html` by <${Text} text=${subscription.changed_by} />` : ''}</td>
+  </tr>`;
+}
+
+function None() {
+  const command = `curl -X PUT ${new URL('v1/subscriptions/all', document.baseURI)} -H 'Content-Type: application/json' \\
+  -d '{"metrics": ["*"], "interval_ms": 60000}'`;
+  return html`<${Empty} title="There is no subscription, so no client pushes">
+    ${mayChange.value && html`<p><a href=${href(['subscriptions'], { new: '1' })}>Create one here</a>, or in a terminal:</p>`}
+    <${Command} text=${command} />
+  <//>`;
+}
