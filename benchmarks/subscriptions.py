@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.figures import Figure, Report, table
-from receiver.api import ApiDependencies, EventLog, create_api
+from receiver.api import ApiDependencies, Cluster, EventLog, create_api
 from receiver.metrics import ReceiverMetrics
 from receiver.process_memory import tune_garbage_collection
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
@@ -142,6 +142,7 @@ async def _lists(
         restarts=dict,
         certificates=list,
         store=lambda: "sqlite",
+        cluster=Cluster(receiver_id="receiver-1"),
         events=EventLog(time.time_ns),
     )
     transport = httpx.ASGITransport(create_api(dependencies, RestSettings()))

@@ -161,6 +161,9 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
     if settings.bridge is not None:
         named += _paths(settings.bridge.token, ("bridge", "token"))
         named += _paths(settings.bridge.tls, ("bridge", "tls"))
+    if settings.cluster is not None:
+        named += _paths(settings.cluster.token, ("cluster", "token"))
+        named += _paths(settings.cluster.tls, ("cluster", "tls"))
     for index, token in enumerate(settings.rest.tokens):
         named += _paths(token, ("rest", "tokens", index))
     if settings.subscriptions.kafka is not None:

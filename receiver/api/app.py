@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from receiver.api import problems
 from receiver.api.authentication import Authenticator
 from receiver.api.authorization import AuthorizationMiddleware
+from receiver.api.cluster import MemberRequests
 from receiver.api.dependencies import ApiDependencies
 from receiver.api.documents import ExplainBody, PatchBody, SubscriptionBody
 from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
@@ -73,6 +74,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     app.state.authenticator = authenticator
     problems.register(app)
     app.add_middleware(HeadAsGet)
+    app.add_middleware(MemberRequests, receiver_id=dependencies.cluster.receiver_id)
     app.add_middleware(
         AuthorizationMiddleware,
         authenticator=authenticator,

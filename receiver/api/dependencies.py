@@ -14,6 +14,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from receiver.api.cluster import Cluster
 from receiver.api.events import EventLog
 from receiver.api.sessions import Sessions
 from receiver.brokers.listener_state import ListenerState
@@ -63,6 +64,8 @@ class ApiDependencies:
     store: Callable[[], str]
     #: The latest events.
     events: EventLog
+    #: This receiver among those of its cluster.
+    cluster: Cluster
     #: The sessions of browsers.
     sessions: Sessions = field(default_factory=lambda: Sessions(time.monotonic))
     #: Nanoseconds since the epoch.

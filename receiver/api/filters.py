@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from receiver.api.pages import PageQuery
+from receiver.api.cluster import ScopedPageQuery
 from receiver.patterns import compile_pattern
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.identity import ClientIdentity
@@ -71,7 +71,7 @@ _SYNTAX: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _EMBEDDED: Final = ", or that of the librdkafka in it"
 
 
-class _Filters(PageQuery):
+class _Filters(ScopedPageQuery):
     """The parameters that clients and connections share. All that are given must hold."""
 
     client_id: _Pattern | None = _pattern("client id")
@@ -118,7 +118,7 @@ class ConnectionQuery(_Filters):
         default=None,
         max_length=_MAX_CHARS,
         description="The `next` of the previous page; omitted: the first page.",
-        json_schema_extra={"pattern": r"^[0-9]{1,11}(\.[0-9]{1,6})?/"},
+        json_schema_extra={"pattern": "^[0-9]{1,14}/"},
     )
     state: ConnectionState | None = Field(default=None, description="Only in this state.")
 

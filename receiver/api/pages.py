@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from receiver.api.problems import Problem
 from receiver.api.queries import ForbiddingModel
 
 MAX_LIMIT = 1000
@@ -47,11 +46,6 @@ class Page(BaseModel, Generic[_Item]):
     next: str | None = Field(
         default=None, description="Send it as `after` for the next page; null: this is the last page."
     )
-
-
-def list_responses(item: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """Describe the answers of a list whose pages another thread makes."""
-    return {200: {"model": Page[item], "description": "A page."}, 422: {"model": Problem}}  # type: ignore[valid-type]
 
 
 def first_page(

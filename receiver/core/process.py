@@ -23,13 +23,14 @@ from typing import Final
 import structlog
 
 from receiver import dumps, workers
-from receiver.api import ApiDependencies, EventLog, RestServer, ServerError, Sessions, create_api
+from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, ServerError, Sessions, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.hidden_telemetry import hidden_telemetry_warnings
 from receiver.brokers.listener_state import ListenerState
 from receiver.clock import SystemClock
+from receiver.cluster.members import ClusterError, Members, new_receiver_id
 from receiver.core.bridge_pushes import BridgePushes
 from receiver.core.changes import Change, Changes
 from receiver.core.config_calls import ConfigCalls
@@ -125,7 +126,7 @@ def run(channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugi
             core = _Core(channel, setup, plugins)
             workers.on_failure(loop, core.worker_failed)
             await core.start()
-        except (StoreError, ServerError, BridgeListenerError) as error:
+        except (StoreError, ServerError, BridgeListenerError, ClusterError) as error:
             channel.send("failed", problem=str(error), status=1)
             return 1
         except (SettingsError, InvalidValueError) as error:
@@ -213,7 +214,9 @@ class _Core:
         )
         self._taken_pushes = TakenPushes(WINDOW, _MAX_BRIDGES)
         self._bridge = self._bridge_listener(settings, setup.bridge)
-        self._rest = self._rest_server(settings, setup.rest)
+        self._receiver_id = new_receiver_id()
+        self._members = self._open_members(settings)
+        self._rest = self._rest_server(settings, setup.rest, self._members)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
         self._supervision = Supervision()
@@ -349,13 +352,23 @@ class _Core:
 
     def _change_of_rest(self, settings: ReceiverSettings, listening: socket.socket) -> Change:
         # Token files may have changed though their paths did not, so it is always built anew.
-        replaced, fresh = self._rest, self._rest_server(settings, listening)
+        replaced, before = self._rest, self._members
+        members = self._open_members(settings)
+        fresh = self._rest_server(settings, listening, members)
 
         def commit() -> None:
-            self._rest = fresh
+            self._rest, self._members = fresh, members
             fresh.start(replaced)
 
-        return Change(commit=commit, finish=replaced.stop, discard=fresh.close)
+        async def finish() -> None:
+            await replaced.stop()
+            if before is not None:
+                await before.close()
+
+        return Change(commit=commit, finish=finish, discard=fresh.close)
+
+    def _open_members(self, settings: ReceiverSettings) -> Members | None:
+        return None if settings.cluster is None else Members(settings.cluster, self._receiver_id)
 
     def _change_of_bridge(self, settings: ReceiverSettings, listening: socket.socket | None) -> Change:
         before, replaced = self._settings, self._bridge
@@ -424,6 +437,8 @@ class _Core:
         if self._bridge is not None:  # after the last push is stored, and acknowledged
             await self._bridge.stop()
         await self._rest.stop()
+        if self._members is not None:
+            await self._members.close()
         self._relays.close()
         self._expiry.close()
         await asyncio.to_thread(self._store.close)
@@ -473,7 +488,9 @@ class _Core:
             metrics=self._metrics.bridges,
         )
 
-    def _rest_server(self, settings: ReceiverSettings, listening: socket.socket) -> RestServer:
+    def _rest_server(
+        self, settings: ReceiverSettings, listening: socket.socket, members: Members | None
+    ) -> RestServer:
         dependencies = ApiDependencies(
             version=version("kafka-client-telemetry"),
             subscriptions=self._subscriptions,
@@ -495,6 +512,7 @@ class _Core:
             store=lambda: self._settings.subscriptions.store,
             events=self._events,
             sessions=self._sessions,
+            cluster=Cluster(receiver_id=self._receiver_id, members=members),
             wall_ns=self._clock.wall_ns,
         )
         return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)

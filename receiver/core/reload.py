@@ -9,6 +9,7 @@ import structlog
 
 from receiver.api import ServerError
 from receiver.bridge.listener import BridgeListenerError
+from receiver.cluster.members import ClusterError
 from receiver.core.changes import Changes
 from receiver.settings.errors import SettingsError
 from receiver.store.store import StoreError
@@ -17,7 +18,14 @@ from receiver.telemetry.errors import InvalidValueError
 from receiver.workers import start_task
 
 #: What an operator can correct.
-_REFUSALS: Final = (SettingsError, InvalidValueError, StoreError, ServerError, BridgeListenerError)
+_REFUSALS: Final = (
+    SettingsError,
+    InvalidValueError,
+    StoreError,
+    ServerError,
+    BridgeListenerError,
+    ClusterError,
+)
 
 _log = structlog.get_logger("receiver.core")
 

@@ -14,6 +14,7 @@ from receiver.settings.backpressure import BackPressureSettings
 from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.bridge import BridgeSettings
 from receiver.settings.broker import BrokerSettings
+from receiver.settings.cluster import ClusterSettings
 from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
 from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
@@ -215,6 +216,11 @@ class ReceiverSettings(Settings):
     )
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
+    cluster: ClusterSettings | None = Field(
+        default=None,
+        description="The other receivers of the Kafka cluster, so that each of them can answer for all "
+        "(`scope=cluster`); none by default.",
+    )
     telemetry: TelemetrySettings = TelemetrySettings()
     limits: LimitsSettings = LimitsSettings()
     kip1313: Kip1313Settings = Kip1313Settings()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from receiver.api.background import in_background, json_response
+from receiver.api.background import json_response
+from receiver.api.cluster import (
+    AnswerScope,
+    MemberView,
+    ScopeQuery,
+    answer_list,
+    cluster_list_responses,
+    use_answers,
+)
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.filters import UUID_PATTERN, ClientQuery, matching_clients
-from receiver.api.pages import first_page, list_responses
+from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
-from receiver.api.queries import NO_QUERY
 from receiver.api.routes.connections import ConnectionFields, connection_fields
+from receiver.cluster.merge import Item, Order
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import Via
@@ -47,6 +56,20 @@ class ReducedView(BaseModel):
     relaxes_in_s: float = Field(
         description="Seconds until it is asked for more, if it commits no offence until then."
     )
+
+
+class SeenBy(BaseModel):
+    """A connection of a client instance, and the receiver that knows it."""
+
+    receiver: str = Field(description="The receiver's id.")
+    connection_id: str
+    via: Via
+    listener: str
+    source_address: str
+    source_port: int | None
+    state: ClientState
+    pushes: int
+    last_request_age_s: float
 
 
 class ClientView(ConnectionFields):
@@ -92,21 +115,74 @@ class ClientView(ConnectionFields):
         description="Name of the latest error it was sent; `NONE` after a success; null: not known."
     )
     terminating: bool = Field(description="Whether its latest accepted push was marked as its last.")
+    receiver: str | None = Field(
+        default=None, description="With `scope=cluster`: the receiver that had its latest telemetry request."
+    )
+    connections: list[SeenBy] | None = Field(
+        default=None,
+        description="With `scope=cluster`: where receivers saw its latest requests, the latest first. "
+        "`pushes` is the sum of theirs.",
+    )
+    members: list[MemberView] | None = Field(
+        default=None, description="With `scope=cluster`, of one client instance: as in a list."
+    )
 
 
-@router.get("", summary="List the client instances by id", responses=list_responses(ClientView))
+def _combined(views: Sequence[Item]) -> Item:
+    """Make one client instance of the views of several receivers: the latest counts."""
+    views = sorted(views, key=lambda view: float(view["last_request_age_s"]))
+    pushed = [view["last_push_age_s"] for view in views if view["last_push_age_s"] is not None]
+    connections = [{field: view.get(field) for field in SeenBy.model_fields} for view in views]
+    return {
+        **views[0],
+        "pushes": sum(int(view["pushes"]) for view in views),
+        "last_push_age_s": min(pushed, default=None),
+        "connections": connections,
+    }
+
+
+def _position(client: Item) -> Uuid:
+    # What `_combined` reads must be there too.
+    float(client["last_request_age_s"]), int(client["pushes"]), client["last_push_age_s"]
+    return uuid_from_text(client["client_instance_id"])
+
+
+_ORDER: Final = Order(
+    position=_position,
+    cursor=lambda client: str(client["client_instance_id"]),
+    combine=_combined,
+)
+
+
+@router.get("", summary="List the client instances by id", responses=cluster_list_responses(ClientView))
 async def list_clients(dependencies: Dependencies, query: Annotated[ClientQuery, Query()]) -> Response:
     """List the client instances in the order of their ids' bytes (not of their text).
 
-    With filters, only those that pass all of them.
+    With filters, only those that pass all of them. With `scope=cluster`, one that several receivers
+    know is one item, and has the state that the latest of them sees.
     """
     start = None if query.after is None else _parse_id("after", query.after)
     instances = list(dependencies.telemetry.instances)
-    return json_response(await in_background(_page, instances, query, start, dependencies))
+    page = partial(_page, instances, start=start, dependencies=dependencies)
+    state = query.state
+    return await answer_list(
+        dependencies.cluster,
+        "/v1/clients",
+        query,
+        page,
+        _ORDER,
+        # A client may be silent for one receiver, because it pushes to another one.
+        None if state is None else lambda client: client["state"] == state,
+        ("state",),
+    )
 
 
 def _page(
-    instances: Sequence[ClientInstance], query: ClientQuery, start: Uuid | None, dependencies: ApiDependencies
+    instances: Sequence[ClientInstance],
+    query: ClientQuery,
+    *,
+    start: Uuid | None,
+    dependencies: ApiDependencies,
 ) -> dict[str, Any]:
     now = dependencies.monotonic()
     later = instances if start is None else [instance for instance in instances if instance.id > start]
@@ -119,13 +195,53 @@ def _page(
 @router.get(
     "/{client_instance_id}",
     summary="Show a client instance",
-    dependencies=[NO_QUERY],
-    responses={status: {"model": Problem} for status in (404, 422)},
+    responses={
+        200: {"model": ClientView, "description": "The client instance."},
+        **{status: {"model": Problem} for status in (404, 422)},
+    },
 )
-async def show_client(dependencies: Dependencies, client_instance_id: ClientInstanceId) -> ClientView:
+async def show_client(
+    dependencies: Dependencies, client_instance_id: ClientInstanceId, query: Annotated[ScopeQuery, Query()]
+) -> Response:
     """Show a client instance."""
+    if query.scope is AnswerScope.CLUSTER:
+        return json_response(await client_in_cluster(dependencies, client_instance_id))
     client = require_client(dependencies, client_instance_id)
-    return ClientView.model_validate(_document(client, dependencies, dependencies.monotonic()))
+    return json_response(_document(client, dependencies, dependencies.monotonic()))
+
+
+async def client_in_cluster(dependencies: ApiDependencies, client_instance_id: str) -> Item:
+    """Return what the receivers of the cluster know of a client instance.
+
+    Raises:
+        ProblemError: 422 it is no id, 404 no receiver that answered knows it.
+    """
+    cluster = dependencies.cluster
+    client = dependencies.find_client(_parse_id("client_instance_id", client_instance_id))
+    answers = await cluster.ask(f"/v1/clients/{client_instance_id}", {})
+    views: list[Item] = []
+    if client is not None:
+        own = _document(client, dependencies, dependencies.monotonic())
+        views.append({**own, "receiver": cluster.receiver_id})
+
+    def read(receiver: str, document: object) -> None:
+        match document:
+            case dict() if document.get("client_instance_id") == client_instance_id:
+                view: Item = {**document, "receiver": receiver}
+                _position(view)
+                views.append(view)
+            case {"status": 404}:
+                pass
+            case _:
+                raise ValueError("it is no client instance")
+
+    members = use_answers(cluster, answers, read)
+    if not views:
+        missing = [f"{member['url']}: {member['problem']}" for member in members if not member["answered"]]
+        raise _unknown(
+            client_instance_id, f"; not all receivers answered: {'; '.join(missing)}" * bool(missing)
+        )
+    return {**_combined(views), "members": members}
 
 
 def require_client(dependencies: ApiDependencies, client_instance_id: str) -> ClientInstance:
@@ -136,12 +252,16 @@ def require_client(dependencies: ApiDependencies, client_instance_id: str) -> Cl
     """
     client = dependencies.find_client(_parse_id("client_instance_id", client_instance_id))
     if client is None:
-        raise ProblemError(
-            404,
-            f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "
-            "or none for a long time",
-        )
+        raise _unknown(client_instance_id)
     return client
+
+
+def _unknown(client_instance_id: str, note: str = "") -> ProblemError:
+    return ProblemError(
+        404,
+        f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "
+        f"or none for a long time{note}",
+    )
 
 
 def _parse_id(field: str, text: str) -> Uuid:

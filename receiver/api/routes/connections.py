@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from receiver.api.background import in_background, json_response
+from receiver.api.cluster import answer_list, cluster_list_responses
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import ConnectionQuery, ConnectionState, connection_state, matching_connections
-from receiver.api.pages import first_page, list_responses
+from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, field_error
+from receiver.cluster.merge import Item, Order
+from receiver.numbers import whole_number
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
 
-def _rfc3339(seconds: float) -> str:
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+#: Milliseconds since the epoch, connection id and receiver id.
+_Place: TypeAlias = tuple[int, str, str]
+
+_MAX_MS: Final = 10**14
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1e6) // 1000
+
+
+def _rfc3339(milliseconds: int) -> str:
+    text = datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
@@ -42,7 +54,7 @@ class ConnectionFields(BaseModel):
 class ConnectionView(ConnectionFields):
     """An open client connection."""
 
-    id: str = Field(description="Unique until the receiver restarts.")
+    id: str = Field(description="Unique in its receiver until that restarts.")
     security_protocol: str
     client_instance_id: str | None = Field(
         description="In Kafka's text form, 22 characters; null until the client has sent one.",
@@ -52,8 +64,27 @@ class ConnectionView(ConnectionFields):
         description="The state of the client instance whose latest telemetry request came over it."
     )
 
+    receiver: str | None = Field(default=None, description="With `scope=cluster`: the receiver that has it.")
 
-@router.get("", summary="List the open connections, oldest first", responses=list_responses(ConnectionView))
+
+def _position(connection: Item) -> _Place:
+    since = datetime.fromisoformat(connection["since"]).timestamp()
+    return (_milliseconds(since), str(connection["id"]), connection["receiver"])
+
+
+def _cursor(place: _Place) -> str:
+    # The cursor holds the position, because the connection may be closed when the next page is
+    # asked for.
+    since, connection_id, receiver = place
+    return f"{since}/{receiver}/{connection_id}"
+
+
+_ORDER: Final = Order(position=_position, cursor=lambda connection: _cursor(_position(connection)))
+
+
+@router.get(
+    "", summary="List the open connections, oldest first", responses=cluster_list_responses(ConnectionView)
+)
 async def list_connections(
     dependencies: Dependencies, query: Annotated[ConnectionQuery, Query()]
 ) -> Response:
@@ -61,24 +92,37 @@ async def list_connections(
 
     With filters, only those that pass all of them.
     """
-    start = None if query.after is None else _position(query.after)
-    identities = dependencies.connections()
-    instances = list(dependencies.telemetry.instances)
-    now = dependencies.monotonic()
-    return json_response(await in_background(_page, identities, instances, query, start, now))
+    start = None if query.after is None else _place_of(query.after)
+    page = partial(
+        _page,
+        dependencies.connections(),
+        list(dependencies.telemetry.instances),
+        start=start,
+        receiver=dependencies.cluster.receiver_id,
+        now=dependencies.monotonic(),
+    )
+    return await answer_list(dependencies.cluster, "/v1/connections", query, page, _ORDER)
 
 
 def _page(
     identities: Sequence[ClientIdentity],
     instances: Sequence[ClientInstance],
     query: ConnectionQuery,
-    start: tuple[float, str] | None,
+    *,
+    start: _Place | None,
+    receiver: str,
     now: float,
 ) -> dict[str, Any]:
+    def place(identity: ClientIdentity) -> _Place:
+        return (_milliseconds(identity.since), identity.id, receiver)
+
     by_connection = {instance.identity.id: instance for instance in instances if not instance.is_expired(now)}
-    later = identities if start is None else [identity for identity in identities if _order(identity) > start]
+    later = identities if start is None else [identity for identity in identities if place(identity) > start]
     found, following = first_page(
-        matching_connections(later, query, by_connection, now), query.limit, _cursor, _order
+        matching_connections(later, query, by_connection, now),
+        query.limit,
+        lambda identity: _cursor(place(identity)),
+        place,
     )
     return {
         "items": [
@@ -109,27 +153,15 @@ def _document(identity: ClientIdentity, state: ConnectionState) -> dict[str, Any
         "id": identity.id,
         "security_protocol": identity.security_protocol,
         "client_instance_id": identity.instance_text,
-        "since": _rfc3339(identity.since),
+        "since": _rfc3339(_milliseconds(identity.since)),
         "state": state,
     }
 
 
-def _order(identity: ClientIdentity) -> tuple[float, str]:
-    return (identity.since, identity.id)
-
-
-def _cursor(identity: ClientIdentity) -> str:
-    # The cursor holds the position, because the connection may be closed when the next page is
-    # asked for.
-    return f"{identity.since!r}/{identity.id}"
-
-
-def _position(cursor: str) -> tuple[float, str]:
-    since, _, connection_id = cursor.partition("/")
-    try:
-        time = float(since)
-    except ValueError:
-        time = math.nan
-    if not math.isfinite(time):
+def _place_of(cursor: str) -> _Place:
+    since, _, rest = cursor.partition("/")
+    receiver, _, connection_id = rest.partition("/")
+    milliseconds = whole_number(since, _MAX_MS)
+    if milliseconds is None:
         raise InvalidError(field_error(("after",), cursor, "expected the `next` of the previous page"))
-    return (time, connection_id)
+    return (milliseconds, connection_id, receiver)

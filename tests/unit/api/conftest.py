@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from receiver.api import ApiDependencies, EventLog, RestServer, create_api
+from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, create_api
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers, ReceiverMetrics
@@ -167,6 +167,7 @@ class Api:
     accepts_somewhere: bool = True
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
+    cluster: Cluster = field(default_factory=lambda: Cluster(receiver_id="receiver-1"))
     _events: EventLog | None = None
 
     def run(self, scenario: Scenario, *, host: str = "127.0.0.1:8642") -> None:
@@ -231,6 +232,7 @@ class Api:
                 certificates=lambda: self.certificates,
                 store=lambda: "sqlite",
                 events=self.events(),
+                cluster=self.cluster,
                 wall_ns=lambda: self.wall_ns,
             ),
             self.settings,

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from receiver.api import ApiDependencies, EventLog, RestServer, create_api
+from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, create_api
 from receiver.brokers.listener_state import ListenerState
 from receiver.cli import app
 from receiver.host.delivery.statistics import PluginStatistics
@@ -92,6 +92,7 @@ class Sidecar:
                 restarts=lambda: {"core": 0, "relay": 0},
                 certificates=lambda: self.certificates,
                 store=lambda: "sqlite",
+                cluster=Cluster(receiver_id="receiver-1"),
                 events=self._events,
             ),
             self.settings,

@@ -1,0 +1,101 @@
+"""Makes one page of a list from the pages of several receivers.
+
+Each receiver's page is in the list's order, and begins after the same position. A position is a
+place in the order of all items, so one cursor serves all receivers: no receiver's state is kept
+between two pages, and receivers may come and go.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+#: An item of a list, as JSON has it.
+Item: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The order of a list.
+
+    Attributes:
+        position: Returns the place of an item in the order. The item has its receiver's id as
+            ``receiver``. Raises KeyError, TypeError or ValueError for what is no such item.
+        cursor: Returns the ``after`` of the items behind an item.
+        combine: Makes one item of those at the same position.
+    """
+
+    position: Callable[[Item], Any]
+    cursor: Callable[[Item], str]
+    combine: Callable[[Sequence[Item]], Item] = itemgetter(0)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPage:
+    """A receiver's page.
+
+    Attributes:
+        entries: Its first items after the position, each with its place in the order.
+        has_more: Whether it has more items.
+    """
+
+    entries: Sequence[tuple[Any, Item]]
+    has_more: bool
+
+
+def read_page(receiver: str, document: object, order: Order) -> MemberPage:
+    """Read the document of a receiver's page; its items get the receiver's id.
+
+    Raises:
+        ValueError: It is no page of this list.
+    """
+    match document:
+        case {"items": list(items), "next": None | str() as following}:
+            pass
+        case _:
+            raise ValueError("it is no list")
+    try:
+        own = [{**item, "receiver": receiver} for item in items]
+        entries = [(order.position(item), item) for item in own]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ValueError("an item lacks what the list is ordered by") from None
+    return MemberPage(entries, following is not None)
+
+
+def merged_page(
+    pages: Sequence[MemberPage],
+    limit: int,
+    order: Order,
+    passes: Callable[[Item], bool] = lambda _: True,
+) -> tuple[list[Item], str | None]:
+    """Merge pages into one, and return it with its cursor; None: it is the last.
+
+    With ``passes``, a page may have fewer items than ``limit`` and not be the last.
+
+    Args:
+        pages: The pages of all receivers, each in order.
+        limit: The most items.
+        order: Their order.
+        passes: Whether a combined item is on the page.
+    """
+    # Behind its last item, a receiver with more may have items that come before those of others.
+    ends = [page.entries[-1] for page in pages if page.has_more and page.entries]
+    last = min(ends, key=_POSITION, default=None)
+    found: list[Item] = []
+    entries = heapq.merge(*(page.entries for page in pages), key=_POSITION)
+    for position, same in groupby(entries, key=_POSITION):
+        if last is not None and position > last[0]:
+            break
+        if len(found) == limit:
+            return found, order.cursor(found[-1])
+        item = order.combine([item for _, item in same])
+        if passes(item):
+            found.append(item)
+    return found, None if last is None else order.cursor(last[1])
+
+
+_POSITION: Final = itemgetter(0)

@@ -1,0 +1,315 @@
+"""`scope=cluster`: real receivers on sockets answer for each other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from receiver.api import Cluster
+from receiver.cluster.members import ClusterError, Members
+from receiver.settings.cluster import ClusterSettings
+from receiver.settings.rest import RestSettings
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.wire.uuid import uuid_to_text
+from tests.testbed.certificates import CertificateAuthority
+from tests.testbed.ports import free_port, listening_on
+from tests.unit.api.conftest import (
+    VIEWER_TOKEN,
+    Api,
+    Clock,
+    ask,
+    bearer,
+    connection,
+    instance_id,
+    problem_of,
+    token_settings,
+)
+
+#: Far more than a busy machine needs.
+PATIENT = {"connect_timeout_ms": 10_000, "timeout_ms": 20_000}
+
+
+@asynccontextmanager
+async def cluster_of(
+    apis: Sequence[Api], *others: str, **keys: Any
+) -> AsyncIterator[list[httpx.AsyncClient]]:
+    """Serve each of them, with all of them and ``others`` as members; yields a client of each."""
+    ports = [free_port() for _ in apis]
+    async with AsyncExitStack() as stack:
+        clients = []
+        scheme = "http" if apis[0].settings.tls is None else "https"
+        urls = [f"{scheme}://127.0.0.1:{port}" for port in ports]
+        settings = ClusterSettings.model_validate({"members": [*urls, *others], **PATIENT, **keys})
+        for number, (api, port, url) in enumerate(zip(apis, ports, urls, strict=True), 1):
+            receiver = f"receiver-{number}"
+            members = Members(settings, receiver)
+            stack.push_async_callback(members.close)
+            api.cluster = Cluster(receiver_id=receiver, members=members)
+            facts = {**api.settings.model_dump(), "bind": f"127.0.0.1:{port}"}
+            api.settings = RestSettings.model_validate(facts)
+            await stack.enter_async_context(api.serving())
+            clients.append(
+                await stack.enter_async_context(
+                    httpx.AsyncClient(base_url=url, trust_env=False, timeout=120, verify=False)
+                )
+            )
+        yield clients
+
+
+@pytest.fixture
+def apis(tmp_path: Path) -> Any:
+    stores = [SqliteSubscriptionStore(tmp_path / f"{number}.db") for number in range(3)]
+    yield [Api(store, clock=Clock()) for store in stores]
+    for store in stores:
+        store.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def answered(page: dict[str, Any]) -> dict[str | None, bool]:
+    return {member["receiver"]: member["answered"] for member in page["members"]}
+
+
+async def everything(client: httpx.AsyncClient, path: str, **query: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    parameters = {"scope": "cluster", **query}
+    while True:
+        page = (await client.get(path, params=parameters)).json()
+        found += page["items"]
+        if page["next"] is None:
+            return found
+        parameters["after"] = page["next"]
+
+
+def test_any_receiver_lists_the_connections_of_all(apis: list[Api]) -> None:
+    # Of two receivers, connections may have the same id and time.
+    for number in range(12):
+        apis[number % 3].connections.append(connection(number // 2, source_port=number + 1))
+
+    async def scenario() -> None:
+        async with cluster_of(apis) as clients:
+            for client in clients:
+                for limit in (1, 5, 1000):
+                    items = await everything(client, "/v1/connections", limit=limit)
+                    assert sorted(item["source_port"] for item in items) == list(range(1, 13))
+                    assert [item["since"] for item in items] == sorted(item["since"] for item in items)
+                    for item in items:
+                        assert item["receiver"] == f"receiver-{(item['source_port'] - 1) % 3 + 1}"
+            own = (await clients[0].get("/v1/connections")).json()
+            assert own.keys() == {"items", "next"}
+            assert len(own["items"]) == 4
+            assert "receiver" not in own["items"][0]
+
+    run(scenario)
+
+
+def test_filters_hold_in_the_cluster(apis: list[Api]) -> None:
+    for number in range(6):
+        principal = "User:a" if number < 4 else "User:b"
+        apis[number % 3].connections.append(connection(number, principal=principal))
+
+    async def scenario() -> None:
+        async with cluster_of(apis) as (client, *_):
+            items = await everything(client, "/v1/connections", principal="User:a", limit=3)
+            assert [item["source_port"] for item in items] == [40_000, 40_001, 40_002, 40_003]
+
+    run(scenario)
+
+
+def test_one_that_does_not_answer_is_named(apis: list[Api]) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    apis[1].connections.append(connection(7))
+
+    async def scenario() -> None:
+        async with cluster_of(apis, dead) as (client, *_):
+            page = (await client.get("/v1/connections?scope=cluster")).json()
+            assert [item["receiver"] for item in page["items"]] == ["receiver-2"]
+            assert answered(page) == {
+                "receiver-1": True, "receiver-2": True, "receiver-3": True, None: False,
+            }  # fmt: skip
+            (missing,) = [member for member in page["members"] if not member["answered"]]
+            assert missing == {
+                "url": dead,
+                "receiver": None,
+                "answered": False,
+                "itself": False,
+                "problem": "nothing listens there",
+            }
+            problem = problem_of(
+                await client.get(f"/v1/clients/{uuid_to_text(instance_id(9))}?scope=cluster"), 404
+            )
+            assert f"not all receivers answered: {dead}: nothing listens there" in problem["detail"]
+
+    run(scenario)
+
+
+def test_one_that_hangs_is_named_after_its_deadline(apis: list[Api]) -> None:
+    async def scenario() -> None:
+        silent = listening_on("127.0.0.1", 0)  # the kernel accepts, and nobody reads
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = ClusterSettings.model_validate({"members": [url], "timeout_ms": 50})
+        members = Members(settings, "receiver-1")
+        try:
+            (answer,) = await members.ask("/v1/connections", {})
+        finally:
+            await members.close()
+            silent.close()
+        assert (answer.url, answer.document) == (url, None)
+        assert answer.problem == "no answer within 50 ms"
+
+    run(scenario)
+
+
+def test_a_member_that_is_listed_twice_counts_once(apis: list[Api]) -> None:
+    apis[0].connections.append(connection(1))
+    apis[1].connections.append(connection(2))
+
+    async def scenario() -> None:
+        async with cluster_of(apis[:2]) as (client, other):
+            twice = str(other.base_url).replace("127.0.0.1", "localhost")
+            settings = ClusterSettings.model_validate({"members": [twice, str(other.base_url)], **PATIENT})
+            # The application reads the members with each request.
+            members = apis[0].cluster.members
+            assert members is not None
+            members.settings = settings  # type: ignore[misc]
+            page = (await client.get("/v1/connections?scope=cluster")).json()
+            assert [item["receiver"] for item in page["items"]] == ["receiver-1", "receiver-2"]
+            assert [(member["url"], member["itself"]) for member in page["members"]] == [
+                (None, True), (twice.rstrip("/"), False), (str(other.base_url).rstrip("/"), False),
+            ]  # fmt: skip
+
+    run(scenario)
+
+
+def test_a_receiver_that_is_asked_by_another_asks_nobody(apis: list[Api]) -> None:
+    async def scenario() -> None:
+        async with cluster_of(apis[:1]) as (client,):
+            asked = {"kafka-telemetry-asked-by": "receiver-9"}
+            answer = await client.get("/v1/connections?scope=cluster", headers=asked)
+            assert "asks it for scope=receiver" in problem_of(answer, 422)["detail"]
+            answer = await client.get("/v1/connections", headers=asked)
+            assert (answer.status_code, answer.headers["kafka-telemetry-receiver"]) == (200, "receiver-1")
+            asked = {"kafka-telemetry-asked-by": "receiver-1"}
+            assert (await client.get("/v1/connections", headers=asked)).status_code == 204
+
+    run(scenario)
+
+
+def test_without_members_the_cluster_is_this_receiver(api: Api) -> None:
+    api.connections.append(connection(1))
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        page = (await rest.get("/v1/connections?scope=cluster")).json()
+        assert [item["receiver"] for item in page["items"]] == ["receiver-1"]
+        assert answered(page) == {"receiver-1": True}
+
+    api.run(scenario)
+
+
+def test_a_client_of_several_receivers_is_one(apis: list[Api]) -> None:
+    text = uuid_to_text(instance_id(5))
+    for number, api in enumerate(apis[:2]):
+        ask(api.telemetry, 5, api.clock.now, source_address=f"10.0.0.{number}")
+    ask(apis[0].telemetry, 6, apis[0].clock.now)
+    # The first receiver has not heard of the client since; it went on at the second.
+    apis[0].clock.now += 500
+
+    async def scenario() -> None:
+        async with cluster_of(apis) as (client, *_):
+            items = await everything(client, "/v1/clients")
+            assert [item["client_instance_id"] for item in items] == [text, uuid_to_text(instance_id(6))]
+            for shown in (items[0], (await client.get(f"/v1/clients/{text}?scope=cluster")).json()):
+                assert (shown["receiver"], shown["state"]) == ("receiver-2", "unsubscribed")
+                assert [
+                    (seen["receiver"], seen["source_address"], seen["state"]) for seen in shown["connections"]
+                ] == [("receiver-2", "10.0.0.1", "unsubscribed"), ("receiver-1", "10.0.0.0", "silent")]
+            silent = await everything(client, "/v1/clients", state="silent", limit=1)
+            assert [item["client_instance_id"] for item in silent] == [uuid_to_text(instance_id(6))]
+
+    run(scenario)
+
+
+def test_members_show_their_own_token_over_tls(apis: list[Api], tmp_path: Path) -> None:
+    authority = CertificateAuthority("the cluster")
+    files = authority.issue().write(tmp_path)
+    trust = tmp_path / "trust.pem"
+    trust.write_text(authority.ca_pem)
+    token = tmp_path / "token"
+    token.write_text(f"{VIEWER_TOKEN}\n")
+    for number, api in enumerate(apis):
+        api.settings = token_settings(tls={"cert_file": files.chain, "key_file": files.key})
+        api.connections.append(connection(number))
+    keys = {"token": {"file": token}, "tls": {"ca_file": trust}}
+
+    async def scenario() -> None:
+        async with cluster_of(apis, **keys) as (client, *_):
+            path = "/v1/connections?scope=cluster"
+            problem_of(await client.get(path), 401)
+            page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
+            assert len(page["items"]) == 3
+            token.write_text("not-known-to-the-others")
+            page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
+            assert len(page["items"]) == 1
+            problems = {member["problem"] for member in page["members"] if not member["answered"]}
+            assert problems == {
+                "it does not know the token or certificate: set cluster.token, and its rest.tokens"
+            }
+            token.unlink()
+            page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
+            assert all("No such file" in str(member["problem"]) for member in page["members"][1:])
+
+    run(scenario)
+
+
+def test_a_certificate_of_another_authority_is_refused(apis: list[Api], tmp_path: Path) -> None:
+    files = CertificateAuthority("one").issue().write(tmp_path)
+    trust = tmp_path / "trust.pem"
+    trust.write_text(CertificateAuthority("other").ca_pem)
+    for api in apis:
+        api.settings = token_settings(tls={"cert_file": files.chain, "key_file": files.key})
+
+    async def scenario() -> None:
+        async with cluster_of(apis, tls={"ca_file": trust}) as (client, *_):
+            page = (await client.get("/v1/clients?scope=cluster", headers=bearer(VIEWER_TOKEN))).json()
+            problems = [str(member["problem"]) for member in page["members"] if not member["answered"]]
+            assert len(problems) == 3
+            assert all(problem.startswith("certificate verify failed") for problem in problems)
+
+    run(scenario)
+
+
+def test_members_by_name_are_those_at_its_addresses(apis: list[Api]) -> None:
+    apis[1].connections.append(connection(1))
+
+    async def scenario() -> None:
+        async with cluster_of(apis[:2]) as (client, other):
+            members = apis[0].cluster.members
+            assert members is not None
+            by_name = {"members": f"dns://localhost:{other.base_url.port}", **PATIENT}
+            members.settings = ClusterSettings.model_validate(by_name)  # type: ignore[misc]
+            page = (await client.get("/v1/connections?scope=cluster")).json()
+            assert answered(page).get("receiver-2")
+            assert [item["receiver"] for item in page["items"]] == ["receiver-2"]
+            by_name["members"] = "dns://no-such-name.invalid:1"
+            members.settings = ClusterSettings.model_validate(by_name)  # type: ignore[misc]
+            page = (await client.get("/v1/connections?scope=cluster")).json()
+            assert answered(page) == {"receiver-1": True, None: False}
+
+    run(scenario)
+
+
+def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    settings = ClusterSettings.model_validate({"members": ["http://127.0.0.1:1"], "token": {"file": token}})
+    with pytest.raises(ClusterError, match=r"cluster\.token\.file: .*: No such file"):
+        Members(settings, "receiver-1")
+    token.write_text("two words")
+    with pytest.raises(ClusterError, match="expected one token") as caught:
+        Members(settings, "receiver-1")
+    assert "two words" not in str(caught.value)
