@@ -15,7 +15,7 @@
 {{- $bridge := .Values.bridge -}}
 {{- $tls := dict "cert_file" "/run/secrets/kafka-telemetry/bridge-tls/tls.crt" "key_file" "/run/secrets/kafka-telemetry/bridge-tls/tls.key" -}}
 {{- $own := dict "bind" (printf "%s:%d" $bridge.bindAddress (int $bridge.port)) "token" (dict "file" "/run/secrets/kafka-telemetry/bridge-token/token") "tls" $tls -}}
-{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "listeners" list "bridge" $own) }}
+{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "pods" (include "kafka-client-telemetry.partName" (dict "root" . "suffix" "bridge")) "listeners" list "bridge" $own) }}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.bridge.graceSeconds" -}}

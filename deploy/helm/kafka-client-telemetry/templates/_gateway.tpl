@@ -50,7 +50,7 @@
 {{- if .Values.gateway.rewrite.upstream -}}
 {{- $listeners = append $listeners (include "kafka-client-telemetry.gateway.rewriteListener" . | fromYaml) -}}
 {{- end -}}
-{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "listeners" $listeners) }}
+{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "pods" (include "kafka-client-telemetry.partName" (dict "root" . "suffix" "gateway-pods")) "listeners" $listeners) }}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.gateway.graceSeconds" -}}

@@ -89,7 +89,7 @@
 {{- if $on }}true{{ end -}}
 {{- end -}}
 
-{{/* What the receiver reads: (dict "root" $), and "listeners" or "bridge" in place of those in `config`. */}}
+{{/* What the receiver reads: (dict "root" $ "pods" "the headless Service of its pods"), and "listeners" or "bridge" in place of those in `config`. */}}
 {{- define "kafka-client-telemetry.receiverConfig" -}}
 {{- $config := deepCopy .root.Values.config -}}
 {{- if hasKey . "listeners" }}{{ $_ := set $config "listeners" .listeners }}{{ end -}}
@@ -106,7 +106,26 @@
 {{- $tokens = list (dict "name" "nobody" "role" "viewer" "sha256" (repeat 64 "0")) -}}
 {{- end -}}
 {{- with $tokens }}{{ $_ := set $config.rest "tokens" . }}{{ end -}}
+{{- if and .pods (not $config.cluster) (include "kafka-client-telemetry.clusterToken" .root) -}}
+{{- $members := printf "dns://%s.%s.svc:%s" .pods .root.Release.Namespace (include "kafka-client-telemetry.restPort" .root) -}}
+{{- $cluster := dict "members" $members "token" (dict "file" "/run/secrets/kafka-telemetry/tokens/cluster") -}}
+{{- if $config.rest.tls }}{{ $_ := set $cluster "tls" dict }}{{ end -}}
+{{- $_ := set $config "cluster" $cluster -}}
+{{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* Whether `tokens` has the one that receivers show each other; empty if not. */}}
+{{- define "kafka-client-telemetry.clusterToken" -}}
+{{- range .Values.tokens }}{{ if eq .name "cluster" }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* Who may ask a receiver for its clients, as a list of YAML: the pods of the same component, with a token: (dict "root" $ "component" "gateway"). */}}
+{{- define "kafka-client-telemetry.memberPeers" -}}
+{{- if include "kafka-client-telemetry.clusterToken" .root -}}
+- from: [{podSelector: {matchLabels: {{ include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" .component) | fromYaml | toJson }}}}]
+  ports: [{protocol: TCP, port: {{ include "kafka-client-telemetry.restPort" .root }}}]
+{{- end -}}
 {{- end -}}
 
 {{/* The container but for its name and kind: (dict "root" $ "ports" [...] "readiness" "/readyz" "env" [...] "dataVolume" "..." "dataSubPath" "..." "mounts" [Secrets of its own]). */}}

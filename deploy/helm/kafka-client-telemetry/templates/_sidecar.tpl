@@ -41,7 +41,8 @@ restartPolicy: Always
 
 {{/* What the receiver reads. */}}
 {{- define "kafka-client-telemetry.sidecar.config" -}}
-{{ include "kafka-client-telemetry.receiverConfig" (dict "root" .) }}
+{{- $pods := include "kafka-client-telemetry.sidecar.podSelector" . | empty | not | ternary (include "kafka-client-telemetry.partName" (dict "root" . "suffix" "sidecar")) "" -}}
+{{ include "kafka-client-telemetry.receiverConfig" (dict "root" . "pods" $pods) }}
 {{- end -}}
 
 {{/* Annotations of the pod: with it, a new configuration rolls the brokers. */}}
