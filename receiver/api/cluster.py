@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qs
 
@@ -19,16 +18,10 @@ from receiver.api.problems import Problem, problem_response
 from receiver.api.queries import ForbiddingModel
 from receiver.cluster.members import ASKED_BY, RECEIVER, MemberAnswer, Members
 from receiver.cluster.merge import Item, MemberPage, Order, merged_page, read_page
+from receiver.settings.cluster import AnswerScope
 
 _Item = TypeVar("_Item")
 _Query = TypeVar("_Query", bound="ScopedPageQuery")
-
-
-class AnswerScope(StrEnum):
-    """For whom a receiver answers: for itself, or for all receivers of the cluster."""
-
-    RECEIVER = "receiver"
-    CLUSTER = "cluster"
 
 
 class ScopeQuery(ForbiddingModel):
@@ -131,7 +124,7 @@ async def answer_list(
 def use_answers(
     cluster: Cluster, answers: Sequence[MemberAnswer], read: Callable[[str, object], None]
 ) -> list[dict[str, Any]]:
-    """Read each receiver's answer once, and return what :class:`MemberView` describes, of all.
+    """Read each receiver's answer once, and return a :class:`MemberView` of each.
 
     Args:
         cluster: This receiver among the others.
@@ -169,7 +162,7 @@ _LOOP: Final = "a receiver that asks another one asks it for scope=receiver"
 
 
 class MemberRequests:
-    """Answers requests of other receivers with this receiver's id, and its own at once."""
+    """Adds this receiver's id to answers to other receivers, and ends loops."""
 
     def __init__(self, app: ASGIApp, receiver_id: str) -> None:
         self._app = app

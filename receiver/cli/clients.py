@@ -16,6 +16,7 @@ from receiver.cli import filters
 from receiver.cli.output import Output, OutputFormat, fail, plain, print_document, print_fields, print_list
 from receiver.cli.pages import given, pages, worst_first
 from receiver.cli.session import Fleet, Session, document_of, fleet_command, is_document, rest_command
+from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState
 
 #: What ``watch`` shows of a client when it changes.
@@ -54,6 +55,7 @@ def list_clients(
     listener: filters.Listener = None,
     subscription: filters.Subscription = None,
     state: filters.State = None,
+    scope: filters.Scope = AnswerScope.CLUSTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the client instances, failing and silent ones first.
@@ -68,6 +70,7 @@ def list_clients(
       kafka-telemetry clients list --limit 10000 --output json
     """
     wanted = given(
+        scope=scope,
         client_id=client_id,
         software=software,
         version=version,
@@ -84,13 +87,18 @@ def list_clients(
     print_clients(
         _worst(found, _CLIENT_STATES),
         output,
-        "no clients pass the filters" if wanted else "no clients are known",
+        "no clients pass the filters" if len(wanted) > 1 else "no clients are known",
     )
 
 
 @clients_app.command("show")
 @rest_command
-def show_client(session: Session, client: filters.Id, output: Output = OutputFormat.TABLE) -> None:
+def show_client(
+    session: Session,
+    client: filters.Id,
+    scope: filters.Scope = AnswerScope.CLUSTER,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Show a client instance, or those of a client id.
 
     \u0008
@@ -98,7 +106,7 @@ def show_client(session: Session, client: filters.Id, output: Output = OutputFor
       kafka-telemetry clients show 7wk08yJMQAOK9PUGl2Zmrg
       kafka-telemetry clients show orders-1
     """
-    for number, found in enumerate(_named(session, client)):
+    for number, found in enumerate(_named(session, client, scope)):
         if is_document(output):
             print_document(found, output, session.cluster)
             continue
@@ -109,7 +117,12 @@ def show_client(session: Session, client: filters.Id, output: Output = OutputFor
 
 @clients_app.command("explain")
 @rest_command
-def explain_client(session: Session, client: filters.Id, output: Output = OutputFormat.TABLE) -> None:
+def explain_client(
+    session: Session,
+    client: filters.Id,
+    scope: filters.Scope = AnswerScope.CLUSTER,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Explain what a client instance, or those of a client id, are asked for, and why.
 
     \u0008
@@ -117,8 +130,10 @@ def explain_client(session: Session, client: filters.Id, output: Output = Output
       kafka-telemetry clients explain orders-1
       kafka-telemetry clients explain 7wk08yJMQAOK9PUGl2Zmrg
     """
-    for number, shown in enumerate(_named(session, client)):
-        found = document_of(session.get(f"/v1/clients/{shown['client_instance_id']}/explain"))
+    for number, shown in enumerate(_named(session, client, scope)):
+        found = document_of(
+            session.get(f"/v1/clients/{shown['client_instance_id']}/explain", params={"scope": scope})
+        )
         if is_document(output):
             print_document(found, output, session.cluster)
             continue
@@ -137,6 +152,7 @@ def watch_clients(
     principal: filters.Principal = None,
     listener: filters.Listener = None,
     subscription: filters.Subscription = None,
+    scope: filters.Scope = AnswerScope.CLUSTER,
     every_s: Annotated[
         float, typer.Option("--every", min=0.1, help="Seconds between two looks.", metavar="SECONDS")
     ] = 2.0,
@@ -152,6 +168,7 @@ def watch_clients(
       kafka-telemetry clients watch --client-id orders-1 --every 1
     """
     wanted = given(
+        scope=scope,
         client_id=client_id,
         software=software,
         version=version,
@@ -186,6 +203,7 @@ def list_connections(
     listener: filters.Listener = None,
     subscription: filters.Subscription = None,
     state: filters.ConnectionState = None,
+    scope: filters.Scope = AnswerScope.CLUSTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the open connections, those of failing and silent clients first.
@@ -196,6 +214,7 @@ def list_connections(
       kafka-telemetry connections --state no_telemetry --output json
     """
     wanted = given(
+        scope=scope,
         client_id=client_id,
         software=software,
         version=version,
@@ -211,7 +230,7 @@ def list_connections(
         _worst(found, _CONNECTION_STATES),
         output,
         _connection_row,
-        "no connections pass the filters" if wanted else "there are no connections",
+        "no connections pass the filters" if len(wanted) > 1 else "there are no connections",
         narrow=("listener", "client id", "software", "address", "state"),
         whole=("state",),
     )
@@ -236,6 +255,7 @@ def _client_row(client: dict[str, Any]) -> dict[str, str]:
         "pushes": str(client["pushes"]),
         "last push": "-" if age is None else f"{duration_text(age)} ago",
         "last error": client["last_error"] or "-",
+        "receiver": client.get("receiver") or "-",
     }
 
 
@@ -249,6 +269,7 @@ def _connection_row(connection: dict[str, Any]) -> dict[str, str]:
         "address": _address(connection),
         "state": connection["state"],
         "since": connection["since"],
+        "receiver": connection.get("receiver") or "-",
     }
 
 
@@ -258,20 +279,21 @@ def _worst(items: list[dict[str, Any]], states: Iterable[str]) -> list[dict[str,
     return sorted(items, key=lambda item: rank[item["state"]])
 
 
-def _named(session: Session, client: str) -> list[dict[str, Any]]:
+def _named(session: Session, client: str, scope: AnswerScope) -> list[dict[str, Any]]:
     """Return the client instance of an id, or those of a client id, the worst first.
 
     None of them exits.
     """
     if _INSTANCE_ID.fullmatch(client):
-        response = session.get(f"/v1/clients/{client}")
+        response = session.get(f"/v1/clients/{client}", params={"scope": scope})
         if response.status_code != httpx.codes.NOT_FOUND:
-            return [document_of(response)]
-    found = worst_first(
-        session, "/v1/clients", _CLIENT_STATES, _MAX_SHOWN + 1, {"client_id": client}, "client_instance_id"
-    )
+            document = document_of(response)
+            session.answered(document)
+            return [document]
+    wanted = given(client_id=client, scope=scope)
+    found = worst_first(session, "/v1/clients", _CLIENT_STATES, _MAX_SHOWN + 1, wanted, "client_instance_id")
     if not found:
-        raise fail(_why_none(session, client))
+        raise fail(_why_none(session, wanted))
     if len(found) > _MAX_SHOWN:
         typer.echo(
             f"{client} stands for more than {_MAX_SHOWN} client instances; "
@@ -281,9 +303,10 @@ def _named(session: Session, client: str) -> list[dict[str, Any]]:
     return found[:_MAX_SHOWN]
 
 
-def _why_none(session: Session, client: str) -> str:
+def _why_none(session: Session, wanted: Mapping[str, str]) -> str:
     """Return why a client is not known, as far as its connections show it."""
-    connections = list(pages(session, "/v1/connections", 1, {"client_id": client}))
+    client = wanted["client_id"]
+    connections = list(pages(session, "/v1/connections", 1, wanted))
     if not connections:
         return (
             f"no client has the client id or client instance id {client}, and none is connected: check its "

@@ -7,10 +7,18 @@ from typing import Annotated
 import typer
 
 from receiver.cli.completion import client_field, client_instance_ids, client_states, subscription_names
+from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState
 
 _PATTERN = "regular expression (RE2) for the whole"
 
+Scope = Annotated[
+    AnswerScope,
+    typer.Option(
+        "--scope",
+        help="`cluster`: ask also the other receivers that the sidecar's `cluster.members` names.",
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Most items to list.")]
 Id = Annotated[
     str,

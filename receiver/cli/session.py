@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,9 +97,20 @@ class Session(httpx.Client):
 
     Attributes:
         cluster: The sidecar's name if the command asks several; otherwise None.
+        missing: Why receivers of its cluster did not answer, by URL.
     """
 
     cluster: str | None = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.missing: dict[str, str] = {}
+
+    def answered(self, document: Mapping[str, Any]) -> None:
+        """Keep which receivers of the sidecar's cluster an answer lacks."""
+        for member in document.get("members") or ():
+            if not member["answered"]:
+                self.missing[member["url"]] = member["problem"]
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Send a request. The response knows the sidecar's name, for errors."""
@@ -150,6 +161,9 @@ class Fleet:
             with rest_session(target) as session:
                 session.cluster = cluster
                 yield session
+                for url, problem in session.missing.items():
+                    fail(f"without {url}: {problem}")
+                    self.status = max(self.status, 1)
         except typer.BadParameter as error:
             if cluster is None:
                 raise
@@ -158,17 +172,24 @@ class Fleet:
     def lists(self, read: Callable[[Session], list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """Read a list from all sidecars.
 
-        If they are several, each item has its sidecar's name as ``cluster``. If none can be asked,
-        it exits.
+        If they are several, each item has its sidecar's name as ``cluster``. Of sidecars of one
+        cluster, which answer for each other, an item is listed once. If none can be asked, it
+        exits.
         """
         answers = self.read(read)
         if all(items is None for _, items in answers):
             raise typer.Exit(self.status)
-        return [
-            item if self.is_one else {"cluster": target.name, **item}
-            for target, items in answers
-            for item in items or ()
-        ]
+        if self.is_one:
+            return answers[0][1] or []
+        seen: set[tuple[Any, ...]] = set()
+        found = []
+        for target, items in answers:
+            for item in items or ():
+                known = (item.get("receiver"), item.get("client_instance_id"), item.get("id"))
+                if known[0] is None or known not in seen:
+                    seen.add(known)
+                    found.append({"cluster": target.name, **item})
+        return found
 
 
 def fleet_command(command: Callable[Concatenate[Fleet, _Own], None]) -> Callable[..., None]:
@@ -205,8 +226,8 @@ def change_command(command: Callable[Concatenate[Session, _Own], None]) -> Calla
 def _each(
     command: Callable[..., None], asked: list[Target], arguments: dict[str, Any], *, stops: bool
 ) -> None:
-    status = 0
     fleet = Fleet(asked)
+    status = 0
     for number, target in enumerate(asked, 1):
         if not fleet.is_one and not is_document(arguments.get("output")):
             typer.echo(f"{plain(target.name)}:")
@@ -218,7 +239,7 @@ def _each(
             if exit_.exit_code and stops and number < len(asked):
                 left = ", ".join(target.name for target in asked[number:])
                 raise fail(f"stopped at {target.name}; nothing was changed at {left}", status) from None
-    if status:
+    if status := max(status, fleet.status):
         raise typer.Exit(status)
 
 

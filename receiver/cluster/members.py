@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class ClusterError(Exception):
-    """A file of ``cluster`` can't be used; the message has the key, the file and the reason."""
+    """A file of ``cluster`` can't be used; the text has key, file and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

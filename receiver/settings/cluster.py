@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +21,13 @@ DNS_SCHEME: Final = "dns"
 
 _EXPECTED: Final = "expected the URL of a receiver's REST API, for example https://127.0.0.1:8642"
 _EXPECTED_DNS: Final = "expected dns://NAME:PORT, or a list of URLs, for example [https://127.0.0.1:8642]"
+
+
+class AnswerScope(StrEnum):
+    """For whom a receiver answers: for itself, or for all receivers of the cluster."""
+
+    RECEIVER = "receiver"
+    CLUSTER = "cluster"
 
 
 def _checked_url(text: Any) -> str:

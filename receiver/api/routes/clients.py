@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import json_response
 from receiver.api.cluster import (
-    AnswerScope,
     MemberView,
     ScopeQuery,
     answer_list,
@@ -25,6 +24,7 @@ from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
 from receiver.api.routes.connections import ConnectionFields, connection_fields
 from receiver.cluster.merge import Item, Order
+from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import Via
@@ -238,7 +238,7 @@ async def client_in_cluster(dependencies: ApiDependencies, client_instance_id: s
     members = use_answers(cluster, answers, read)
     if not views:
         missing = [f"{member['url']}: {member['problem']}" for member in members if not member["answered"]]
-        raise _unknown(
+        raise unknown_client(
             client_instance_id, f"; not all receivers answered: {'; '.join(missing)}" * bool(missing)
         )
     return {**_combined(views), "members": members}
@@ -252,11 +252,12 @@ def require_client(dependencies: ApiDependencies, client_instance_id: str) -> Cl
     """
     client = dependencies.find_client(_parse_id("client_instance_id", client_instance_id))
     if client is None:
-        raise _unknown(client_instance_id)
+        raise unknown_client(client_instance_id)
     return client
 
 
-def _unknown(client_instance_id: str, note: str = "") -> ProblemError:
+def unknown_client(client_instance_id: str, note: str = "") -> ProblemError:
+    """Return the error 404 of a client instance."""
     return ProblemError(
         404,
         f"unknown client instance {client_instance_id}: it has sent no telemetry request yet, "

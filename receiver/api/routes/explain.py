@@ -7,18 +7,27 @@ Both only read, and run in the thread for long reads.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.bodies import JSON_TYPES, body_of, read_json
+from receiver.api.cluster import ScopeQuery
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import ExplainBody
 from receiver.api.problems import Problem, subscription_errors
 from receiver.api.queries import NO_QUERY
-from receiver.api.routes.clients import ClientInstanceId, ReducedView, reduced_document, require_client
+from receiver.api.routes.clients import (
+    ClientInstanceId,
+    ReducedView,
+    client_in_cluster,
+    reduced_document,
+    require_client,
+    unknown_client,
+)
+from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.errors import SubscriptionError
@@ -186,20 +195,36 @@ def _dry_run(
 @router.get(
     "/v1/clients/{client_instance_id}/explain",
     summary="Explain what a client instance is asked for",
-    dependencies=[NO_QUERY],
     responses={
         200: {"model": ClientExplanationView, "description": "What it is asked for, and why."},
         **{status: {"model": Problem} for status in (404, 422)},
     },
 )
-async def explain_one_client(dependencies: Dependencies, client_instance_id: ClientInstanceId) -> Response:
-    """Explain what a client instance is asked for with its next request, and why."""
+async def explain_one_client(
+    dependencies: Dependencies, client_instance_id: ClientInstanceId, query: Annotated[ScopeQuery, Query()]
+) -> Response:
+    """Explain what a client instance is asked for with its next request, and why.
+
+    With `scope=cluster`, the receiver of its latest telemetry request explains.
+    """
+    if query.scope is AnswerScope.CLUSTER:
+        receiver = (await client_in_cluster(dependencies, client_instance_id))["receiver"]
+        if receiver != dependencies.cluster.receiver_id:
+            return json_response(await _explanation_of(receiver, client_instance_id, dependencies))
     client = require_client(dependencies, client_instance_id)
     now = dependencies.monotonic()
     # Read here, because it takes back what is due.
     demand = dependencies.telemetry.offenders.demand(client.id, now)
     factor = dependencies.telemetry.backpressure.factor
     return json_response(await in_background(_explanation, client, demand, factor, dependencies, now))
+
+
+async def _explanation_of(receiver: str, client_instance_id: str, dependencies: ApiDependencies) -> Any:
+    """Return another receiver's explanation."""
+    for answer in await dependencies.cluster.ask(f"/v1/clients/{client_instance_id}/explain", {}):
+        if answer.receiver == receiver and answer.status == 200:
+            return answer.document
+    raise unknown_client(client_instance_id, f"; the receiver {receiver} did not explain it")
 
 
 def _explanation(

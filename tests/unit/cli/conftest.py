@@ -16,9 +16,11 @@ from typer.testing import CliRunner, Result
 from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, create_api
 from receiver.brokers.listener_state import ListenerState
 from receiver.cli import app
+from receiver.cluster.members import Members
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.log import configure as configure_log
 from receiver.metrics import ProcessNumbers, ReceiverMetrics
+from receiver.settings.cluster import ClusterSettings
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
@@ -45,6 +47,9 @@ class Sidecar:
         self.warnings: list[str] = []
         self.not_ready_because: str | None = None
         self._events = EventLog(time.time_ns)
+        #: The URLs of all receivers of its cluster, if there are others.
+        self.members: list[str] = []
+        self.receiver_id = path.stem
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -72,6 +77,11 @@ class Sidecar:
             changed=self._events.subscriptions_replaced,
         )
         await subscriptions.load()
+        patient = {"connect_timeout_ms": 10_000, "timeout_ms": 20_000}
+        members = None
+        if self.members:
+            cluster = ClusterSettings.model_validate({"members": self.members, **patient})
+            members = Members(cluster, self.receiver_id)
         api = create_api(
             ApiDependencies(
                 version="9.9.9",
@@ -92,7 +102,7 @@ class Sidecar:
                 restarts=lambda: {"core": 0, "relay": 0},
                 certificates=lambda: self.certificates,
                 store=lambda: "sqlite",
-                cluster=Cluster(receiver_id="receiver-1"),
+                cluster=Cluster(receiver_id=self.receiver_id, members=members),
                 events=self._events,
             ),
             self.settings,
@@ -106,6 +116,8 @@ class Sidecar:
         self._up.set()
         await self._done.wait()
         await server.stop()
+        if members is not None:
+            await members.close()
 
 
 @contextmanager
