@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, Str
 from spark_streaming.load import SettingsError
 from spark_streaming.settings import KafkaSettings, RollupSettings, SpoolFilesSettings
 
-#: Columns that are read from the receiver's files. docs/spool-files.md specifies them.
+#: Columns that are read from the receiver's files. plugins/spool_files/FORMAT.md specifies them.
 SPOOL_COLUMNS: Final = StructType(
     [
         StructField("push_id", StringType()),

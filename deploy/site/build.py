@@ -68,6 +68,7 @@ _OUTSIDE: Final = {
     Path("CONTRIBUTING.md"): "contributing.md",
     Path("CHANGELOG.md"): "changelog.md",
     Path("deploy/releasing.md"): "releasing.md",
+    Path("plugins/spool_files/FORMAT.md"): "spool-files.md",
 }
 
 #: Folders of docs/ that are no pages: changelog fragments.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SpoolFilesReceiver(ClientTelemetryReceiver):
-    """Writes pushes into a folder of Parquet files (docs/spool-files.md)."""
+    """Writes pushes into a folder of Parquet files (plugins/spool_files/FORMAT.md)."""
 
     Config: ClassVar[type[SpoolFilesConfig]] = SpoolFilesConfig
     #: A batch is one write and one fsync.
