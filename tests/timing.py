@@ -16,6 +16,7 @@ _FILE: Final = os.environ.get(VARIABLE)
 _SCHEDULE: Final = Path("/proc/thread-self/schedstat")
 
 _waited_before = 0.0
+_used_before = 0.0
 _measures: list[dict[str, Any]] = []
 
 
@@ -26,20 +27,25 @@ def _waited_s() -> float:
         return 0.0
 
 
+def _used_s() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def pytest_collection_finish() -> None:
-    """Leave out what imports and collection waited for."""
-    global _waited_before
-    _waited_before = _waited_s()
+    """Leave out what imports and collection waited for and used."""
+    global _waited_before, _used_before
+    _waited_before, _used_before = _waited_s(), _used_s()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Any:
-    """Add to the report how long the phase waited for a processor."""
-    global _waited_before  # pytest runs one phase at a time in a process
+    """Add to the report how long the phase waited for a processor, and how long it used one."""
+    global _waited_before, _used_before  # pytest runs one phase at a time in a process
     report = yield
-    now = _waited_s()
-    report.processor_s = now - _waited_before
-    _waited_before = now
+    waited, used = _waited_s(), _used_s()
+    report.processor_s, report.cpu_s = waited - _waited_before, used - _used_before
+    _waited_before, _used_before = waited, used
     return report
 
 
@@ -51,6 +57,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             "phase": report.when,
             "wall_s": report.duration,
             "processor_s": getattr(report, "processor_s", 0.0),
+            "cpu_s": getattr(report, "cpu_s", 0.0),
         }
     )
 

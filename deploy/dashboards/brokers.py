@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """The heatmap of the request latency by broker."""
 
 from __future__ import annotations
@@ -6,8 +7,8 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import Final
 
-from deploy.dashboards.metrics import standard
-from deploy.dashboards.panels import Panel, cells
+from deploy.dashboards.metrics import STEP, standard
+from deploy.dashboards.panels import NO_DATA, Panel, cells
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -24,6 +25,11 @@ from deploy.dashboards.sql import (
     over_time,
 )
 
+#: Until a client knows the brokers, it counts the addresses of `bootstrap.servers` down from -1.
+_BROKER: Final = (
+    "CASE WHEN metric LIKE '-%' THEN 'bootstrap ' || substr(metric, 2)"
+    " ELSE 'broker ' || coalesce(metric, '(unknown)') END"
+)
 _ROLES: Final = ("producer", "consumer")
 #: The series of the chosen clients. Each client has one for each broker that it talks to.
 EVERY_BROKER: Final = Source(
@@ -47,15 +53,21 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
     )
     # PostgreSQL makes the text of each group, and not of each row.
     found = (
-        "SELECT time, 'broker ' || coalesce(metric, '(unknown)') AS metric, value, base\n"
+        f"SELECT time, {_BROKER} AS metric, value, base\n"
         f"FROM (\n{indent(by_node, '  ')}\n) AS by_node"
+    )
+    # Without any row the frame has no column of numbers, and Grafana's heatmap fails.
+    query = (
+        f"WITH drawn AS (\n{indent(gauges(found), '  ')}\n)\nSELECT * FROM drawn\nUNION ALL\n"
+        f"SELECT {STEP}, '{NO_DATA}', NULL WHERE NOT EXISTS (SELECT FROM drawn)\nORDER BY 1, 2"
     )
     names = ", ".join(f"`{metric.name}`" for metric in metrics)
     return cells(
         title,
-        f"{names}: the mean over clients, by the broker that answered. A dark row is a slow broker, a dark "
-        "column is a time at which all were slow.",
+        f"{names}: the mean over clients, by the broker that answered. A red row is a slow broker, a red "
+        "column is a time at which all were slow. *bootstrap* is the first connection of a client, to an "
+        "address of `bootstrap.servers`.",
         "ms",
-        f"{gauges(found)}\nORDER BY 1, 2",
+        query,
         width=width,
     )

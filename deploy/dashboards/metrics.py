@@ -55,7 +55,8 @@ _SOURCES: Final = (
 _BESIDE_SPREAD: Final = (replace(_SOURCES[0], grains=BESIDE_SPREAD_GRAINS), _SOURCES[1])
 
 _SENDING: Final = f"unnest({choices('sending')}) AS sending (client_software_name)"
-_STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
+#: The begin of the range, as the time of a step.
+STEP: Final = "($__from / $__interval_ms) * $__interval_ms / 1000"
 _SHARES: Final = {"median client": 0.5, "95 % of clients below": 0.95, "99 % of clients below": 0.99}
 #: For metrics of which small values are bad.
 _LOW_SHARES: Final = {"1 % of clients below": 0.01, "5 % of clients below": 0.05, "median client": 0.5}
@@ -232,7 +233,7 @@ def not_sent(metrics: Sequence[StandardMetric]) -> str:
     """Return an empty series for each software without the metrics, for the legend."""
     clients = sorted({client for metric in metrics for client in metric.clients})
     return (
-        f"SELECT {_STEP} AS time, 'not sent by ' || client_software_name AS metric, NULL AS value\n"
+        f"SELECT {STEP} AS time, 'not sent by ' || client_software_name AS metric, NULL AS value\n"
         f"FROM {_SENDING} JOIN telemetry.software USING (client_software_name)\n"
         f"WHERE client <> ALL (ARRAY[{quoted(clients)}]::text[])"
     )

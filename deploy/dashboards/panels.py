@@ -32,8 +32,9 @@ _NOT_SENT_BY_THESE: Final = "not sent by these clients"
 _NOT_SENT: Final = "not sent"
 
 NO_DATA: Final = "no data"
-#: Shown where no row means that nothing is wrong.
-NOTHING_FOUND: Final = "nothing found"
+#: Shown where no row means that nothing is wrong. A query that failed shows the same
+#: words, so they do not say that all is well.
+NOTHING_FOUND: Final = "nothing found, or no answer: see Status"
 #: Shown in a column of text without a value: a client without a group is not missing data.
 _NONE: Final = "-"
 #: The least width that Grafana gives a column, in pixels.
@@ -218,8 +219,9 @@ def cells(
         .color(
             heatmap.HeatmapColorOptions()
             .mode(heatmap_models.HeatmapColorMode.SCHEME)
-            .scheme("Oranges")
-            .fill("dark-orange")
+            # Grafana inverts schemes of one hue in its dark theme: there the largest value is light.
+            .scheme("RdYlGn")
+            .fill("dark-red")
             .scale(heatmap_models.HeatmapColorScale.EXPONENTIAL)
             .exponent(0.5)
             .steps(64)
@@ -283,7 +285,8 @@ def number(
 def banner(description: str, query: str, *, good: str, url: str) -> Panel:
     """Build a line of text over the whole width: green if it matches ``good``, else orange.
 
-    ``good`` is a regular expression between slashes. A click leads to ``url``.
+    Without an answer it is red. ``good`` is a regular expression between slashes. A click leads to
+    ``url``.
     """
     colours = [
         models.RegexMap(
@@ -301,7 +304,9 @@ def banner(description: str, query: str, *, good: str, url: str) -> Panel:
         .unit("string")
         .height(2)
         .span(24)
-        .no_value("The roll-up's database gave no answer.")
+        .no_value("The roll-up's database gave no answer: panels below show nothing, or what they had.")
+        # A missing value matches no mapping, and has this colour.
+        .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.FIXED).fixed_color("red"))
         .graph_mode(common_models.BigValueGraphMode.NONE)
         .color_mode(common_models.BigValueColorMode.BACKGROUND)
         .text_mode(common_models.BigValueTextMode.VALUE)

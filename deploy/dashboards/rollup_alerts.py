@@ -37,8 +37,9 @@ class _SqlRule:
     #: The query of the dashboard's URL, a template; it selects the alert's subject.
     chooses: str = ""
     #: What a failed query means. Only one rule is about the database, so that its failure fires one
-    #: alert and not one for each rule.
-    if_query_fails: Literal["OK", "Alerting"] = "OK"
+    #: alert and not one for each rule. The others keep their state, which Grafana can since 10.4.1: a
+    #: problem has not ended because nobody can read it.
+    if_query_fails: Literal["KeepLast", "Alerting"] = "KeepLast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +272,7 @@ def _grafana_rule(rule: _SqlRule) -> dict[str, object]:
             "summary": rule.summary,
             "description": rule.description,
             "runbook_url": runbook_url(rule.title),
-            # Grafana's own link to a dashboard has no variables.
-            "__dashboardUid__": rule.dashboard,
+            # Grafana's own link to a dashboard needs a panel too, and has no variables.
             "dashboard_url": f"{_GRAFANA}/d/{rule.dashboard}?from=now-6h&to=now{rule.chooses}",
         },
         "data": [

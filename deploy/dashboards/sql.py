@@ -217,8 +217,13 @@ def chosen(columns: dict[str, str]) -> str:
 
 
 def key(column: str) -> str:
-    """Return the key of a text: an array with it as the only element, in hexadecimal digits."""
-    return f"encode(convert_to(ARRAY[{column}]::text, 'UTF8'), 'hex')"
+    """Return the key of a text: an array with it as the only element, in hexadecimal digits.
+
+    Always in quotation marks, as the links of alerts write it, whose templates know no array.
+    """
+    escaped = f"replace(replace({column}, '\\', '\\\\'), '\"', '\\\"')"
+    array = f"coalesce('{{\"' || {escaped} || '\"}}', '{{NULL}}')"
+    return f"encode(convert_to({array}, 'UTF8'), 'hex')"
 
 
 def key_column(column: str) -> str:

@@ -89,3 +89,48 @@ def test_every_reason_to_refuse_a_connection_is_explained() -> None:
         re.findall(r"^  - (`.*?): ", RUNBOOK_SECTIONS[name.lower()], re.MULTILINE),
     ):
         assert set(re.findall(r"\w+", " ".join(explained))) == to_do
+
+
+PROVISIONED: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load(GRAFANA)["groups"] for rule in group["rules"]
+]
+
+
+def test_grafana_takes_the_file_of_rules() -> None:
+    """What Grafana 10.4 to 13 refuse, and then do not start (provisioning/alerting/rules_types.go)."""
+    groups = yaml.safe_load(GRAFANA)["groups"]
+    assert len({group["name"] for group in groups}) == len(groups)
+    for group in groups:
+        assert group["name"].strip()
+        assert group["folder"].strip()
+        assert re.fullmatch(r"[1-9]\d*m", group["interval"])  # ngalert: a multiple of ten seconds
+    for names in ([rule["uid"] for rule in PROVISIONED], [rule["title"] for rule in PROVISIONED]):
+        assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("rule", PROVISIONED, ids=name_of)
+def test_grafana_takes_a_rule(rule: dict[str, Any]) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", rule["uid"])
+    assert 0 < len(rule["title"]) <= 190
+    assert re.fullmatch(r"\d+[smhd]", rule["for"])
+    assert rule["condition"] in [query["refId"] for query in rule["data"]]
+    # KeepLast since 10.4.1.
+    assert rule["noDataState"] in {"NoData", "OK", "Alerting", "KeepLast"}
+    assert rule["execErrState"] in {"Error", "OK", "Alerting", "KeepLast"}
+    # "both annotations __dashboardUid__ and __panelId__ must be specified", and so must the fields.
+    assert ("__dashboardUid__" in rule["annotations"]) == ("__panelId__" in rule["annotations"])
+    assert ("dashboardUid" in rule) == ("panelId" in rule)
+    for query in rule["data"]:
+        assert query["datasourceUid"]
+        assert query["model"]["refId"] == query["refId"]
+        begin, end = query["relativeTimeRange"]["from"], query["relativeTimeRange"]["to"]
+        assert begin > end >= 0
+    for texts in (rule["labels"], rule["annotations"]):
+        assert all(isinstance(text, str) and text for text in texts.values())
+    assert not {name for name in rule["labels"] if name.startswith("__") or name == "alertname"}
+
+
+def test_a_database_that_does_not_answer_is_one_alert_and_ends_none() -> None:
+    states = {rule["uid"]: rule["execErrState"] for rule in PROVISIONED}
+    assert states.pop("kct-database") == "Alerting"
+    assert set(states.values()) == {"KeepLast"}
