@@ -39,7 +39,7 @@ _FAILURES: Final = ("FAILED ", "ERROR ")
 #: Spark's JVMs live for a minute. Compiling their code with the first compiler alone takes a third
 #: less CPU time in all.
 _ENVIRONMENT: Final = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
-#: How many tests the report names.
+#: How many tests, and files of tests, the report names.
 _SLOWEST: Final = 10
 #: These have targets of their own: `make test-kubernetes`.
 _ELSEWHERE: Final = ("tests/kubernetes",)
@@ -256,7 +256,7 @@ def _summary(outcome: _Outcome) -> str:
 
 
 def _report(outcomes: Mapping[str, _Outcome]) -> str:
-    """Return the slowest tests, and what each group waited for, in seconds.
+    """Return the slowest tests, the files with the most CPU seconds, and what each group waited for, in seconds.
 
     ``set-up`` and ``teardown`` are mostly servers that start and stop. ``calls`` are the tests
     themselves. ``processor`` is the part of the three in which no processor was free.
@@ -270,6 +270,12 @@ def _report(outcomes: Mapping[str, _Outcome]) -> str:
     lines += [
         f"{wall_s:7.1f} s  {test} ({phase})" for wall_s, test, phase in sorted(measured)[: -_SLOWEST - 1 : -1]
     ]
+    used: collections.Counter[str] = collections.Counter()
+    for outcome in outcomes.values():
+        for measure in outcome.measures:
+            used[str(measure["test"]).partition("::")[0]] += float(measure["cpu_s"])
+    lines.append("files of tests with the most CPU seconds, without servers that still run:")
+    lines += [f"{cpu_s:7.1f} s  {file}" for file, cpu_s in used.most_common(_SLOWEST)]
     columns = ("wall", "CPU", "set-up", "calls", "teardown", "processor")
     lines.append(f"{'seconds':<12}" + "".join(f"{column:>11}" for column in columns))
     for name, outcome in outcomes.items():

@@ -69,15 +69,23 @@ def test_the_last_lines_of_a_run_name_the_tests_that_failed(
 
 def test_the_report_names_the_slowest_tests_and_what_a_group_waited_for() -> None:
     measures = [
-        {"test": f"test_{number}", "phase": phase, "wall_s": number * factor, "processor_s": 0.25}
+        {
+            "test": f"test_{number % 2}.py::test_{number}",
+            "phase": phase,
+            "wall_s": number * factor,
+            "processor_s": 0.25,
+            "cpu_s": 0.5 + number % 2,
+        }
         for number in range(20)
         for phase, factor in (("setup", 2.0), ("call", 1.0), ("teardown", 0.0))
     ]
     outcome = runner._Outcome(wall_s=600.0, cpu_s=55.5, measures=measures)
     title, *lines = runner._report({"kafka": outcome}).splitlines()
-    slowest, (columns, numbers) = lines[:10], lines[10:]
+    slowest, (heading, *dearest), (columns, numbers) = lines[:10], lines[10:13], lines[13:]
     assert title == "==> [test] slowest tests:"
-    assert slowest[0].split()[2:] == ["38.0", "s", "test_19", "(setup)"]
-    assert slowest[-1].split()[2:] == ["20.0", "s", "test_10", "(setup)"]
+    assert slowest[0].split()[2:] == ["38.0", "s", "test_1.py::test_19", "(setup)"]
+    assert slowest[-1].split()[2:] == ["20.0", "s", "test_0.py::test_10", "(setup)"]
+    assert "CPU seconds" in heading
+    assert [line.split()[2:] for line in dearest] == [["45.0", "s", "test_1.py"], ["15.0", "s", "test_0.py"]]
     assert columns.split()[2:] == ["seconds", "wall", "CPU", "set-up", "calls", "teardown", "processor"]
     assert numbers.split()[2:] == ["kafka", "600.0", "55.5", "380.0", "190.0", "0.0", "15.0"]
