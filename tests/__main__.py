@@ -256,7 +256,7 @@ def _summary(outcome: _Outcome) -> str:
 
 
 def _report(outcomes: Mapping[str, _Outcome]) -> str:
-    """Return the slowest tests, the files with the most CPU seconds, and what each group waited for, in seconds.
+    """Return the slowest tests, the dearest files, and what each group waited for, in seconds.
 
     ``set-up`` and ``teardown`` are mostly servers that start and stop. ``calls`` are the tests
     themselves. ``processor`` is the part of the three in which no processor was free.
@@ -270,12 +270,13 @@ def _report(outcomes: Mapping[str, _Outcome]) -> str:
     lines += [
         f"{wall_s:7.1f} s  {test} ({phase})" for wall_s, test, phase in sorted(measured)[: -_SLOWEST - 1 : -1]
     ]
-    used: collections.Counter[str] = collections.Counter()
+    used: dict[str, float] = collections.defaultdict(float)
     for outcome in outcomes.values():
         for measure in outcome.measures:
             used[str(measure["test"]).partition("::")[0]] += float(measure["cpu_s"])
+    dearest = sorted(used.items(), key=lambda item: item[1], reverse=True)
     lines.append("files of tests with the most CPU seconds, without servers that still run:")
-    lines += [f"{cpu_s:7.1f} s  {file}" for file, cpu_s in used.most_common(_SLOWEST)]
+    lines += [f"{cpu_s:7.1f} s  {file}" for file, cpu_s in dearest[:_SLOWEST]]
     columns = ("wall", "CPU", "set-up", "calls", "teardown", "processor")
     lines.append(f"{'seconds':<12}" + "".join(f"{column:>11}" for column in columns))
     for name, outcome in outcomes.items():

@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - constants of this package; Grafana quotes what users choose (:sqlstring).
 """The heatmap of the request latency by broker."""
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
         sources=of_metrics([metric.name for metric in metrics], [source]),
     )
     # PostgreSQL makes the text of each group, and not of each row.
-    found = (
-        f"SELECT time, {_BROKER} AS metric, value, base\n"
-        f"FROM (\n{indent(by_node, '  ')}\n) AS by_node"
-    )
+    found = f"SELECT time, {_BROKER} AS metric, value, base\nFROM (\n{indent(by_node, '  ')}\n) AS by_node"
     # Without any row the frame has no column of numbers, and Grafana's heatmap fails.
     query = (
         f"WITH drawn AS (\n{indent(gauges(found), '  ')}\n)\nSELECT * FROM drawn\nUNION ALL\n"

@@ -219,7 +219,7 @@ def cells(
         .color(
             heatmap.HeatmapColorOptions()
             .mode(heatmap_models.HeatmapColorMode.SCHEME)
-            # Grafana inverts schemes of one hue in its dark theme: there the largest value is light.
+            # Grafana inverts schemes of one hue in its dark theme: there large values are light.
             .scheme("RdYlGn")
             .fill("dark-red")
             .scale(heatmap_models.HeatmapColorScale.EXPONENTIAL)

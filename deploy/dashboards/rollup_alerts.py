@@ -37,8 +37,8 @@ class _SqlRule:
     #: The query of the dashboard's URL, a template; it selects the alert's subject.
     chooses: str = ""
     #: What a failed query means. Only one rule is about the database, so that its failure fires one
-    #: alert and not one for each rule. The others keep their state, which Grafana can since 10.4.1: a
-    #: problem has not ended because nobody can read it.
+    #: alert and not one for each rule. The others keep their state, which Grafana can since 10.4.1:
+    #: a problem has not ended because nobody can read it.
     if_query_fails: Literal["KeepLast", "Alerting"] = "KeepLast"
 
 

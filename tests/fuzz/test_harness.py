@@ -88,6 +88,7 @@ def no_seeds() -> list[bytes]:
     return [b""]
 
 
+@pytest.mark.full
 def test_a_process_that_ends_is_found_and_replaced() -> None:
     targets = [
         Target(name="crash", run=crash, seeds=no_seeds, tokens=[b"magic"]),

@@ -170,6 +170,7 @@ def test_tab_completes_names(shell: str, sidecar: GatewaySidecar, tmp_path: Path
     assert not (tmp_path / _TRAP).exists()
 
 
+@pytest.mark.full
 def test_without_a_sidecar_nothing_is_offered_or_said(tmp_path: Path) -> None:
     for arguments in ("subscriptions show ", "clients show ", f"subscriptions show --ca-file {tmp_path} "):
         done = subprocess.run(

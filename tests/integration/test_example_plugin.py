@@ -53,6 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_the_examples_own_test_passes_when_installed(site: Path, tmp_path: Path) -> None:
     (tmp_path / "test_webhook.py").write_text((EXAMPLE / "test_webhook.py").read_text())
     done = subprocess.run(

@@ -121,6 +121,7 @@ def test_two_receivers_have_the_same_subscriptions(settings: KafkaStoreSettings,
         assert "not read since the start" in str(again.status().problem)
 
 
+@pytest.mark.full
 def test_a_refresh_knows_what_others_have_written(settings: KafkaStoreSettings, tmp_path: Path) -> None:
     # Neither follows, so neither knows of the other by itself.
     with (
@@ -191,6 +192,7 @@ def test_a_write_without_following_reads_first(settings: KafkaStoreSettings, tmp
         assert cluster.read() == {}
 
 
+@pytest.mark.full
 def test_a_record_goes_with_its_resource(
     settings: KafkaStoreSettings, broker: KafkaBroker, tmp_path: Path
 ) -> None:

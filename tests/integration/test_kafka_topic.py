@@ -192,6 +192,7 @@ def test_a_push_is_a_record_with_all_its_fields(broker: KafkaBroker, topic: str)
     }
 
 
+@pytest.mark.full
 def test_a_push_without_metrics_is_an_empty_record_and_no_tombstone(cluster: KafkaBroker, topic: str) -> None:
     with started(cluster, topic) as kafka:
         kafka.export_batch(pushes(1, data=b""))
@@ -261,6 +262,7 @@ def test_a_topic_that_must_not_be_created_is_reported(cluster: KafkaBroker, topi
         kafka.export_batch(pushes(1))
 
 
+@pytest.mark.full
 def test_a_missing_right_is_reported_and_retried(
     cluster: KafkaBroker, certificate: CertificateFiles, topic: str
 ) -> None:
@@ -293,6 +295,7 @@ def allow(broker: KafkaBroker, topic: str, operation: AclOperation) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.full
 def test_the_producer_logs_in(
     cluster: KafkaBroker, certificate: CertificateFiles, topic: str, mechanism: str
 ) -> None:

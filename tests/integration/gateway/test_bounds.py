@@ -50,7 +50,13 @@ def test_one_connection_too_many_is_reset_and_counted(gateway: GatewaySidecar) -
             again.exchange(produce_frame(1))
 
 
-@pytest.mark.parametrize("left", [10, 11], ids=["to accept", "to connect"])
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(10, id="to accept"),
+        pytest.param(11, id="to connect", marks=pytest.mark.full),
+    ],
+)
 def test_a_sidecar_out_of_files_goes_on_and_recovers(left: int) -> None:
     broker = ScriptedBroker()
     settings = config(broker.port, gateway={"relays": 1})

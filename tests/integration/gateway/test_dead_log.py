@@ -59,7 +59,10 @@ class DeadLog(GatewaySidecar):
             super().__exit__(kind, error, traceback)
 
 
-@pytest.mark.parametrize("how", ["unread pipe", "reader gone", "full disk"])
+@pytest.mark.parametrize(
+    "how",
+    ["unread pipe", *(pytest.param(how, marks=pytest.mark.full) for how in ("reader gone", "full disk"))],
+)
 def test_traffic_goes_on_without_a_log(how: str) -> None:
     broker = ScriptedBroker()
     with broker, DeadLog(config(broker.port, log={"requests": True}), how) as sidecar:

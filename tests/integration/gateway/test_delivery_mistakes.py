@@ -225,6 +225,7 @@ def test_a_collector_with_all_certificates_replaced_gets_every_push(
             assert sum(host.statistics()[0].dropped.values()) == 0
 
 
+@pytest.mark.full
 def test_a_wrong_path_at_a_collector_costs_no_push(tmp_path: Path) -> None:
     spool = {"path": str(tmp_path / "spool"), "after_ms": 0}
     right: dict[str, Any] = {

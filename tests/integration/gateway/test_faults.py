@@ -67,6 +67,7 @@ def test_a_broker_that_dies_takes_its_clients_and_readiness_with_it() -> None:
         sidecar.wait_for_no_connections()
 
 
+@pytest.mark.full
 def test_what_is_no_broker_is_named() -> None:
     broker = ScriptedBroker()
 

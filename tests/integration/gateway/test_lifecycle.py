@@ -130,6 +130,7 @@ def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -
     over.set()
 
 
+@pytest.mark.full
 def test_idle_connections_do_not_hold_up_the_end(broker: ScriptedBroker) -> None:
     with (
         GatewaySidecar(config(broker.port, drain={"timeout_s": 100})) as sidecar,
@@ -143,6 +144,7 @@ def test_idle_connections_do_not_hold_up_the_end(broker: ScriptedBroker) -> None
         assert time.monotonic() - started < 90
 
 
+@pytest.mark.full
 def test_subscriptions_survive_the_end(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
         sidecar.put_subscription("kept", ["org.apache.kafka.producer."], 5000)
@@ -180,6 +182,7 @@ def test_sighup_applies_every_key(broker: ScriptedBroker) -> None:
         wait_until(lambda: not _logs(sidecar), timeout_s=TIMEOUT_S, what="silence")
 
 
+@pytest.mark.full
 def test_sighup_changes_every_line_of_the_log(broker: ScriptedBroker) -> None:
     """Also those of loggers that were made before it."""
     settings = config(broker.port)
@@ -204,6 +207,7 @@ def _logs(sidecar: GatewaySidecar) -> bool:
     return len(sidecar.log_text()) > before
 
 
+@pytest.mark.full
 def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBroker) -> None:
     settings = config(broker.port, log={"requests": True})
     with GatewaySidecar(settings) as sidecar, Raw(sidecar.port()) as raw:
@@ -242,6 +246,7 @@ def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBr
             assert "Traceback" not in sidecar.log_text()
 
 
+@pytest.mark.full
 def test_a_rest_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:
     with closing(socket.socket()) as other:
         other.bind((LOOPBACK, 0))

@@ -93,6 +93,7 @@ def test_without_the_core_traffic_flows_and_telemetry_is_throttled(broker: Scrip
         sidecar.wait_for_log("the core died")
 
 
+@pytest.mark.full
 def test_a_core_that_hangs_is_replaced(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar, Raw(sidecar.port()) as raw:
         core = sidecar.processes()[CORE]
@@ -145,6 +146,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.full
 def test_the_core_has_a_lower_priority_than_the_relays(broker: ScriptedBroker) -> None:
     settings = config(broker.port, gateway={"relays": 1, "core_nice": 7})
     with GatewaySidecar(settings) as sidecar:
@@ -194,6 +196,7 @@ def test_each_line_is_logged_once_and_a_stop_logs_no_problem(broker: ScriptedBro
         assert [line for line in sidecar.logged_objects() if "problem" in line] == []
 
 
+@pytest.mark.full
 def test_every_process_shows_its_cost(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port, **relays(2))) as sidecar:
         for name in ("process_cpu_seconds_total", "process_resident_bytes", "event_loop_lag_seconds"):
@@ -234,6 +237,7 @@ def test_listeners_and_relays_are_reloaded_unnoticed_by_clients(broker: Scripted
         assert raw.exchange(produce_frame(2, b"same")).endswith(b"same")
 
 
+@pytest.mark.full
 def test_a_configuration_that_cannot_be_applied_changes_nothing(broker: ScriptedBroker) -> None:
     settings = config(broker.port)
     with GatewaySidecar(settings) as sidecar, Raw(sidecar.port()) as raw:

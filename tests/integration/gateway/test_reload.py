@@ -87,7 +87,14 @@ def missing_key(settings: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "spoil",
-    [taken_port, shared_port, broken_quirk, missing_certificate, broken_subscription, missing_key],
+    [
+        taken_port,
+        missing_certificate,
+        *(
+            pytest.param(spoil, marks=pytest.mark.full)
+            for spoil in (shared_port, broken_quirk, broken_subscription, missing_key)
+        ),
+    ],
 )
 def test_what_cannot_be_applied_changes_nothing(
     broker: ScriptedBroker, tmp_path: Path, spoil: Callable[[dict[str, Any], Path], str]
@@ -204,6 +211,7 @@ def kill(sidecar: GatewaySidecar, process: str) -> None:
     wait_until(sidecar.is_ready, timeout_s=TIMEOUT_S, what="readiness")
 
 
+@pytest.mark.full
 def test_restarts_are_counted(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
         assert sidecar.series("process_restarts_total") == {

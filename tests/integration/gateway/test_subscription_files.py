@@ -133,6 +133,7 @@ def test_another_store_is_applied_without_a_restart(broker: ScriptedBroker, fold
         sidecar.put_subscription("rest", ["rest."], 2000)
 
 
+@pytest.mark.full
 def test_a_reload_ends_no_subscription_by_another_store(broker: ScriptedBroker, folder: Path) -> None:
     settings = config(broker.port)
     with GatewaySidecar(settings) as sidecar:
@@ -156,6 +157,7 @@ def test_a_reload_ends_no_subscription_by_another_store(broker: ScriptedBroker, 
         assert sidecar.http.put("/v1/subscriptions/same", json={"metrics": []}).status_code == 409
 
 
+@pytest.mark.full
 def test_a_store_that_cannot_be_read_does_not_replace_another(broker: ScriptedBroker) -> None:
     settings = config(broker.port)
     with GatewaySidecar(settings) as sidecar:

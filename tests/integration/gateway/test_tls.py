@@ -136,6 +136,7 @@ def test_a_key_that_cannot_be_used_ends_the_start(
     assert "Traceback" not in str(raised.value)
 
 
+@pytest.mark.full
 def test_silent_clients_cost_the_broker_nothing_and_end(
     broker: ScriptedBroker, server: CertificateFiles
 ) -> None:
@@ -154,6 +155,7 @@ def test_silent_clients_cost_the_broker_nothing_and_end(
         wait_until(lambda: sidecar.open_files() <= files, timeout_s=TIMEOUT_S, what="files to be closed")
 
 
+@pytest.mark.full
 def test_a_drain_tells_tls_clients_the_end(broker: ScriptedBroker, server: CertificateFiles) -> None:
     with GatewaySidecar(settings(broker, server)) as sidecar, over_tls(sidecar, server) as tls:
         exchange(tls, produce_frame(1))

@@ -127,6 +127,7 @@ def test_a_rebuild_is_run_as_the_docs_say(
     assert query("SELECT bucket, metric, sum FROM metric_1m ORDER BY 1, 2") == before
 
 
+@pytest.mark.full
 def test_a_metrics_port_that_is_taken_ends_the_command_at_once(rollup: Rollup, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"

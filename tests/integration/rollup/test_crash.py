@@ -21,6 +21,7 @@ NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
 
 @pytest.mark.parametrize(("kills", "files"), [(1, 4), pytest.param(3, 24, marks=pytest.mark.full)])
 @pytest.mark.timeout(3600)
+@pytest.mark.full
 def test_a_killed_driver_loses_and_doubles_nothing(
     tmp_path: Path, database: str, query: Query, kills: int, files: int
 ) -> None:

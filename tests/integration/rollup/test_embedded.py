@@ -59,7 +59,13 @@ def open_folder() -> Iterator[Path]:
 
 
 @needs_root
-@pytest.mark.parametrize("long", [True, False], ids=["long-path", "short-path"])
+@pytest.mark.parametrize(
+    "long",
+    [
+        pytest.param(True, id="long-path", marks=pytest.mark.full),
+        pytest.param(False, id="short-path"),
+    ],
+)
 def test_another_user_cannot_connect(open_folder: Path, *, long: bool) -> None:
     data = open_folder / ("d" * 120 if long else "data")
     with EmbeddedPostgres(data) as server:
@@ -94,6 +100,7 @@ def test_it_listens_on_a_private_socket_only(tmp_path: Path) -> None:
         assert found == ("", 0)
 
 
+@pytest.mark.full
 def test_a_folder_that_trusted_all_users_is_corrected(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path / "data"):
         pass
@@ -103,6 +110,7 @@ def test_a_folder_that_trusted_all_users_is_corrected(tmp_path: Path) -> None:
         assert ("trust",) not in methods
 
 
+@pytest.mark.full
 def test_processes_share_a_server_and_refuse_one_that_others_can_reach(tmp_path: Path) -> None:
     data = tmp_path / ("d" * 120)
     with EmbeddedPostgres(data) as first:

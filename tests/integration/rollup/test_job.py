@@ -51,6 +51,7 @@ def test_damaged_files_are_reported_and_all_others_are_read(
     assert [len(files) for files in skipped] == [2, 1]
 
 
+@pytest.mark.full
 def test_bytes_of_another_version_end_a_batch_and_maintenance(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "one", [at(0), at(1, PAYMENTS)])
     roll()
@@ -78,6 +79,7 @@ def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder
     ) == [(102, 70_000, 70_101, 102, 100 * 65_536)]
 
 
+@pytest.mark.full
 def test_tasks_get_as_many_points_each_from_the_second_batch_on(
     roll: Roll, query: Query, folder: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_tasks_get_as_many_points_each_from_the_second_batch_on(
     assert loads[2:] == [(22,), (22,)]
 
 
+@pytest.mark.full
 def test_the_garbage_collection_after_each_task_does_not_look_at_imports(
     roll: Roll, folder: Path, spark: SparkSession
 ) -> None:

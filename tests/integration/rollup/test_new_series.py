@@ -82,6 +82,7 @@ def test_six_pushes_of_59_400_series_are_bounded_twice(roll: Roll, query: Query,
     assert [line["client_id"] for line in lines] == ["java-producer"]
 
 
+@pytest.mark.full
 def test_refused_series_come_in_when_they_are_pushed_in_another_hour(
     roll: Roll,
     query: Query,

@@ -132,6 +132,7 @@ def test_absurd_pushes_become_dead_letters_and_no_good_push_is_lost(
         assert query(f"SELECT * FROM {view}")
 
 
+@pytest.mark.full
 def test_counts_saturate_within_a_batch_over_batches_and_over_minutes(
     roll: Roll, query: Query, folder: Path
 ) -> None:

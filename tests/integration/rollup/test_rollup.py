@@ -187,6 +187,7 @@ def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
 
 
 @pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_a_rebuild_has_the_counts_that_continue_from_before(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None], *, late: bool
 ) -> None:
@@ -270,6 +271,7 @@ def test_a_checkpoint_of_another_database_is_refused(
 
 
 @pytest.mark.parametrize("form", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
+@pytest.mark.full
 def test_the_lake_has_each_batch_once(
     roll: Roll, folder: Path, query: Query, spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
@@ -318,6 +320,7 @@ def documented_query(lake: Path) -> Any:
     return found[0]
 
 
+@pytest.mark.full
 def test_batches_wait_for_postgresql(
     folder: Path,
     query: Query,

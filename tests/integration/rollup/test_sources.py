@@ -256,6 +256,7 @@ def test_an_empty_file_is_reported_once(roll: Roll, query: Query, folder: Path) 
     assert query("SELECT sum(pushes) FROM ledger") == [(1,)]
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_reported_and_skipped(roll: Roll, query: Query, folder: Path) -> None:
     spool(folder, "a", [push(ORDERS, NOW)])
     whole = spool(folder, "b", [push(ORDERS, NOW + MINUTE_NS)]).read_bytes()

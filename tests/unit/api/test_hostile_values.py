@@ -34,6 +34,7 @@ def check(answer: httpx.Response, what: object) -> None:
         assert answer.json()["detail"], what
 
 
+@pytest.mark.full
 def test_no_parameter_is_an_internal_error(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         for number in range(2, 5):
@@ -66,7 +67,13 @@ def test_no_parameter_is_an_internal_error(api: Api) -> None:
     api.run(scenario)
 
 
-@pytest.mark.parametrize("field", ["name", *FIELDS, *READ_ONLY_FIELDS, "add_metrics", "remove_metrics"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        field if field in {"metrics", "match", "interval_ms"} else pytest.param(field, marks=pytest.mark.full)
+        for field in ("name", *FIELDS, *READ_ONLY_FIELDS, "add_metrics", "remove_metrics")
+    ],
+)
 def test_no_field_of_a_body_is_an_internal_error(api: Api, field: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         values = list(VALUES)

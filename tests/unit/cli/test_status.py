@@ -137,6 +137,7 @@ def test_listeners(run: Run, busy: Sidecar) -> None:
     assert [item["name"] for item in json.loads(run("listeners", "-o", "json").stdout)] == ["PASSED", "GOOD"]
 
 
+@pytest.mark.full
 def test_events_are_followed(run: Run, busy: Sidecar) -> None:
     kept = run("events", "--kept", "--count", "2")
     lines = [line.split(" ", 1) for line in kept.stdout.splitlines()]

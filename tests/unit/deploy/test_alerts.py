@@ -97,7 +97,7 @@ PROVISIONED: list[dict[str, Any]] = [
 
 
 def test_grafana_takes_the_file_of_rules() -> None:
-    """What Grafana 10.4 to 13 refuse, and then do not start (provisioning/alerting/rules_types.go)."""
+    """Grafana 10.4 to 13 do not start with others (provisioning/alerting/rules_types.go)."""
     groups = yaml.safe_load(GRAFANA)["groups"]
     assert len({group["name"] for group in groups}) == len(groups)
     for group in groups:

@@ -136,6 +136,7 @@ def test_a_process_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
             client.until_core(new)
 
 
+@pytest.mark.full
 def test_a_process_that_never_becomes_ready_is_replaced(tmp_path: Path) -> None:
     plan = {"constants": {"PING_EVERY_S": 0.1}}
     with Program(tmp_path, settings(tmp_path, relays=1), **plan).started() as program:
@@ -149,6 +150,7 @@ def test_a_process_that_never_becomes_ready_is_replaced(tmp_path: Path) -> None:
             assert client.who()["process"] == "relay-1"
 
 
+@pytest.mark.full
 def test_a_start_whose_core_never_becomes_ready_ends(tmp_path: Path) -> None:
     plan = {"constants": {"PING_EVERY_S": 0.1}, "slow": ["core"]}
     with Program(tmp_path, settings(tmp_path), **plan) as program:

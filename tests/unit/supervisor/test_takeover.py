@@ -185,6 +185,7 @@ def test_a_relay_that_started_during_the_take_over_is_linked(tmp_path: Path) -> 
                 assert client.who()["broker"] == 1
 
 
+@pytest.mark.full
 def test_the_old_version_is_stopped_or_killed_meanwhile(tmp_path: Path) -> None:
     config = settings(tmp_path)
     for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
@@ -242,6 +243,7 @@ def test_a_reload_during_a_take_over_that_fails_is_not_lost(tmp_path: Path) -> N
         until(lambda: old.rest()["broker"] == 3, "the new configuration")
 
 
+@pytest.mark.full
 def test_there_is_nothing_to_take_over(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with successor(tmp_path, config) as new:
@@ -379,6 +381,7 @@ def test_a_new_version_that_stops_after_it_has_the_sockets(tmp_path: Path) -> No
             assert old.wait() == 0
 
 
+@pytest.mark.full
 def test_a_new_version_that_never_accepts_clients_ends_and_the_old_one_goes_on(tmp_path: Path) -> None:
     config = settings(tmp_path)
     plan = {"constants": {"ACCEPT_WITHIN_S": 0.5}}

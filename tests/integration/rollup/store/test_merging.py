@@ -218,6 +218,7 @@ def test_a_rebuild_merges_its_minutes_again(store: Store, database: str, control
     assert stored(database, MINUTES, packed=False)["rollup"] == len(SERIES) * 30
 
 
+@pytest.mark.full
 def test_mergers_are_killed_beside_batches_and_each_other(
     store: Store, database: str, control: tuple[Store, str]
 ) -> None:

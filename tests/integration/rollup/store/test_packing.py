@@ -287,6 +287,7 @@ def test_late_points_are_added_to_packed_rows(
         RECENT + timedelta(minutes=1),
     ],
 )
+@pytest.mark.full
 def test_a_rebuild_begins_within_a_packed_hour(
     store: Store, database: str, control: tuple[Store, str], since: datetime
 ) -> None:
@@ -306,6 +307,7 @@ def test_a_rebuild_begins_within_a_packed_hour(
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
 
 
+@pytest.mark.full
 def test_a_window_is_packed_in_steps_of_several_transactions(
     store: Store, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +359,7 @@ def test_plans_expect_as_many_packed_rows_as_there_are(store: Store, database: s
 
 @pytest.mark.usefixtures("as_whole")
 @pytest.mark.parametrize("is_reading", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
 def test_rows_are_deleted_if_a_reader_may_miss_them(
     store: Store, database: str, monkeypatch: pytest.MonkeyPatch, is_reading: bool
 ) -> None:
@@ -379,6 +382,7 @@ def test_rows_are_deleted_if_a_reader_may_miss_them(
 
 
 @pytest.mark.usefixtures("as_whole")
+@pytest.mark.full
 def test_packing_dies_while_it_waits_for_readers(
     store: Store, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +473,7 @@ def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("as_whole_too", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
 def test_a_load_is_pending_while_its_hour_is_packed(
     store: Store,
     database: str,
@@ -504,6 +509,7 @@ def test_a_load_is_pending_while_its_hour_is_packed(
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
 
 
+@pytest.mark.full
 def test_a_batch_is_committed_while_its_hour_is_packed(
     store: Store, database: str, control: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -534,6 +540,7 @@ def test_a_batch_is_committed_while_its_hour_is_packed(
 
 @pytest.mark.usefixtures("as_whole")
 @pytest.mark.parametrize("is_entered", [True, False])
+@pytest.mark.full
 def test_a_load_comes_before_its_partition_is_truncated(
     store: Store,
     database: str,
@@ -632,6 +639,7 @@ def test_hours_and_days_are_packed_and_get_late_points(
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_packers_are_killed_beside_batches_and_each_other(
     store: Store,
     database: str,
@@ -709,6 +717,7 @@ def test_packers_are_killed_beside_batches_and_each_other(
     assert sum(stored(database, GRAINS[0], packed=False).values()) == 0
 
 
+@pytest.mark.full
 def test_readers_and_the_drop_of_empty_partitions_do_not_block_each_other(
     store: Store, database: str
 ) -> None:

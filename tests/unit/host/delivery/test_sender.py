@@ -505,6 +505,7 @@ def test_a_refusal_is_an_answer_and_closes_the_circuit() -> None:
     assert plugin.calls == [[0, 1, 2, 3], [0], [1, 2, 3]]
 
 
+@pytest.mark.full
 def test_the_log_is_limited_and_holds_no_secret() -> None:
     class Config(PluginConfig):
         token: SecretStr

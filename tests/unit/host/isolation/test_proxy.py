@@ -417,6 +417,7 @@ def test_console_prints_where_the_receiver_prints(capfd: pytest.CaptureFixture[s
     assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["push", "push"]
 
 
+@pytest.mark.full
 def test_otlp_over_http() -> None:
     with http_destination() as server:
         _exports({"endpoint": f"http://127.0.0.1:{server.port}", "protocol": "http"}, server.bodies)

@@ -113,7 +113,14 @@ def test_the_server_can_restart_on_the_same_address() -> None:
     again.stop()
 
 
-@pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        pytest.param(b"GET /metrics HTTP/1.1\r\n", marks=pytest.mark.full),
+        pytest.param(b"GET /metrics HTTP/1.0\r\n\r\n", marks=pytest.mark.full),
+    ],
+)
 def test_slow_clients_shut_out_no_scraper(beginning: bytes) -> None:
     """Connections that are silent, send half a request, or read nothing."""
     with serving() as (plugin, client), contextlib.ExitStack() as opened:

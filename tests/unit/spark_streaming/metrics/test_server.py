@@ -64,7 +64,9 @@ def test_only_known_host_names_get_an_answer(server: MetricsServer, host: str, s
     assert get(server, host=host).status_code == status
 
 
-@pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n"])
+@pytest.mark.parametrize(
+    "beginning", [b"", pytest.param(b"GET /metrics HTTP/1.1\r\n", marks=pytest.mark.full)]
+)
 def test_slow_clients_shut_out_no_scraper(server: MetricsServer, beginning: bytes) -> None:
     with contextlib.ExitStack() as opened:
         for _ in range(3):
