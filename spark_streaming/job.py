@@ -285,12 +285,17 @@ class Job:
             stored = maintenance.contributions(required_pairs(no_entries, clients))
             reconciled = reconcile(no_entries, stored, clients, closed=closed)
             maintenance.carry(reconciled if min_minute is None else reconciled.since(min_minute))
-            maintenance.read_until(read_until_ns)
+            last_minute = maintenance.read_until(read_until_ns, ended=self._once)
             maintenance.compute_hours_and_days(all_of_them=self._once)
             swept = maintenance.sweep()
-            found = self._findings.find(
-                maintenance.connection, datetime.fromtimestamp(now_ns / _SECOND_NS, UTC), at_once=self._once
-            )
+            found = None
+            if last_minute is not None:
+                found = self._findings.find(
+                    maintenance.connection,
+                    last_minute,
+                    at_once=self._once,
+                    found_at=datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
+                )
             maintenance.expire()
             backlog = maintenance.backlog()
         backlog |= self._store.pack(now_ns, all_of_them=self._once)

@@ -7,7 +7,7 @@ from typing import Final
 
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_path, number, rows
 from deploy.dashboards.queries import Mark
-from deploy.dashboards.sql import SEEN, chosen, key
+from deploy.dashboards.sql import chosen, key
 
 #: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
@@ -15,6 +15,8 @@ OF_CHOSEN: Final = (
     f"  AND ({chosen({'software': 'client_software_name'})} OR client_software_name IS NULL)"
 )
 SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
+#: The condition held in the range, by the clients' minutes.
+_IN_RANGE: Final = "began_at <= $__timeTo() AND coalesce(ended_at, 'infinity') >= $__timeFrom()"
 _RANK: Final = "array_position(ARRAY['critical', 'warning', 'info'], severity)"
 _SUBJECT: Final = (
     "CASE\n"
@@ -113,9 +115,9 @@ def marks() -> tuple[Mark, ...]:
         "WHERE turn > 1 AND begun BETWEEN $__timeFrom() AND $__timeTo()\nORDER BY 1 DESC LIMIT 100"
     )
     found = (
-        "SELECT first_seen AS time, severity || ': ' || summary AS text, kind AS tags\n"
+        "SELECT began_at AS time, ended_at AS timeend, severity || ': ' || summary AS text, kind AS tags\n"
         "FROM telemetry.finding\n"
-        "WHERE severity <> 'info' AND first_seen BETWEEN $__timeFrom() AND $__timeTo()\n"
+        "WHERE severity <> 'info' AND began_at BETWEEN $__timeFrom() AND $__timeTo()\n"
         f"  AND ({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
         "ORDER BY 1 DESC LIMIT 100"
     )
@@ -126,12 +128,12 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
     """Build the table of findings that were open in the range, the most severe first."""
     query = (
         f"SELECT severity, {_SUBJECT} AS subject, summary, {_MEMBER} AS member, kind,\n"
-        "  first_seen, last_seen, resolved_at, principal, cluster_id, client_instance_id,\n"
+        "  began_at, ended_at, principal, cluster_id, client_instance_id,\n"
         f"  evidence::text AS evidence, {_PATH} AS subject_key,\n  {_MEMBER_PATH} AS member_key\n"
         "FROM telemetry.finding\n"
-        f"WHERE {SEEN}\n  AND {condition}\n"
+        f"WHERE {_IN_RANGE}\n  AND {condition}\n"
         "ORDER BY (resolved_at IS NULL) DESC,\n"
-        f"  {_RANK}, last_seen DESC\n"
+        f"  {_RANK}, last_seen DESC, finding_id\n"
         "LIMIT 200"
     )
     return rows(
@@ -145,9 +147,8 @@ def findings(title: str, condition: str, *, height: int = 9) -> Panel:
             "summary": column("Finding", width=560),
             "member": column("Look at", width=160, links=link_to_path("member")),
             "kind": column("Kind", width=150),
-            "first_seen": column("Since", "dateTimeFromNow", width=120),
-            "last_seen": column("Last seen", "dateTimeFromNow", width=120),
-            "resolved_at": column("Resolved", "dateTimeFromNow", width=120),
+            "began_at": column("Since", "dateTimeFromNow", width=130),
+            "ended_at": column("Ended", "dateTimeFromNow", width=130),
             "principal": column("Principal", width=140),
             "cluster_id": column("Cluster", width=120),
             "client_instance_id": column("Instance", width=150),
@@ -167,14 +168,14 @@ def findings_over_time(condition: str, *, width: int = 24) -> Panel:
         "  $__interval_ms * interval '1 millisecond'\n"
         ") AS step\n"
         "JOIN telemetry.finding\n"
-        "  ON first_seen < step + $__interval_ms * interval '1 millisecond'\n"
-        "  AND coalesce(resolved_at, 'infinity') > step\n"
-        f"  AND {SEEN}\nWHERE {condition}\n"
+        "  ON began_at < step + $__interval_ms * interval '1 millisecond'\n"
+        "  AND coalesce(ended_at, 'infinity') > step\n"
+        f"  AND {_IN_RANGE}\nWHERE {condition}\n"
         "GROUP BY 1, 2\nORDER BY 1, 2"
     )
     return lines(
         "Open findings by kind",
-        "Findings that were open in each step. A finding is resolved once its condition stays false.",
+        "Findings whose condition held in each step, by the clients' minutes.",
         "short",
         query,
         width=width,

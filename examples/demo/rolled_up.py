@@ -32,7 +32,7 @@ SELECT client_software_name, client_software_version,
 FROM telemetry.fleet_1m GROUP BY 1, 2
 """
 _FINDINGS: Final = """
-SELECT severity, kind, summary FROM telemetry.finding WHERE resolved_at IS NULL ORDER BY first_seen LIMIT 5
+SELECT severity, kind, summary FROM telemetry.finding WHERE resolved_at IS NULL ORDER BY began_at LIMIT 5
 """
 _BY_CLIENT: Final = """
 SELECT client_id, count(DISTINCT metric) FROM telemetry.metric_1m WHERE metric NOT LIKE %s GROUP BY client_id

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
+from spark_streaming.findings.onsets import set_onsets
 from spark_streaming.findings.settings import FindingSettings, VersionSettings
+from spark_streaming.findings.statements import statement
 from spark_streaming.findings.versions import ROLES, SEVERITIES, built_in_versions, judge_versions
 
 _WINDOWED: Final = (
@@ -53,23 +53,34 @@ class FindingCounts:
     left_out: Mapping[str, int]
 
 
-def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: datetime) -> FindingCounts:
+def find(
+    connection: psycopg.Connection[Any],
+    settings: FindingSettings,
+    now: datetime,
+    *,
+    found_at: datetime | None = None,
+) -> FindingCounts:
     """Open, refresh and resolve rows of ``telemetry.finding``.
+
+    The pushed minutes until ``now`` decide everything, except the numbers and the times of rows:
+    ``finding_id``, ``first_seen`` and ``resolved_at``.
 
     Args:
         connection: A connection to the store, in a transaction. The caller holds the store's lock.
         settings: Kinds and thresholds.
-        now: End of the windows, with a time zone. It must not decrease between calls.
+        now: The last minute of the windows, with a time zone: later minutes are not used. It must
+            not decrease between calls.
+        found_at: The time of day. By default it is ``now``.
     """
     longest = max(getattr(settings, kind).window_minutes for kind in _WINDOWED)
-    common = {"now": now, "longest": longest}
+    common = {"now": now, "longest": longest, "found_at": found_at or now}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(_statement("tables"))
-        cursor.execute(_statement("clients"), common | settings.silent.model_dump())
+        cursor.execute(statement("tables"))
+        cursor.execute(statement("clients"), common | settings.silent.model_dump())
         cursor.execute("ANALYZE finding_client")
-        cursor.execute(_statement("clusters"), common)
+        cursor.execute(statement("clusters"), common)
         cursor.execute(
-            _statement("instances"),
+            statement("instances"),
             common
             | {
                 "throttle_ms": settings.throttled.throttle_ms,
@@ -85,13 +96,13 @@ def find(connection: psycopg.Connection[Any], settings: FindingSettings, now: da
         for kind in (*_WINDOWED, "silent"):
             kind_settings = getattr(settings, kind)
             if kind_settings.enabled:
-                cursor.execute(_statement(kind), common | kind_settings.model_dump())
+                cursor.execute(statement(kind), common | kind_settings.model_dump())
         _judge_software(cursor, settings, common)
-        return _store_findings(cursor, settings, now)
+        return _store_findings(cursor, settings, common)
 
 
 def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str, Any]) -> None:
-    software = cursor.execute(_statement("software"), common | {"max_software": _MAX_SOFTWARE}).fetchall()
+    software = cursor.execute(statement("software"), common | {"max_software": _MAX_SOFTWARE}).fetchall()
     for kind in _VERSIONS:
         kind_settings: VersionSettings = getattr(settings, kind)
         if not kind_settings.enabled:
@@ -101,7 +112,7 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
         judged = [(role, verdict) for role in ROLES for verdict in judge_versions(software, ranges, role)]
         verdicts = [verdict for _, verdict in judged]
         cursor.execute(
-            _statement("versions"),
+            statement("versions"),
             common
             | {
                 "kind": kind,
@@ -116,14 +127,15 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
         )
 
 
-def _store_findings(cursor: _Cursor, settings: FindingSettings, now: datetime) -> FindingCounts:
-    cursor.execute(_statement("link_open"))
-    cursor.execute(_statement("refresh_open"), {"now": now})
-    new = cursor.execute(_statement("insert_new"), {"now": now, "max_open": settings.max_open}).fetchall()
+def _store_findings(cursor: _Cursor, settings: FindingSettings, common: dict[str, Any]) -> FindingCounts:
+    cursor.execute(statement("link_open"))
+    cursor.execute(statement("refresh_open"), common)
+    new = cursor.execute(statement("insert_new"), common | {"max_open": settings.max_open}).fetchall()
+    set_onsets(cursor, settings, _WINDOWED, common["now"])
     ended = cursor.execute(
-        _statement("resolve_ended"),
-        {
-            "now": now,
+        statement("resolve_ended"),
+        common
+        | {
             "resolve_after_minutes": settings.resolve_after_minutes,
             "forget_after_minutes": settings.forget_after_minutes,
         },
@@ -134,8 +146,3 @@ def _store_findings(cursor: _Cursor, settings: FindingSettings, now: datetime) -
         resolved={kind: resolved.count(kind) for kind in sorted(set(resolved))},
         left_out={kind: left_out for kind, _, left_out in new if left_out},
     )
-
-
-@cache
-def _statement(name: str) -> str:
-    return (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8")

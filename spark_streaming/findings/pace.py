@@ -31,7 +31,12 @@ class PacedFindings:
         self._due_s = clock()
 
     def find(
-        self, connection: psycopg.Connection[Any], now: datetime, *, at_once: bool
+        self,
+        connection: psycopg.Connection[Any],
+        now: datetime,
+        *,
+        at_once: bool,
+        found_at: datetime | None = None,
     ) -> FindingCounts | None:
         """Look for findings if that is due.
 
@@ -39,6 +44,7 @@ class PacedFindings:
             connection: As for :func:`find`. After a rollback, the next look finds the same.
             now: As for :func:`find`.
             at_once: Look although it is not due.
+            found_at: As for :func:`find`.
 
         Returns:
             The numbers of changed findings; None if it is not due.
@@ -46,6 +52,6 @@ class PacedFindings:
         began_s = self._clock()
         if not at_once and began_s < self._due_s:
             return None
-        found = find(connection, self._settings, now)
+        found = find(connection, self._settings, now, found_at=found_at)
         self._due_s = began_s + pause_s(self._clock() - began_s, usual_s=_USUAL_PAUSE_S)
         return found

@@ -39,10 +39,16 @@ class Horizons:
         return self.now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def read_until(cursor: psycopg.Cursor[Any], time_ns: int | None) -> None:
-    """Record that pushes received until this time were read. It never decreases."""
+def read_until(cursor: psycopg.Cursor[Any], time_ns: int | None) -> datetime | None:
+    """Record that pushes received until this time were read. It never decreases.
+
+    Returns:
+        The time that is recorded. None before the first push.
+    """
     if time_ns is not None:
         cursor.execute(
             "UPDATE horizon SET read_until = greatest(read_until, %s)",
             [EPOCH + timedelta(microseconds=time_ns // 1000)],
         )
+    ((until,),) = cursor.execute("SELECT read_until FROM horizon")
+    return None if until is None else until.astimezone(UTC)

@@ -118,9 +118,22 @@ class Maintenance:
         for grain, coarser in pairwise(GRAINS):
             mark(self._cursor, coarser, changed[grain.name])
 
-    def read_until(self, time_ns: int | None) -> None:
-        """Record that pushes received until this time were read. It never decreases."""
-        read_until(self._cursor, time_ns)
+    def read_until(self, time_ns: int | None, *, ended: bool) -> datetime | None:
+        """Record that pushes received until this time were read. It never decreases.
+
+        Args:
+            time_ns: The time, nanoseconds since the epoch. None if nothing was read.
+            ended: No further pushes will be read.
+
+        Returns:
+            The last minute whose pushes were read, or with ``ended`` the last one with pushes. None
+            if none was.
+        """
+        until = read_until(self._cursor, time_ns)
+        if until is None:
+            return None
+        minute = until.replace(second=0, microsecond=0)
+        return minute if ended else minute - timedelta(minutes=1)
 
     def sweep(self) -> int:
         """Delete the rows of loads that will never count. Returns the number of loads."""

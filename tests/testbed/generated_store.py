@@ -135,11 +135,13 @@ CROSS JOIN LATERAL (SELECT extract(epoch FROM seen)::bigint AS seen_s) AS second
 _FINDINGS: Final = """
 INSERT INTO telemetry.finding (
     kind, severity, cluster_id, client_software_name, client_software_version, client_id, principal,
-    first_seen, last_seen, resolved_at, summary, evidence
+    first_seen, last_seen, resolved_at, began_at, held_at, ended_at, summary, evidence
 )
 SELECT
     (ARRAY['throttled', 'slow_client', 'silent', 'old_version', 'known_bad_version'])[1 + n %% 5],
     (ARRAY['info', 'warning', 'critical'])[1 + n %% 3], cluster_id, software, version, client_id, principal,
+    %(now)s - (n %% 30) * interval '1 day', %(now)s - (n %% 29) * interval '1 day',
+    CASE WHEN n %% 3 > 0 THEN %(now)s - (n %% 29) * interval '1 day' END,
     %(now)s - (n %% 30) * interval '1 day', %(now)s - (n %% 29) * interval '1 day',
     CASE WHEN n %% 3 > 0 THEN %(now)s - (n %% 29) * interval '1 day' END,
     'generated', '{"reasons": ["generated"]}'

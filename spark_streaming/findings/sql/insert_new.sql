@@ -20,11 +20,12 @@ ranked AS (
 inserted AS (
     INSERT INTO telemetry.finding (
         kind, severity, cluster_id, client_software_name, client_software_version, client_id,
-        client_instance_id, principal, group_id, first_seen, last_seen, summary, evidence
+        client_instance_id, principal, group_id, first_seen, last_seen, began_at, held_at, summary, evidence
     )
     SELECT
         kind, severity, cluster_id, client_software_name, client_software_version, client_id,
-        client_instance_id, principal, group_id, %(now)s, %(now)s, summary, evidence
+        client_instance_id, principal, group_id, %(found_at)s, %(now)s,
+        coalesce(began_at, %(now)s), CASE WHEN began_at IS NOT NULL THEN %(now)s END, summary, evidence
     FROM ranked
     WHERE place <= %(max_open)s
     RETURNING kind

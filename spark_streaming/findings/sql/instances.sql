@@ -3,10 +3,10 @@ INSERT INTO finding_instance
 WITH measured AS (
     SELECT
         client_instance_id,
-        count(*) FILTER (
+        array_agg(bucket) FILTER (
             WHERE throttle_ms_max >= %(throttle_ms)s
             AND bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
-        ) AS throttled_minutes,
+        ) AS throttled_at,
         max(throttle_ms_max) FILTER (
             WHERE bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
         ) AS throttle_ms_max,
@@ -62,7 +62,7 @@ SELECT
     client.state <> 'left'
         AND client.last_seen >= least(%(now)s, (SELECT read_until FROM telemetry.progress))
             - 3 * client.push_interval_ms * interval '1 millisecond',
-    measured.throttled_minutes,
+    measured.throttled_at,
     measured.throttle_ms_max,
     measured.connections,
     measured.latency_ms,

@@ -20,7 +20,22 @@ UPDATE telemetry.finding
 SET
     evidence = finding.evidence || jsonb_build_object('untrue_since', since),
     resolved_at = CASE
-        WHEN since <= %(now)s - make_interval(mins => %(resolve_after_minutes)s) THEN %(now)s
+        WHEN since <= %(now)s - make_interval(mins => %(resolve_after_minutes)s) THEN %(found_at)s
+    END,
+    ended_at = CASE
+        WHEN since > %(now)s - make_interval(mins => %(resolve_after_minutes)s) THEN NULL
+        WHEN finding.kind <> 'silent' THEN finding.held_at + interval '1 minute'
+        -- It pushed again, or it counts as gone.
+        ELSE coalesce(
+            (
+                SELECT min(bucket) FROM telemetry.client_1m
+                WHERE
+                    client_1m.client_instance_id = finding.client_instance_id
+                    AND bucket > finding.began_at
+                    AND client_1m.since >= finding.began_at - interval '1 hour'
+            ),
+            finding.held_at
+        )
     END
 FROM ended
 WHERE finding.finding_id = ended.finding_id

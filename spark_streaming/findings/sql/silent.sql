@@ -3,7 +3,7 @@
 -- different times, so pushes of that time must have been read.
 INSERT INTO finding_judged (
     kind, holds, score, severity, cluster_id, client_software_name, client_software_version, client_id,
-    client_instance_id, principal, group_id, summary, evidence
+    client_instance_id, principal, group_id, summary, evidence, began_at
 )
 WITH clients AS (
     SELECT
@@ -31,7 +31,8 @@ SELECT
         'push_interval_ms', push_interval_ms,
         'cluster_newest_push', newest,
         'threshold_s', round(%(intervals)s::numeric * push_interval_ms / 1000.0)
-    ) END
+    ) END,
+    date_trunc('minute', last_seen)
 FROM clients
 JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM clients.cluster_id,
 LATERAL (

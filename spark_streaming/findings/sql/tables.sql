@@ -34,7 +34,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     whole_since timestamptz NOT NULL,
     consumer boolean NOT NULL,
     live boolean NOT NULL,
-    throttled_minutes bigint,
+    throttled_at timestamptz[],
     throttle_ms_max double precision,
     connections double precision,
     latency_ms double precision,
@@ -48,7 +48,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
 ) ON COMMIT DELETE ROWS;
 
 -- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id:
--- its open finding.
+-- its open finding. began_at: when the condition began, where minutes do not show it.
 CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     kind text NOT NULL,
     holds boolean NOT NULL,
@@ -63,7 +63,8 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_judged (
     group_id text,
     summary text,
     evidence jsonb,
-    finding_id bigint
+    finding_id bigint,
+    began_at timestamptz
 ) ON COMMIT DELETE ROWS;
 
 TRUNCATE finding_client, finding_cluster, finding_instance, finding_judged;

@@ -9,10 +9,12 @@ WITH clients AS (
         principal,
         client_id,
         max(throttle_ms_max) AS worst_ms,
-        sum(throttled_minutes) AS minutes,
-        count(*) FILTER (WHERE throttled_minutes > 0) AS throttled,
-        count(*) AS instances
+        -- Instances that are throttled in the same minute count once.
+        count(DISTINCT throttled_minute) AS minutes,
+        count(DISTINCT client_instance_id) FILTER (WHERE throttled_at IS NOT NULL) AS throttled,
+        count(DISTINCT client_instance_id) AS instances
     FROM finding_instance
+    LEFT JOIN LATERAL unnest(throttled_at) AS throttled_minute ON true
     WHERE
         throttle_ms_max IS NOT NULL
         AND whole_since <= %(now)s - make_interval(mins => %(window_minutes)s)

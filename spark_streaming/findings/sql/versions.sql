@@ -1,7 +1,8 @@
 -- Judges the client versions that are in a list of old or bad versions, by what the clients do. A
 -- client that does not say that it consumes may produce.
 INSERT INTO finding_judged (
-    kind, holds, score, severity, cluster_id, client_software_name, client_software_version, summary, evidence
+    kind, holds, score, severity, cluster_id, client_software_name, client_software_version, summary, evidence,
+    began_at
 )
 WITH verdicts AS (
     SELECT * FROM unnest(
@@ -61,5 +62,17 @@ SELECT
         'some_client_ids', to_jsonb(some_client_ids),
         'reasons', reasons,
         'sources', sources
-    )
+    ),
+    began_at
 FROM worst
+LEFT JOIN (
+    -- The first push of a client with the version, whether that client is still there or not.
+    SELECT
+        coalesce(cluster_id, '') AS cluster,
+        client_software_name,
+        client_software_version,
+        date_trunc('minute', min(first_seen)) AS began_at
+    FROM telemetry.client_state
+    GROUP BY 1, 2, 3
+) AS firsts USING (client_software_name, client_software_version)
+WHERE firsts.cluster = coalesce(worst.cluster_id, '')

@@ -461,11 +461,17 @@ CREATE TABLE finding (
     client_instance_id text,
     principal text,
     group_id text,
+    -- When the roll-up found it, and last found it, and when it resolved it.
     first_seen timestamptz NOT NULL,
     last_seen timestamptz NOT NULL,
     resolved_at timestamptz,
     summary text NOT NULL,
-    evidence jsonb NOT NULL
+    evidence jsonb NOT NULL,
+    -- By the pushed minutes alone: the first minute of the condition, the last one that shows it, and
+    -- the end. Null: not known yet, and open.
+    began_at timestamptz NOT NULL,
+    held_at timestamptz,
+    ended_at timestamptz
 );
 CREATE INDEX finding_open ON finding (kind) WHERE resolved_at IS NULL;
 CREATE INDEX finding_last_seen ON finding (last_seen);

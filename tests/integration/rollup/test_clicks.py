@@ -34,7 +34,7 @@ CULPRITS: Final = {
     "the throttled client": ("var-client", "export-1"),
     "the lagging group": ("var-group", "search-indexer"),
     "the poll-bound consumer": ("var-client", "warehouse-4"),
-    "the outdated library": ("var-client", "fraud-1"),
+    "the outdated library": ("var-client", "export-1"),
 }
 
 #: Of findings.

@@ -73,7 +73,7 @@ def test_the_time_read_until_does_not_decrease(store: Store, query: Query) -> No
         (NOW + SECOND_NS, NOW + SECOND_NS),
     ):
         with store.maintenance(time.time_ns()) as maintenance:
-            maintenance.read_until(time_ns)
+            maintenance.read_until(time_ns, ended=False)
         assert query("SELECT extract(epoch FROM read_until)::bigint FROM progress") == [
             (expected // SECOND_NS,)
         ]

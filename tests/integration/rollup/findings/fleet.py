@@ -92,9 +92,11 @@ class Fleet:
         )
         self.says(key, now - minutes(1), **values)
 
-    def look(self, now: datetime = NOW, settings: FindingSettings = SETTINGS) -> FindingCounts:
+    def look(
+        self, now: datetime = NOW, settings: FindingSettings = SETTINGS, *, found_at: datetime | None = None
+    ) -> FindingCounts:
         with self.connection.transaction():
-            return find(self.connection, settings, now)
+            return find(self.connection, settings, now, found_at=found_at)
 
     def findings(self, kind: str | None = None) -> list[dict[str, Any]]:
         return self.connection.execute(

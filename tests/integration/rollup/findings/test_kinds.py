@@ -30,14 +30,14 @@ def test_throttled_by_user_and_client_id(fleet: Fleet) -> None:
     assert finding["evidence"] == {
         "window_minutes": 15,
         "throttle_ms_max": 1500,
-        "throttled_minutes": 6,
+        "throttled_minutes": 3,
         "instances_throttled": 2,
         "instances": 2,
         "threshold_ms": 100,
         "threshold_minutes": 2,
     }
     assert finding["summary"] == (
-        "Client id app of User:app was throttled for up to 1500 ms, in 6 minutes of the last 15 "
+        "Client id app of User:app was throttled for up to 1500 ms, in 3 minutes of the last 15 "
         "(2 of 2 instances)"
     )
 
