@@ -137,9 +137,10 @@ test-fuzz-pipeline: ## A short run of the pipeline's fuzzer
 audit: $(STAMP) ## Check the locks for hashes, and what is locked for known vulnerabilities where a database can be reached
 	@$(BIN)/python -m tests.audit
 
-docs: $(STAMP) ## Write the generated dashboards, alerts, chart values table and schema anew
+docs: $(STAMP) ## Write the generated dashboards, alerts, chart values table and schema, console types anew
 	@$(BIN)/python -m deploy.dashboards
 	@$(BIN)/python -m deploy.chart
+	@$(BIN)/python -m deploy.console
 
 site: $(STAMP) ## Build the docs site into build/site, strictly: warnings and broken links are errors
 	@$(BIN)/python -m deploy.site

@@ -104,6 +104,7 @@ _FULL_PARTS: Final = (
     "haproxy",
     "network",
     "grafana-schema",
+    "console",
     "compose",
     "actionlint",
     "tools",

@@ -19,6 +19,7 @@ TREE = Path(__file__).parents[1]
 FULL: Mapping[str, str] = MappingProxyType(
     {
         "tests/attacks": "load for minutes; the bounds are tested without load in tests/unit/gateway",
+        "tests/console": "needs Node.js and Chromium; tests/unit/api/test_console.py has it over HTTP",
         "tests/examples": "loads every example; needs the compose specification's loader",
         "tests/helm": "needs Helm, built in minutes; tests/unit/deploy tests the chart's values and schema",
         "tests/integration/deploy/test_alert_texts.py": "needs Prometheus, built in minutes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import click
@@ -13,13 +12,12 @@ from typer.testing import CliRunner
 
 from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
+from deploy.openapi import openapi_document
 from plugins._shared.cumulative import Kind
 from plugins.prometheus.names import metric_name
-from receiver.api import ApiDependencies, create_api
 from receiver.catalogue import CATALOGUE, MetricKind
 from receiver.catalogue.reference import reference as catalogue_reference
 from receiver.cli import app
-from receiver.settings.rest import RestSettings
 
 _KINDS: Final = {
     MetricKind.GAUGE: Kind.GAUGE,
@@ -67,8 +65,7 @@ def prometheus_names() -> str:
 
 def _rest() -> str:
     """Return each endpoint of the OpenAPI document: parameters, body and answers."""
-    dependencies = cast("ApiDependencies", SimpleNamespace(version="1", count_refusal=None))
-    document = create_api(dependencies, RestSettings()).openapi()
+    document = openapi_document()
     parts = [
         "# REST endpoints\n\nMade from the document that a sidecar serves at `GET /openapi.json`.\n"
         "[The REST API](../rest.md) explains roles, conditions and errors.\n"

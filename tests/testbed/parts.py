@@ -15,6 +15,7 @@ from tests.testbed.prerequisites import Tool
 
 HERE = Path(__file__).parent
 DASHBOARDS = HERE.parent / "dashboards"
+TESTS_CONSOLE = HERE.parent / "console"
 EXAMPLES = HERE.parent / "examples" / "recipes"
 TREE = HERE.parents[1]
 
@@ -182,6 +183,12 @@ GRAFANA_UI = Part(
     sources=(DASHBOARDS / "panels",),
     tools=(prerequisites.NODE, prerequisites.CHROMIUM),
 )
+CONSOLE = Part(
+    name="console",
+    about="TypeScript, and what drives Chromium through the receiver's console, by npm",
+    sources=tuple(TESTS_CONSOLE / name for name in ("package.json", "package-lock.json")),
+    tools=(prerequisites.NODE, prerequisites.CHROMIUM),
+)
 COMPOSE = Part(
     name="compose",
     about="the compose specification's reference loader by Go",
@@ -260,6 +267,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),
+    "console": (CONSOLE,),
     "compose": (COMPOSE,),
     "examples": (COMPOSE, EXAMPLES_COLLECTOR, EXAMPLES_KAFKA),
     "tools": (EXAMPLES_KAFKA,),

@@ -140,6 +140,12 @@ def _install_grafana_schema(folder: Path) -> None:
     _npm_ci(folder)
 
 
+def _install_console(folder: Path) -> None:
+    for source in parts.CONSOLE.sources:
+        shutil.copy(source, folder)
+    _npm_ci(folder)
+
+
 def _build_grafana_ui(folder: Path) -> None:
     # Of half a gigabyte of packages, a page of 6 MB and what drives the browser are kept.
     build = folder / "build"
@@ -175,6 +181,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.KUBERNETES: _build_kubernetes,
     parts.NODE: _build_node,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
+    parts.CONSOLE: _install_console,
     parts.GRAFANA_UI: _build_grafana_ui,
 }
 

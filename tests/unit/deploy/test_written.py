@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deploy import console
 from deploy.dashboards.written import CHART, files
 
 
@@ -16,3 +17,7 @@ def test_the_generated_dashboards_and_rules_are_up_to_date() -> None:
 
     assert there.keys() == made.keys()
     assert [name for name in made if made[name] != there[name]] == [], "run `make docs`"
+
+
+def test_the_consoles_types_are_up_to_date() -> None:
+    assert console.TYPES.read_text("utf-8") == console.types(), "run `make docs`"

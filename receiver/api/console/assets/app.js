@@ -43,7 +43,6 @@ function App() {
     localStorage.setItem('theme', theme.value);
   }, [theme.value]);
   return html`
-    <a class="skip" href=${location.hash || '#/'} onClick=${toMain}>To the content</a>
     <${Navigation} />
     <main id="main" tabindex="-1">
       <div role="status">
@@ -72,6 +71,7 @@ function Page() {
 function Navigation() {
   const current = route.value.parts[0] || HOME;
   return html`<nav aria-label="Pages">
+    <a class="skip" href=${location.hash || '#/'} onClick=${toMain}>To the content</a>
     <a class="brand" href="#/">Kafka Client Telemetry</a>
     <ul>
       ${Object.entries(PAGES).map(

@@ -5,7 +5,7 @@ import { softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
 import { href, route } from './router.js';
 import { ago, count, plural, quoted, span, time, visible } from './text.js';
-import { Command, Facts, Failure, Notices, State, Text, Title } from './widgets.js';
+import { Command, Facts, Failure, Listing, Notices, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 /** @typedef {import('../types/rest').ClientExplanationView} Explanation */
@@ -138,12 +138,10 @@ function Connections({ connections }) {
   return html`<section>
     <h2>Open connections</h2>
     ${connections.length
-      ? html`<div class="plain"><table class="plain">
-          <thead><tr><th scope="col">Address</th><th scope="col">Listener</th><th scope="col">Protocol</th><th scope="col">Since</th></tr></thead>
-          <tbody>${connections.map(
+      ? html`<${Listing} label="Open connections" columns=${[['Address'], ['Listener'], ['Protocol'], ['Since']]}>${connections.map(
             (connection) => html`<tr key=${connection.id}><td><${Text} text=${`${connection.source_address}:${connection.source_port ?? '–'}`} /></td>
               <td><${Text} text=${connection.listener} /></td><td>${connection.security_protocol}</td><td>${time(connection.since)}</td></tr>`,
-          )}</tbody></table></div>`
+          )}<//>`
       : html`<p>None of the open connections has sent its client instance id.</p>`}
   </section>`;
 }

@@ -2,7 +2,7 @@
 import { html } from './dom.js';
 import { Problems, useStatus } from './page-overview.js';
 import { count, time } from './text.js';
-import { Command, Failure, Text, Title } from './widgets.js';
+import { Command, Failure, Listing, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').StatusView} StatusView */
 
@@ -25,17 +25,14 @@ export function DoctorPage() {
 function Listeners({ status }) {
   return html`<section>
     <h2>Listeners</h2>
-    <div class="plain"><table class="plain">
-      <thead><tr><th scope="col">Name</th><th scope="col">Clients connect to</th><th scope="col">Broker</th><th scope="col">Advertises</th><th scope="col">Node</th><th scope="col" class="number">Connections</th></tr></thead>
-      <tbody>${status.listeners.map(
+    <${Listing} label="Listeners" columns=${[['Name'], ['Clients connect to'], ['Broker'], ['Advertises'], ['Node'], ['Connections', 'number']]}>${status.listeners.map(
         (listener) => html`<tr key=${listener.name}>
           <td><${Text} text=${listener.name} /></td><td><${Text} text=${listener.bind} /></td><td><${Text} text=${listener.upstream} /></td>
           <td><${Text} text=${listener.broker.advertised} none="unknown" /></td>
           <td>${listener.broker.id === null ? 'unknown' : `${listener.broker.id}${listener.broker.proven ? ', proven' : ''}`}</td>
           <td class="number">${count(listener.connections)}</td>
         </tr>`,
-      )}</tbody>
-    </table></div>
+      )}<//>
   </section>`;
 }
 
@@ -44,11 +41,8 @@ function Certificates({ status }) {
   if (!status.certificates.length) return null;
   return html`<section>
     <h2>Certificates</h2>
-    <div class="plain"><table class="plain">
-      <thead><tr><th scope="col">Of</th><th scope="col">Shown to</th><th scope="col">Expires</th></tr></thead>
-      <tbody>${status.certificates.map(
+    <${Listing} label="Certificates" columns=${[['Of'], ['Shown to'], ['Expires']]}>${status.certificates.map(
         (certificate) => html`<tr key=${`${certificate.listener} ${certificate.side}`}><td><${Text} text=${certificate.listener} /></td><td>${certificate.side}</td><td>${time(certificate.expires_at)}</td></tr>`,
-      )}</tbody>
-    </table></div>
+      )}<//>
   </section>`;
 }

@@ -5,7 +5,7 @@ import { html } from './dom.js';
 import { useResource } from './resource.js';
 import { href } from './router.js';
 import { bytes, count, plural, time } from './text.js';
-import { Command, Facts, Failure, Figure, Notices, State, Text, Title } from './widgets.js';
+import { Command, Facts, Failure, Figure, Listing, Notices, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').StatusView} StatusView */
 
@@ -94,13 +94,11 @@ function Destinations({ status }) {
   return html`<section>
     <h2><a href=${href(['destinations'])}>Destinations</a></h2>
     ${status.destinations.length
-      ? html`<div class="plain"><table class="plain">
-          <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Delivered</th></tr></thead>
-          <tbody>${status.destinations.map(
+      ? html`<${Listing} label="Destinations" columns=${[['Name'], ['State'], ['Waiting', 'number'], ['Delivered', 'number']]}>${status.destinations.map(
             (plugin) => html`<tr key=${plugin.name}><td><${Text} text=${plugin.name} /></td>
               <td><${State} state=${plugin.circuit === 'closed' ? plugin.state : plugin.circuit} /></td>
               <td class="number">${count(plugin.waiting.pushes)}</td><td class="number">${count(plugin.exported)}</td></tr>`,
-          )}</tbody></table></div>`
+          )}<//>`
       : html`<p>There is none, so pushes are checked and dropped. Add one to the configuration, such as:</p>
           <${Command} text=${'plugins:\n  - {type: otlp, endpoint: "http://127.0.0.1:4317", protocol: grpc}'} />`}
   </section>`;

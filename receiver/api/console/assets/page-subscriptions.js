@@ -5,7 +5,7 @@ import { Editor } from './editor.js';
 import { useResource } from './resource.js';
 import { href, route } from './router.js';
 import { plural, span, time, visible } from './text.js';
-import { Command, Empty, Failure, State, Text, Title } from './widgets.js';
+import { Command, Empty, Failure, Listing, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').SubscriptionView} SubscriptionView */
 
@@ -25,10 +25,7 @@ function List() {
     <//>
     <${Failure} error=${error} shown=${data !== undefined} />
     ${data && !data.length && html`<${None} />`}
-    ${data && data.length > 0 && html`<section class="plain"><table class="plain">
-      <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col">Clients</th><th scope="col">Metrics</th><th scope="col" class="number">Every</th><th scope="col">Expires</th><th scope="col">Changed</th></tr></thead>
-      <tbody>${data.map((subscription) => html`<${Row} key=${subscription.name} subscription=${subscription} />`)}</tbody>
-    </table></section>`}
+    ${data && data.length > 0 && html`<section><${Listing} label="Subscriptions" columns=${[['Name'], ['State'], ['Clients'], ['Metrics'], ['Every', 'number'], ['Expires'], ['Changed']]}>${data.map((subscription) => html`<${Row} key=${subscription.name} subscription=${subscription} />`)}<//></section>`}
   `;
 }
 

@@ -5,7 +5,7 @@ import { clients, complete, failure, watchClients } from './fleet.js';
 import { grouped, softwareOf } from './page-clients.js';
 import { href } from './router.js';
 import { compareVersions, count, plural, quoted, visible } from './text.js';
-import { Bar, Empty, Failure, Text, Title } from './widgets.js';
+import { Bar, Empty, Failure, Listing, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 /** @typedef {{name: string, software: string, version: string, clients: ClientView[]}} Version */
@@ -41,9 +41,7 @@ function versionsOf(all) {
 function Software({ software, versions, all }) {
   return html`<section>
     <h2><${Text} text=${software} none="Unknown software" /></h2>
-    <div class="plain"><table class="plain">
-      <thead><tr><th scope="col">Version</th><th scope="col" class="number">Clients</th><th scope="col">Share</th><th scope="col" class="number">Push</th><th scope="col">Known about it</th></tr></thead>
-      <tbody>${versions.map(
+    <${Listing} label=${`Versions of ${visible(software)}`} columns=${[['Version'], ['Clients', 'number'], ['Share'], ['Push', 'number'], ['Known about it']]}>${versions.map(
         (version) => html`<tr key=${version.name}>
           <td><a href=${href(['clients'], { software: quoted(software), version: quoted(version.version) })}><${Text} text=${version.version} none="unknown" /></a></td>
           <td class="number">${count(version.clients.length)}</td>
@@ -51,7 +49,6 @@ function Software({ software, versions, all }) {
           <td class="number">${count(version.clients.filter((client) => client.pushes > 0).length)}</td>
           <td class="wrap">${[...new Set(version.clients.flatMap((client) => client.quirks))].map((quirk) => visible(quirk, 1000)).join(' ')}</td>
         </tr>`,
-      )}</tbody>
-    </table></div>
+      )}<//>
   </section>`;
 }

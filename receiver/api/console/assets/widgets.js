@@ -98,3 +98,14 @@ export function Facts({ entries }) {
 export function Bar({ part, whole, label }) {
   return html`<meter min="0" max=${Math.max(whole, 1)} value=${part} aria-label=${label}></meter>`;
 }
+
+/**
+ * A short table, which scrolls where the window is narrow.
+ * @param {{label: string, columns: [string, string?][], children?: unknown}} props Each column: title, class.
+ */
+export function Listing({ label, columns, children }) {
+  return html`<div class="plain" tabindex="0" role="region" aria-label=${label}><table class="plain">
+    <thead><tr>${columns.map(([title, kind]) => html`<th key=${title} scope="col" class=${kind}>${title}</th>`)}</tr></thead>
+    <tbody>${children}</tbody>
+  </table></div>`;
+}

@@ -1,0 +1,472 @@
+// Made from the OpenAPI document by `make docs`.
+
+export type AnswerScope = "receiver" | "cluster";
+
+export interface BrokerView {
+  id: number | null;
+  cluster_id: string | null;
+  proven: boolean;
+  advertised: string | null;
+}
+
+export interface BudgetsView {
+  max_per_client: number | null;
+  max_per_principal: number | null;
+  max_total: number | null;
+}
+
+export interface CertificateView {
+  listener: string;
+  side: string;
+  expires_at: string;
+}
+
+export interface ChangedSubscriptionView {
+  name: string;
+  metrics: (string)[];
+  interval_ms: number;
+  match: Record<string, string>;
+  enabled: boolean;
+  expires_at: string | null;
+  temporality: string | null;
+  labels: Record<string, string>;
+  description: string;
+  changed_by: string | null;
+  changed_at: string | null;
+  state: State;
+  warnings?: (string)[] | null;
+}
+
+export interface ClientExplanationView {
+  client_instance_id: string;
+  client_id: string;
+  via: Via;
+  state: ClientState;
+  subscription_id: number;
+  requested_metrics: (string)[];
+  push_interval_ms: number;
+  temporality: Temporality;
+  in_effect: boolean;
+  asked_within_ms: number;
+  metrics_from: (PrefixView)[];
+  interval_from: IntervalOriginView;
+  temporality_from: TemporalityOriginView;
+  reduced: ReducedView | null;
+  quirks: (string)[];
+  revealed: RevealedView;
+  subscriptions: (VerdictView)[];
+}
+
+export interface ClientIdUseView {
+  series: number;
+  overflowed: number;
+  over_for_s: number | null;
+  instances: number;
+  client_id: string;
+}
+
+export type ClientState = "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing";
+
+export interface ClientUseView {
+  series: number;
+  overflowed: number;
+  over_for_s: number | null;
+  client_instance_id: string;
+  client_id: string;
+  principal: string;
+}
+
+export interface ClientView {
+  listener: string;
+  source_address: string;
+  source_port: number | null;
+  client_id: string;
+  client_software_name: string;
+  client_software_version: string;
+  principal: string;
+  sasl_mechanism: string | null;
+  client_instance_id: string;
+  via: Via;
+  connection_id: string;
+  security_protocol: string;
+  client_rack: string | null;
+  group_id: string | null;
+  transactional_id: string | null;
+  state: ClientState;
+  subscription_id: number | null;
+  push_interval_ms: number | null;
+  requested_metrics: (string)[] | null;
+  temporality: Temporality | null;
+  subscriptions: (string)[] | null;
+  quirks: (string)[];
+  interval_factor: number;
+  plugin_behind: string | null;
+  reduced: ReducedView | null;
+  pushes: number;
+  last_request_age_s: number;
+  last_push_age_s: number | null;
+  last_error: string | null;
+  terminating: boolean;
+  receiver?: string | null;
+  connections?: (SeenBy)[] | null;
+  members?: (MemberView)[] | null;
+}
+
+export interface ClientsView {
+  known: number;
+  by_state: Partial<Record<ClientState, number>>;
+}
+
+export interface ClusterPage_ClientView_ {
+  items: (ClientView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
+export interface ClusterPage_ConnectionView_ {
+  items: (ConnectionView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
+export type ConnectionState = "no_telemetry" | "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing";
+
+export interface ConnectionView {
+  listener: string;
+  source_address: string;
+  source_port: number | null;
+  client_id: string;
+  client_software_name: string;
+  client_software_version: string;
+  principal: string;
+  sasl_mechanism: string | null;
+  id: string;
+  security_protocol: string;
+  client_instance_id: string | null;
+  since: string;
+  state: ConnectionState;
+  receiver?: string | null;
+}
+
+export interface DryRunView {
+  matched: number;
+  examples: (MatchedView)[];
+  clients: number;
+  series: number | null;
+  bytes_per_second: number | null;
+  asked_within_ms: number;
+  warnings: (string)[];
+}
+
+export type EventType = "subscription_created" | "subscription_changed" | "subscription_deleted" | "subscription_expired" | "client_created" | "client_forgotten";
+
+export interface EventView {
+  id: string;
+  time: string;
+  type: EventType;
+  subscription: string | null;
+  client_instance_id: string | null;
+  client_id: string | null;
+}
+
+export interface EventsView {
+  items: (EventView)[];
+  next: string;
+  lost: boolean;
+}
+
+export interface ExplainBody {
+  enabled?: boolean | null;
+  expires_at?: string | null;
+  temporality?: Temporality | null;
+  description?: string | null;
+  name?: string | null;
+  changed_by?: string | null;
+  changed_at?: string | null;
+  state?: string | null;
+  metrics: (string)[];
+  interval_ms?: number | null;
+  match?: Record<string, string> | null;
+  labels?: Record<string, string> | null;
+}
+
+export interface FieldError {
+  field: string;
+  value?: unknown;
+  detail: string;
+}
+
+export interface HealthView {
+  status: string;
+  version: string;
+  warnings?: (string)[] | null;
+}
+
+export interface IntervalOriginView {
+  origin: Origin;
+  subscriptions: (string)[];
+  wanted_ms: number;
+  factor: number;
+}
+
+export interface ListenerView {
+  name: string;
+  bind: string;
+  upstream: string;
+  security_protocol: string;
+  connections: number;
+  broker: BrokerView;
+  bypass: string | null;
+  crossed: string | null;
+  hidden_telemetry: string | null;
+  nodes: (NodeView)[];
+}
+
+export interface MatchedView {
+  client_instance_id: string;
+  client_id: string;
+}
+
+export interface MemberView {
+  url: string | null;
+  receiver: string | null;
+  answered: boolean;
+  itself: boolean;
+  problem: string | null;
+}
+
+export interface NodeView {
+  address: string;
+  broker: BrokerView;
+}
+
+export type Origin = "subscription" | "default" | "quirk" | "back_pressure";
+
+export interface Page_ListenerView_ {
+  items: (ListenerView)[];
+  next?: string | null;
+}
+
+export interface Page_PluginView_ {
+  items: (PluginView)[];
+  next?: string | null;
+}
+
+export interface Page_SubscriptionView_ {
+  items: (SubscriptionView)[];
+  next?: string | null;
+}
+
+export interface PatchBody {
+  enabled?: boolean | null;
+  expires_at?: string | null;
+  temporality?: Temporality | null;
+  description?: string | null;
+  name?: string | null;
+  changed_by?: string | null;
+  changed_at?: string | null;
+  state?: string | null;
+  metrics?: (string)[];
+  add_metrics?: (string)[] | null;
+  remove_metrics?: (string)[] | null;
+  interval_ms?: number | null;
+  match?: Record<string, string | null> | null;
+  labels?: Record<string, string | null> | null;
+}
+
+export type PluginState = "new" | "starting" | "running" | "restarting" | "hangs" | "stopped" | "abandoned";
+
+export interface PluginView {
+  name: string;
+  type: string;
+  state: PluginState;
+  delivery: string;
+  isolation: string;
+  circuit: string;
+  queue: QueueView;
+  spool: SpoolView | null;
+  files_problem: string | null;
+  waiting: WaitingView;
+  in_flight: number;
+  lag_s: number;
+  offered: number;
+  recovered: number;
+  exported: number;
+  dropped: Record<string, number>;
+  rejected_points: number;
+  failures: number;
+  consecutive_failures: number;
+  restarts: number;
+  call_s: number;
+  last_error: string | null;
+}
+
+export interface PrefixView {
+  prefix: string;
+  subscriptions: (string)[];
+}
+
+export interface PrincipalUseView {
+  series: number;
+  overflowed: number;
+  over_for_s: number | null;
+  instances: number;
+  principal: string;
+}
+
+export interface Problem {
+  type?: string;
+  title: string;
+  status: number;
+  detail: string;
+  errors?: (FieldError)[];
+}
+
+export interface ProcessView {
+  name: string;
+  cpu_s: number;
+  resident_bytes: number;
+}
+
+export interface QueueView {
+  pushes: number;
+  bytes: number;
+  max_pushes: number;
+  max_bytes: number;
+}
+
+export interface ReducedView {
+  to: "standard_metrics" | "nothing";
+  offence: "too_large" | "bytes_per_minute";
+  relaxes_in_s: number;
+}
+
+export interface RelaysView {
+  running: number;
+  expected: number;
+}
+
+export interface RevealedView {
+  client_rack: string | null;
+  group_id: string | null;
+  transactional_id: string | null;
+}
+
+export interface SeenBy {
+  receiver: string;
+  connection_id: string;
+  via: Via;
+  listener: string;
+  source_address: string;
+  source_port: number | null;
+  state: ClientState;
+  pushes: number;
+  last_request_age_s: number;
+}
+
+export interface SeriesView {
+  budgets: BudgetsView;
+  total: SharedUseView;
+  clients: (ClientUseView)[];
+  client_ids: (ClientIdUseView)[];
+  principals: (PrincipalUseView)[];
+}
+
+export interface SessionView {
+  name: string;
+  role: "viewer" | "editor";
+  authenticated_by: "token" | "certificate" | "session" | "nothing";
+  csrf_token: string | null;
+}
+
+export interface SharedUseView {
+  series: number;
+  overflowed: number;
+  over_for_s: number | null;
+  instances: number;
+}
+
+export interface SpoolView {
+  pushes: number;
+  bytes: number;
+  max_bytes: number;
+  problem: string | null;
+}
+
+export type State = "active" | "disabled" | "expired";
+
+export interface StatusView {
+  version: string;
+  problem: string | null;
+  warnings: (string)[];
+  relays: RelaysView;
+  processes: (ProcessView)[];
+  restarts: Record<string, number>;
+  certificates: (CertificateView)[];
+  listeners: (ListenerView)[];
+  connections: number;
+  clients: ClientsView;
+  subscriptions: SubscriptionsView;
+  destinations: (PluginView)[];
+}
+
+export interface SubscriptionBody {
+  enabled?: boolean | null;
+  expires_at?: string | null;
+  temporality?: Temporality | null;
+  description?: string | null;
+  name?: string | null;
+  changed_by?: string | null;
+  changed_at?: string | null;
+  state?: string | null;
+  metrics: (string)[];
+  interval_ms?: number | null;
+  match?: Record<string, string> | null;
+  labels?: Record<string, string> | null;
+}
+
+export interface SubscriptionView {
+  name: string;
+  metrics: (string)[];
+  interval_ms: number;
+  match: Record<string, string>;
+  enabled: boolean;
+  expires_at: string | null;
+  temporality: string | null;
+  labels: Record<string, string>;
+  description: string;
+  changed_by: string | null;
+  changed_at: string | null;
+  state: State;
+}
+
+export interface SubscriptionsView {
+  store: string;
+  problem: string | null;
+  by_state: Partial<Record<State, number>>;
+  unmatched: (string)[];
+}
+
+export type Temporality = "delta" | "cumulative";
+
+export interface TemporalityOriginView {
+  origin: Origin;
+  subscriptions: (string)[];
+}
+
+export interface VerdictView {
+  name: string;
+  state: State;
+  matches: boolean;
+  reasons: (string)[];
+}
+
+export type Via = "gateway" | "bridge";
+
+export interface WaitingView {
+  pushes: number;
+  bytes: number;
+  used_percent: number;
+  full_in_s: number | null;
+  away_s: number;
+}

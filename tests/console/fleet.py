@@ -1,0 +1,64 @@
+"""A made-up fleet behind the real REST application, for a browser."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from receiver.settings.rest import RestSettings
+from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.telemetry.subscription import Subscription
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
+from tests.unit.api.conftest import Api, ask, connection, instance_id, token_settings
+
+SOFTWARE: Final = (
+    ("apache-kafka-java", "4.4.0"),
+    ("apache-kafka-java", "3.8.0"),
+    ("librdkafka", "2.16.0"),
+    ("franz-go", "1.22.2"),
+    ("confluent-kafka-python", "2.6.0-librdkafka-2.6.0"),
+)
+#: Markup, text that turns its direction, control characters, and what no screen can show.
+HOSTILE: Final = (
+    "<script>document.title='owned'</script>",
+    '"><img src=x onerror="document.title=\'owned\'">',
+    "\u202egnp.sredro\u0000\u200b",
+    "x" * 32_000,
+    "",
+)
+
+
+def fleet(folder: Path, clients: int, *, guarded: bool = False) -> Api:
+    """Return an API with so many clients; the first have hostile ids, and three of four push."""
+    settings = token_settings() if guarded else RestSettings.model_validate({"bind": "127.0.0.1:0"})
+    api = Api(SqliteSubscriptionStore(folder / "subscriptions.db"), clock=time.monotonic, settings=settings)  # type: ignore[arg-type]  # it only reads it
+    if clients:
+        for name, pattern in (("producers", "orders-.*"), ("nobody", "nobody-.*")):
+            prefixes = ("org.apache.kafka.producer.",)
+            api.store.put(
+                Subscription(name=name, metrics=prefixes, interval_ms=60_000, match={"client_id": pattern})
+            )
+    return api
+
+
+def populate(api: Api, clients: int) -> None:
+    """Let the clients ask and push, once the API has loaded its subscriptions."""
+    for number in range(clients):
+        name, version = SOFTWARE[number % len(SOFTWARE)]
+        facts = {
+            "client_id": HOSTILE[number] if number < len(HOSTILE) else f"orders-{number}",
+            "client_software_name": name,
+            "client_software_version": version,
+            "principal": f"User:team-{number % 7}",
+            "client_instance_id": instance_id(number + 2),
+        }
+        api.connections.append(connection(number + 2, **facts))
+        answer = ask(api.telemetry, number + 2, api.clock(), **facts).response
+        if number % 4:
+            push = PushTelemetryRequest(
+                client_instance_id=instance_id(number + 2), subscription_id=answer.subscription_id
+            )
+            api.telemetry.push_telemetry(
+                connection(number + 2, **facts), push, now=api.clock() + 1, received_at_ns=1
+            )

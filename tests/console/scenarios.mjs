@@ -1,0 +1,213 @@
+// What a person does with the console, in a real browser: node scenarios.mjs NAME BASE CHROMIUM
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+
+import { chromium } from 'playwright-core';
+
+const PAGES = ['overview', 'clients', 'clients?by=version', 'connections', 'subscriptions', 'subscriptions?new=1', 'versions', 'destinations', 'doctor'];
+const VIEWS = [
+  { viewport: { width: 360, height: 740 }, colorScheme: 'light' },
+  { viewport: { width: 1280, height: 800 }, colorScheme: 'dark' },
+  { viewport: { width: 3840, height: 2160 }, colorScheme: 'light' },
+];
+const ROW = 'tbody tr:not(.space)';
+
+const [name, base, executablePath] = process.argv.slice(2);
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+const problems = [];
+
+/** Open a page that reports everything that goes wrong in it. */
+async function open(path, view = VIEWS[1], expected = () => false) {
+  const page = await browser.newPage(view);
+  page.setDefaultTimeout(120_000);
+  page.on('pageerror', (error) => problems.push(`${path}: ${error.stack}`));
+  page.on('dialog', (dialog) => dialog.accept());
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !expected(message.text())) problems.push(`${path}: ${message.text()}`);
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(base)) problems.push(`${path}: asks for ${request.url()}`);
+  });
+  await page.goto(`${base}/#/${path}`);
+  await page.waitForSelector('h1');
+  return page;
+}
+
+/** Fail on whatever axe finds, and on content that is wider than the window. */
+async function check(page, path) {
+  await page.waitForLoadState('load');
+  // The policy of the page lets no script in; this is the browser's own way.
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document));
+  for (const { id, help, nodes } of violations) {
+    problems.push(`${path}: ${id}: ${help}: ${nodes.map((node) => node.html).slice(0, 3).join(' ')}`);
+  }
+  const [content, width] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  if (content > width) problems.push(`${path}: ${content} pixels wide in a window of ${width}`);
+}
+
+const scenarios = {
+  async pages() {
+    const [client] = (await (await fetch(`${base}/v1/clients?limit=1`)).json()).items;
+    const all = [...PAGES, `clients/${client.client_instance_id}`, 'subscriptions/producers', 'nonsense'];
+    for (const view of VIEWS) {
+      // Beyond some width, windows differ in the size of letters only.
+      for (const path of view.viewport.width > 2000 ? ['overview', 'clients'] : all) {
+        const page = await open(path, view);
+        await page.waitForSelector('section, .table');
+        await check(page, path);
+        await page.close();
+      }
+    }
+  },
+
+  async empty() {
+    for (const path of PAGES) {
+      const page = await open(path);
+      await page.waitForSelector('section, .table');
+      await check(page, path);
+      await page.close();
+    }
+    for (const path of ['clients', 'subscriptions']) {
+      const page = await open(path);
+      await page.waitForSelector('.empty .command');
+      assert.match(await page.textContent('.command'), /curl -X PUT http:\/\/127\.0\.0\.1:\d+\/v1\/subscriptions/);
+    }
+  },
+
+  async many() {
+    const page = await open('clients');
+    await page.waitForSelector(ROW);
+    const first = await page.evaluate(() =>
+      performance.getEntriesByType('resource').filter((entry) => !/after=/.test(entry.name)).map((entry) => entry.transferSize),
+    );
+    const [{ transferSize }] = await page.evaluate(() => performance.getEntriesByType('navigation').map(({ transferSize }) => ({ transferSize })));
+    const bytes = first.reduce((sum, size) => sum + size, transferSize);
+    const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
+    console.log(`${bytes} bytes until the first rows, first paint after ${Math.round(paint)} ms`);
+    assert(bytes <= 200_000, `${bytes} bytes until the first rows`);
+    await page.waitForFunction(() => document.querySelector('.sum').textContent === '5,000 known');
+    const frames = await page.evaluate(async () => {
+      const table = document.querySelector('.table');
+      const start = performance.now();
+      let count = 0;
+      let most = 0;
+      while (table.scrollTop + table.clientHeight < table.scrollHeight - 1 && count < 2_000) {
+        table.scrollTop += 1_000;
+        await new Promise(requestAnimationFrame);
+        most = Math.max(most, document.querySelectorAll('tbody tr').length);
+        count += 1;
+      }
+      return { count, most, perSecond: Math.round((count * 1000) / (performance.now() - start)) };
+    });
+    console.log(`${frames.perSecond} frames a second while scrolling`);
+    assert(frames.most < 200, `${frames.most} rows are in the document`);
+    await page.waitForFunction(() => [...document.querySelectorAll('tbody tr')].some((row) => row.ariaRowIndex === '5001' || row.getAttribute('aria-rowindex') === '5001'));
+    await page.fill('input[type=search]', 'orders-4711');
+    await page.waitForFunction((row) => document.querySelectorAll(row).length === 1, ROW);
+    assert.match(page.url(), /q=orders-4711/);
+    await page.reload();
+    await page.waitForFunction(() => document.querySelector('.sum')?.textContent === '1 of 5,000 known');
+    assert.match(await page.textContent(ROW), /orders-4711/);
+  },
+
+  async hostile() {
+    const page = await open('clients');
+    await page.waitForSelector(ROW);
+    const texts = await page.$$eval(`${ROW} td:first-child`, (cells) => cells.slice(0, 5).map((cell) => cell.textContent));
+    assert.equal(texts[0], "<script>document.title='owned'</script>");
+    assert.equal(texts[2], '\\u202egnp.sredro\\u0000\\u200b');
+    assert(texts[3].length < 300, 'a long client id is cut');
+    assert.equal(texts[4], '(no client id)');
+    for (let index = 0; index < 5; index += 1) {
+      await page.goto(`${base}/#/clients`);
+      await page.waitForSelector(ROW);
+      await page.locator(`${ROW} td:first-child a`).nth(index).click();
+      await page.waitForSelector('.facts');
+      await check(page, `hostile client ${index}`);
+    }
+    assert.equal(await page.locator('main script, main img').count(), 0);
+    assert.doesNotMatch(await page.title(), /^owned$/);
+  },
+
+  async login() {
+    const page = await open('clients', VIEWS[1], (text) => text.includes('401'));
+    await page.waitForSelector('input[name=token]');
+    await check(page, 'login');
+    await page.fill('input[name=token]', 'not-one-of-the-tokens');
+    await page.click('button.main');
+    await page.waitForSelector('.notice.bad');
+    await page.fill('input[name=token]', 'viewer-token-of-the-tests');
+    await page.click('button.main');
+    await page.waitForSelector(ROW);
+    assert.equal(await page.evaluate(() => document.cookie), '');
+    assert.doesNotMatch(await page.evaluate(() => location.href + JSON.stringify(localStorage)), /token-of/);
+    await page.goto(`${base}/#/subscriptions/producers`);
+    await page.getByText('Your role may only read').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0);
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.waitForSelector('input[name=token]');
+    await page.fill('input[name=token]', 'editor-token-of-the-tests');
+    await page.click('button.main');
+    await page.getByRole('button', { name: 'Save' }).waitFor();
+    await page.getByLabel('Description').fill('by a session');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+  },
+
+  async editor() {
+    const other = await open('subscriptions');
+    await other.waitForSelector('table');
+    const page = await open('subscriptions?new=1', VIEWS[1], (text) => text.includes('412') || text.includes('422'));
+    await page.getByRole('textbox', { name: 'Name' }).fill('by hand');
+    await page.getByRole('button', { name: 'Add a condition' }).click();
+    await page.getByLabel('Pattern for client_id').fill('orders-(');
+    await page.getByRole('alert').first().waitFor();
+    await page.getByLabel('Pattern for client_id').fill('orders-1.');
+    await page.getByText('10 of 30').waitFor();
+    await page.getByRole('link', { name: 'orders-11' }).waitFor();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.waitForURL(/by%20hand/);
+    // The event stream tells other pages.
+    await other.getByRole('link', { name: 'by hand' }).waitFor();
+
+    await page.getByLabel('Push interval').fill('30');
+    const headers = { 'content-type': 'application/json' };
+    await fetch(`${base}/v1/subscriptions/by%20hand`, { method: 'PATCH', headers, body: '{"description": "by another"}' });
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('has changed').waitFor();
+    const kept = await (await fetch(`${base}/v1/subscriptions/by%20hand`)).json();
+    assert.equal(kept.description, 'by another');
+    // What was typed stays, and is now compared with the other's change.
+    await page.locator('.diff', { hasText: 'by another' }).waitFor();
+    await page.getByLabel('Description').fill('by another');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    const saved = await (await fetch(`${base}/v1/subscriptions/by%20hand`)).json();
+    assert.deepEqual([saved.interval_ms, saved.description], [30_000, 'by another']);
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.waitForURL(/#\/subscriptions$/);
+    await other.getByRole('link', { name: 'by hand' }).waitFor({ state: 'detached' });
+  },
+
+  async stale() {
+    const page = await open('overview', VIEWS[1], (text) => text.includes('ERR_INTERNET_DISCONNECTED') || text.includes('net::'));
+    await page.waitForSelector('.figures');
+    await page.context().setOffline(true);
+    await page.getByText('does not answer').waitFor();
+    await page.context().setOffline(false);
+    await page.getByText('does not answer').waitFor({ state: 'detached' });
+  },
+};
+
+try {
+  await scenarios[name]();
+} catch (error) {
+  problems.push(error.stack);
+} finally {
+  await browser.close();
+}
+for (const problem of problems) console.error(problem);
+process.exitCode = problems.length ? 1 : 0;

@@ -1,0 +1,90 @@
+"""The console in a real browser, on a made-up fleet, and its types.
+
+The scenarios are in ``scenarios.mjs``. What depends on the machine, such as frames a second, is
+printed and not judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from receiver.api import console
+from tests.console.fleet import fleet, populate
+from tests.testbed import parts
+
+HERE = Path(__file__).parent
+CONSOLE = Path(console.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the packages, and what the tests run with them."""
+    folder = tmp_path_factory.mktemp("console")
+    (folder / "node_modules").symlink_to(parts.CONSOLE.require() / "node_modules")
+    shutil.copy(HERE / "scenarios.mjs", folder)
+    shutil.copy(HERE / "tsconfig.json", folder)
+    return folder
+
+
+def type_errors(folder: Path) -> str:
+    compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"
+    command = ["node", str(compiler), "--project", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout
+
+
+def test_its_types_fit_the_rest_documents(tools: Path) -> None:
+    for name in ("assets", "types"):
+        shutil.copytree(CONSOLE / name, tools / name)
+    assert type_errors(tools) == ""
+    wrong = tools / "assets" / "wrong.js"
+    wrong.write_text(
+        "/** @param {import('../types/rest').ClientView} client */\n"
+        "export const wrong = (client) => client.absent;\n"
+    )
+    found = type_errors(tools)
+    assert re.search(r"wrong\.js\(2,\d+\): error TS2339", found), found
+
+
+@pytest.mark.parametrize(
+    ("scenario", "clients", "guarded"),
+    [
+        ("pages", 30, False),
+        ("empty", 0, False),
+        ("many", 5_000, False),
+        ("hostile", 30, False),
+        ("login", 30, True),
+        ("editor", 30, False),
+        ("stale", 30, False),
+    ],
+)
+def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, guarded: bool) -> None:
+    chromium = shutil.which("chromium")
+    assert chromium is not None
+
+    async def run() -> tuple[int | None, str]:
+        api = fleet(tmp_path, clients, guarded=guarded)
+        async with api.serving() as server:
+            populate(api, clients)
+            process = await asyncio.create_subprocess_exec(
+                "node",
+                "scenarios.mjs",
+                scenario,
+                f"http://{server.address}",
+                chromium,
+                cwd=tools,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            output, _ = await process.communicate()
+            return process.returncode, output.decode()
+
+    status, output = asyncio.run(run())
+    sys.stdout.write(output)
+    assert status == 0, output
