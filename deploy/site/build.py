@@ -44,6 +44,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "security",
     ),
     "Destinations and plugin authors": ("plugins", "vendors", "prometheus", "spool-files", "meaning"),
+    "Authors of clients": ("testkit",),
     "Reference": (
         "reference",
         *(f"reference/{name}" for name in PAGES),

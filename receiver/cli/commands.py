@@ -23,6 +23,7 @@ from receiver.cli.rollup import rollup_app
 from receiver.cli.status import show_status
 from receiver.cli.subscription_files import read_file
 from receiver.cli.subscriptions import subscriptions_app
+from receiver.cli.testkit import judge_clients
 from receiver.cli.token import token_app
 from receiver.host.discovery import HostedPlugin, installed_types
 from receiver.host.settings import HostSettings
@@ -51,6 +52,7 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.command("doctor")(doctor)
+app.command("testkit")(judge_clients)
 app.command("status")(show_status)
 app.add_typer(subscriptions_app, name="subscriptions")
 app.add_typer(clients_app, name="clients")

@@ -47,6 +47,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("config", "check"),
         ("config", "reference"),
         ("doctor",),
+        ("testkit",),
         ("subscriptions", "list"),
         ("subscriptions", "show"),
         ("subscriptions", "put"),

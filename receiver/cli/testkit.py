@@ -1,0 +1,202 @@
+"""``testkit``: brokers that judge the telemetry of Kafka clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from receiver.cli.output import fail
+from receiver.patterns import compile_pattern
+from receiver.settings.hostport import HostPort
+
+if TYPE_CHECKING:
+    from receiver.testkit.endpoint import Endpoint, EndpointOptions
+    from receiver.testkit.judge import ClientJudgement
+
+#: The variable with the password of SASL PLAIN.
+PASSWORD_VARIABLE: Final = "KAFKA_TELEMETRY_TESTKIT_PASSWORD"  # noqa: S105 # a name, not a password
+
+_EXIT_FAILED: Final = 1
+_EXIT_USAGE: Final = 2
+
+
+class ReportFormat(StrEnum):
+    """How the report is written."""
+
+    JSON = "json"
+    JUNIT = "junit"
+    TEXT = "text"
+
+
+def judge_clients(
+    *,
+    bind: Annotated[
+        list[str],
+        typer.Option(
+            "--bind",
+            help="Where to listen. Each further --bind is a further broker of the cluster; port 0 lets the "
+            "system choose.",
+            metavar="HOST:PORT",
+        ),
+    ] = ["127.0.0.1:19092"],  # noqa: B006 # typer's signature of a default
+    advertise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--advertise",
+            help="The address that clients are told, if it is not that of --bind; one for each --bind.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    script: Annotated[
+        str,
+        typer.Option(
+            "--script",
+            help="YAML file with steps, or default, invalid-record, invalid-request.",
+            metavar="FILE",
+        ),
+    ] = "default",
+    report: Annotated[
+        ReportFormat, typer.Option("--report", help="The report's format.")
+    ] = ReportFormat.TEXT,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds", help="End after so many seconds, not only at a signal.", min=0.1, metavar="N"
+        ),
+    ] = None,
+    clients: Annotated[
+        int,
+        typer.Option(
+            "--clients", help="Fail also if fewer clients than this were judged.", min=0, metavar="N"
+        ),
+    ] = 0,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="Judge only clients whose whole client id matches.", metavar="REGEX"),
+    ] = None,
+    sasl_user: Annotated[
+        str | None,
+        typer.Option(
+            "--sasl-user",
+            help=f"Demand SASL PLAIN from this user. The variable {PASSWORD_VARIABLE} has the password.",
+            metavar="NAME",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-certificate", help="PEM file with the chain to show: TLS.", metavar="FILE"),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option("--tls-key", help="PEM file with its private key, not encrypted.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Judge the telemetry of Kafka clients, without a broker.
+
+    Start it, run the client against it, close the client, and stop it by SIGINT or SIGTERM. Each
+    client goes through the script, in about a minute for the default one. The report on standard
+    output has a verdict on each check. The exit status is 1 if a check of severity "must" failed.
+
+    \u0008
+    Examples:
+      kafka-telemetry testkit --bind 127.0.0.1:19092 --report json
+      kafka-telemetry testkit --bind 127.0.0.1:19092 --bind 127.0.0.1:19093 --seconds 90 --clients 1
+      kafka-telemetry testkit --script steps.yaml --report junit > report.xml
+    """
+    # Imported here, because it imports kafka-python and the other commands should start fast.
+    from receiver.testkit import report as reports
+    from receiver.testkit.run import run
+    from receiver.testkit.script import ScriptError, load_script
+
+    try:
+        steps = load_script(script)
+    except ScriptError as error:
+        for line in str(error).splitlines():
+            fail(line)
+        raise typer.Exit(_EXIT_USAGE) from None
+    options = _options(bind, advertise or [], sasl_user, tls_certificate, tls_key)
+    try:
+        judged = asyncio.run(run(steps, options, seconds=seconds, started=_say_started, wanted=_wanted(only)))
+    except OSError as error:
+        raise fail(f"--bind: {error.strerror or error}", _EXIT_USAGE) from None
+    write = {"json": reports.as_json, "junit": reports.as_junit, "text": reports.as_text}[report]
+    typer.echo(write(judged), nl=False)
+    raise typer.Exit(_status(judged, clients, failed=reports.has_failed(judged)))
+
+
+def _status(judged: list[ClientJudgement], clients: int, *, failed: bool) -> int:
+    if len(judged) < clients:
+        fail(f"--clients {clients}: {len(judged)} were judged; connect them for 5 seconds or more")
+        return _EXIT_FAILED
+    if not judged:
+        typer.echo("kafka-telemetry: no client was there for 5 seconds or more", err=True)
+    return _EXIT_FAILED if failed else 0
+
+
+def _say_started(endpoint: Endpoint) -> None:
+    addresses = ", ".join(map(str, endpoint.addresses))
+    typer.echo(f"kafka-telemetry: testkit listens on {addresses}", err=True)
+
+
+def _options(
+    bind: list[str], advertise: list[str], user: str | None, certificate: Path | None, key: Path | None
+) -> EndpointOptions:
+    from receiver.testkit.endpoint import EndpointOptions
+    from receiver.testkit.kit import Credentials
+
+    if advertise and len(advertise) != len(bind):
+        raise typer.BadParameter(
+            f"{len(advertise)} for {len(bind)} --bind; give one for each", param_hint="--advertise"
+        )
+    credentials = None
+    if user is not None:
+        password = os.environ.get(PASSWORD_VARIABLE)
+        if not password:
+            raise typer.BadParameter(f"set the password in {PASSWORD_VARIABLE}", param_hint="--sasl-user")
+        credentials = Credentials(user, password)
+    return EndpointOptions(
+        bind=tuple(_address(text, "--bind") for text in bind),
+        advertise=tuple(_address(text, "--advertise") for text in advertise),
+        credentials=credentials,
+        tls=_tls(certificate, key),
+    )
+
+
+def _address(text: str, option: str) -> HostPort:
+    try:
+        return HostPort.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text}: {error}", param_hint=option) from None
+
+
+def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise typer.BadParameter("give both --tls-certificate and --tls-key", param_hint="--tls-key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        problem = error.strerror or "is no PEM file with a matching pair"
+        raise typer.BadParameter(f"{certificate} and {key}: {problem}", param_hint="--tls-key") from None
+    return context
+
+
+def _wanted(only: str | None) -> Callable[[str], bool]:
+    if only is None:
+        return lambda _: True
+    try:
+        pattern = compile_pattern(only)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{only}: is no regular expression (RE2): {error}", param_hint="--only"
+        ) from None
+    return lambda client_id: pattern.fullmatch(client_id.encode("utf-8", "replace")) is not None

@@ -1,0 +1,245 @@
+"""What the test kit records: connections and requests, with times.
+
+Times are monotonic seconds. The judge reads a recording and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from receiver.testkit.payload import Payload
+from receiver.wire.error_codes import ErrorCode
+from receiver.wire.uuid import Uuid
+
+_R = TypeVar("_R", bound="Request")
+
+#: Who closed a connection.
+CLIENT: Final = "client"
+KIT: Final = "kit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """The answer to a GetTelemetrySubscriptions request.
+
+    Attributes:
+        id: The subscription id.
+        metrics: Prefixes of metric names; ``("",)`` requests all metrics.
+        interval_ms: Milliseconds between two pushes.
+        codecs: Compression types (1 gzip, 2 snappy, 3 lz4, 4 zstd), the preferred first.
+        max_bytes: Most bytes of metrics in one push.
+        delta: Whether counters are wanted as deltas.
+    """
+
+    id: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+    codecs: tuple[int, ...]
+    max_bytes: int
+    delta: bool
+
+    @property
+    def interval_s(self) -> float:
+        """The interval in seconds."""
+        return self.interval_ms / 1000
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether every metric is requested, in the KIP's way."""
+        return "" in self.metrics
+
+    def wants(self, name: str) -> bool:
+        """Return whether a metric of that name is requested; ``*`` counts as all metrics."""
+        return "*" in self.metrics or name.startswith(self.metrics)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Connection:
+    """One connection of a client.
+
+    Attributes:
+        number: The connection's number, from 1.
+        node_id: The broker that it leads to.
+        opened: When it was accepted.
+        closed: When it was closed; None while it is open.
+        closed_by: ``client`` or ``kit``; empty while it is open.
+        problem: Why a request could not be read; empty without such a request.
+        requests: Its requests, in order.
+        unrecorded: The number of requests that were over the bound of a recording.
+    """
+
+    number: int
+    node_id: int
+    opened: float
+    closed: float | None = None
+    closed_by: str = ""
+    problem: str = ""
+    requests: list[Request] = field(default_factory=list)
+    unrecorded: int = 0
+
+    @property
+    def hello(self) -> Hello | None:
+        """The latest ApiVersions request with a software name."""
+        return next((r for r in reversed(self.requests) if isinstance(r, Hello) and r.api_version >= 3), None)
+
+    @property
+    def client_id(self) -> str | None:
+        """The first client id of the connection."""
+        return next((request.client_id for request in self.requests if request.client_id), None)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Request:
+    """A request and what the kit answered.
+
+    Attributes:
+        connection: Its connection.
+        at: When its last byte arrived.
+        api_key: Its API key.
+        api_version: Its API version.
+        client_id: The client id of its header.
+        header_id: The client instance id of its header (KIP-1313); None before header v3.
+        answered: When the answer was sent; None if there was none.
+        error: The error code of the answer.
+        throttle_ms: The throttle time of the answer.
+        step: The step of the script that answered.
+    """
+
+    connection: Connection
+    at: float
+    api_key: int
+    api_version: int
+    client_id: str | None = None
+    header_id: Uuid | None = None
+    answered: float | None = None
+    error: int = 0
+    throttle_ms: int = 0
+    step: str = ""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Hello(Request):
+    """An ApiVersions request; the fields are those of KIP-511 and KIP-1242."""
+
+    software_name: str = ""
+    software_version: str = ""
+    cluster_id: str | None = None
+    broker_id: int = -1
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it was read and has a software name (KIP-511: from version 3 on)."""
+        return self.api_version >= 3 and self.error != ErrorCode.UNSUPPORTED_VERSION
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Get(Request):
+    """A GetTelemetrySubscriptions request.
+
+    Attributes:
+        instance_id: The client instance id that it had.
+        assigned: The id that the client has after the answer.
+        subscription: The answer; None with an error or without an answer.
+    """
+
+    instance_id: Uuid
+    assigned: Uuid
+    subscription: Subscription | None = None
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Push(Request):
+    """A PushTelemetry request.
+
+    Attributes:
+        instance_id: The client instance id that it had.
+        subscription_id: The subscription id that it had.
+        terminating: Whether the client said that it ends.
+        codec: The compression type.
+        size: The bytes of the metrics as sent; -1 for null.
+        payload: The metrics; None if they are empty, unreadable or over the bound of a recording.
+        problem: Why the metrics could not be read.
+        wall_ns: When it arrived, in nanoseconds since the epoch.
+        subscription: What the client was last told; None before its first answer.
+    """
+
+    instance_id: Uuid
+    subscription_id: int
+    terminating: bool
+    codec: int
+    size: int
+    payload: Payload | None = None
+    problem: str = ""
+    wall_ns: int = 0
+    subscription: Subscription | None = None
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class ClientRecording:
+    """One client from its start to its end, as far as it was seen.
+
+    Attributes:
+        software: Software name and version, with a space between; empty if unknown.
+        client_id: The client id; empty if it has none.
+        connections: Its connections, in the order of their acceptance.
+        requests: All its recorded requests, in the order of arrival.
+        ended: When the recording ended.
+        brokers: The number of brokers that the kit offered.
+        script: The names of the script's steps.
+    """
+
+    software: str
+    client_id: str
+    connections: list[Connection]
+    requests: list[Request]
+    ended: float
+    brokers: int
+    script: tuple[str, ...] = ()
+
+    def of(self, kind: type[_R]) -> list[_R]:
+        """Return the requests of one kind, in order."""
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    @property
+    def hellos(self) -> list[Hello]:
+        """The ApiVersions requests."""
+        return self.of(Hello)
+
+    @property
+    def gets(self) -> list[Get]:
+        """The GetTelemetrySubscriptions requests."""
+        return self.of(Get)
+
+    @property
+    def pushes(self) -> list[Push]:
+        """The PushTelemetry requests."""
+        return self.of(Push)
+
+    @property
+    def telemetry(self) -> list[Get | Push]:
+        """Both kinds of telemetry requests."""
+        return [request for request in self.requests if isinstance(request, Get | Push)]
+
+    def after(self, request: Request) -> Iterator[Get | Push]:
+        """Iterate over the telemetry requests that came after a request."""
+        return (later for later in self.telemetry if later.at > request.at and later is not request)
+
+    def next_after(self, request: Request) -> Get | Push | None:
+        """Return the telemetry request that came next."""
+        return next(self.after(request), None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client has closed, and not the kit, the last connection."""
+        if not self.connections or any(c.closed is None for c in self.connections):
+            return False
+        return max(self.connections, key=lambda c: c.closed or 0.0).closed_by == CLIENT
+
+    @property
+    def lasted_until(self) -> float:
+        """When the client was last there."""
+        if not self.closed:
+            return self.ended
+        return max(connection.closed or 0.0 for connection in self.connections)

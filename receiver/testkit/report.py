@@ -1,0 +1,136 @@
+"""Writes verdicts as JSON, JUnit XML or text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from receiver.testkit.checks.check import Severity
+from receiver.testkit.judge import ClientJudgement, Judgement
+from receiver.testkit.recording import ClientRecording
+from receiver.wire.uuid import uuid_to_text
+
+_MARK: Final = {True: "pass", False: "FAIL", None: "  - "}
+
+
+def has_failed(judged: Sequence[ClientJudgement]) -> bool:
+    """Return whether a check of severity *must* failed."""
+    return any(client.failed(Severity.MUST) for client in judged)
+
+
+def document(judged: Sequence[ClientJudgement]) -> dict[str, Any]:
+    """Return the report as JSON values; the fields are those of the reference page."""
+    return {"clients": [_client(client) for client in judged]}
+
+
+def as_json(judged: Sequence[ClientJudgement]) -> str:
+    """Return the report as JSON."""
+    return json.dumps(document(judged), indent=2) + "\n"
+
+
+def _client(judged: ClientJudgement) -> dict[str, Any]:
+    client = judged.client
+    name, _, version = client.software.partition(" ")
+    return {
+        "software": client.software or "unknown",
+        "software_name": name,
+        "software_version": version,
+        "client_id": client.client_id,
+        "client_instance_ids": _ids(client),
+        "brokers": sorted({connection.node_id for connection in client.connections}),
+        "pushes": len(client.pushes),
+        "unrecorded_requests": sum(connection.unrecorded for connection in client.connections),
+        "steps": list(dict.fromkeys(r.step for r in client.telemetry if r.step)),
+        "checks": [_check(judgement) for judgement in judged.judgements],
+    }
+
+
+def _ids(client: ClientRecording) -> list[str]:
+    return list(dict.fromkeys(uuid_to_text(get.assigned) for get in client.gets))
+
+
+def _check(judgement: Judgement) -> dict[str, Any]:
+    check, verdict = judgement.check, judgement.verdict
+    return {
+        "id": check.id,
+        "title": check.title,
+        "severity": str(check.severity),
+        "passed": verdict.passed,
+        "sentence": check.sentence,
+        "source": check.source,
+        "seen": verdict.seen,
+        "repeat": check.repeat,
+    }
+
+
+def as_junit(judged: Sequence[ClientJudgement]) -> str:
+    """Return the report as JUnit XML: a suite for each client.
+
+    A failed *must* is a failure. Other failed checks pass with what was seen in ``system-out``.
+    """
+    root = ElementTree.Element("testsuites", name="kafka-telemetry testkit")
+    for client in judged:
+        failures = len(client.failed(Severity.MUST))
+        untried = sum(judgement.verdict.passed is None for judgement in client.judgements)
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=_clean(f"{client.client.software or 'unknown'} {client.client.client_id}".strip()),
+            tests=str(len(client.judgements)),
+            failures=str(failures),
+            skipped=str(untried),
+        )
+        for judgement in client.judgements:
+            _case(suite, judgement)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(suite: ElementTree.Element, judgement: Judgement) -> None:
+    check, verdict = judgement.check, judgement.verdict
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=suite.get("name", ""), name=f"{check.id} {check.title}"
+    )
+    seen = _clean(verdict.seen)
+    if verdict.passed is None:
+        ElementTree.SubElement(case, "skipped", message=seen)
+    elif not verdict.passed and check.severity is Severity.MUST:
+        failure = ElementTree.SubElement(case, "failure", message=seen)
+        failure.text = f"{check.source}: {check.sentence}\nRepeat: {check.repeat}"
+    else:
+        prefix = "" if verdict.passed else f"{check.severity}, not kept: "
+        ElementTree.SubElement(case, "system-out").text = prefix + seen
+
+
+def as_text(judged: Sequence[ClientJudgement], *, problems_only: bool = False) -> str:
+    """Return the report for a terminal."""
+    lines = []
+    for client in judged:
+        lines.append(f"{client.client.software or 'unknown'} (client id {client.client.client_id!r})")
+        for judgement in client.judgements:
+            check, verdict = judgement.check, judgement.verdict
+            if problems_only and verdict.passed is not False:
+                continue
+            lines.append(f"  {_MARK[verdict.passed]} {check.id} {check.severity:<11} {check.title}")
+            lines.append(f"       {verdict.seen}")
+            if verdict.passed is False:
+                lines.append(f"       {check.source}: {check.sentence}")
+                lines.append(f"       repeat: {check.repeat}")
+        lines.append(f"  {_summary(client)}")
+    if not judged:
+        lines.append("no client was there")
+    return "".join(f"{_clean(line)}\n" for line in lines)
+
+
+def _summary(client: ClientJudgement) -> str:
+    verdicts = [judgement.verdict.passed for judgement in client.judgements]
+    musts, shoulds = len(client.failed(Severity.MUST)), len(client.failed(Severity.SHOULD))
+    tried = sum(verdict is not None for verdict in verdicts)
+    return f"{verdicts.count(True)} of {tried} checks passed; failed: {musts} must, {shoulds} should"
+
+
+def _clean(text: str) -> str:
+    """Return text that a terminal and XML bear: a client chose parts of it."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

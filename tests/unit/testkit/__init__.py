@@ -1,0 +1,1 @@
+"""The test kit: pure parts, by scripted clients in simulated time."""
