@@ -192,6 +192,22 @@ const scenarios = {
     await other.getByRole('link', { name: 'by hand' }).waitFor({ state: 'detached' });
   },
 
+  async cluster() {
+    const page = await open('clients');
+    await page.waitForSelector(ROW);
+    await page.getByLabel('Receivers').selectOption('cluster');
+    await page.waitForURL(/scope=cluster/);
+    await page.getByText('did not answer').waitFor();
+    await page.waitForSelector(ROW);
+    await page.locator(`${ROW} td:first-child a`, { hasText: 'orders-11' }).click();
+    await page.waitForURL(/clients\/.*scope=cluster/);
+    await page.getByText('receiver-1').waitFor();
+    await page.getByRole('link', { name: 'Connections', exact: true }).click();
+    await page.getByText('did not answer').waitFor();
+    await page.getByRole('columnheader', { name: 'Receiver' }).waitFor();
+    await check(page, 'cluster');
+  },
+
   async stale() {
     const page = await open('overview', VIEWS[1], (text) => text.includes('ERR_INTERNET_DISCONNECTED') || text.includes('net::'));
     await page.waitForSelector('.figures');

@@ -9,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from receiver.api import console
+from receiver.api.cluster import Cluster
+from receiver.cluster.members import Members
+from receiver.settings.cluster import ClusterSettings
 from tests.console.fleet import fleet, populate
 from tests.testbed import parts
+from tests.unit.api.conftest import Api
 
 HERE = Path(__file__).parent
 CONSOLE = Path(console.__file__).parent
@@ -52,6 +59,20 @@ def test_its_types_fit_the_rest_documents(tools: Path) -> None:
     assert re.search(r"wrong\.js\(2,\d+\): error TS2339", found), found
 
 
+@asynccontextmanager
+async def with_dead_member(api: Api) -> AsyncIterator[None]:
+    """Name a second receiver of the cluster, at a port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    settings = ClusterSettings.model_validate({"members": [f"http://127.0.0.1:{port}"]})
+    members = Members(settings, "receiver-1")
+    api.cluster = Cluster(receiver_id="receiver-1", members=members)
+    try:
+        yield
+    finally:
+        await members.close()
+
+
 @pytest.mark.parametrize(
     ("scenario", "clients", "guarded"),
     [
@@ -62,6 +83,7 @@ def test_its_types_fit_the_rest_documents(tools: Path) -> None:
         ("login", 30, True),
         ("editor", 30, False),
         ("stale", 30, False),
+        ("cluster", 30, False),
     ],
 )
 def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, guarded: bool) -> None:
@@ -70,7 +92,7 @@ def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, gu
 
     async def run() -> tuple[int | None, str]:
         api = fleet(tmp_path, clients, guarded=guarded)
-        async with api.serving() as server:
+        async with with_dead_member(api), api.serving() as server:
             populate(api, clients)
             process = await asyncio.create_subprocess_exec(
                 "node",

@@ -97,14 +97,14 @@ export async function read(path, options) {
 /**
  * Read a list page by page. The first page is small, because somebody waits for it.
  * @param {string} path @param {Options} [options] @param {number} [first] @param {number} [following]
- * @returns {AsyncGenerator<any[]>}
+ * @returns {AsyncGenerator<{items: any[], next: string | null, members?: import('../types/rest').MemberView[]}>}
  */
 export async function* pages(path, options = {}, first = 50, following = 1000) {
   let after;
   let limit = first;
   do {
     const page = await read(path, { ...options, query: { ...options.query, limit, after } });
-    yield page.items;
+    yield page;
     after = page.next;
     limit = following;
   } while (after != null);

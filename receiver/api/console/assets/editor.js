@@ -124,7 +124,7 @@ function Form({ draft, change, isNew, error }) {
   return html`<section class="form">
     ${isNew && html`<label>Name <input value=${draft.name} onInput=${set('name')} required />${wrong('name')}</label>`}
     <label><span>Metrics: a prefix a line, <code>*</code> for all metrics</span>
-      <textarea value=${draft.metrics} onInput=${set('metrics')} spellcheck="false" rows="4"></textarea>${wrong('metrics')}</label>
+      <textarea value=${draft.metrics} onInput=${set('metrics')} spellcheck=${false} rows="4"></textarea>${wrong('metrics')}</label>
     <label>Push interval in seconds <input type="number" min="0.1" max="3600" step="any" value=${draft.seconds} onInput=${set('seconds')} />${wrong('interval_ms')}</label>
     <${Match} draft=${draft} change=${change} />${wrong('match')}
     <label class="check"><input type="checkbox" checked=${draft.enabled} onChange=${(/** @type {{currentTarget: HTMLInputElement}} */ event) => change({ enabled: event.currentTarget.checked })} /> Enabled</label>
@@ -132,7 +132,7 @@ function Form({ draft, change, isNew, error }) {
     <label>Counters <select value=${draft.temporality} onChange=${set('temporality')}>
       <option value="">as the receiver prefers</option><option value="delta">delta</option><option value="cumulative">cumulative</option>
     </select></label>
-    <label><span>Labels: <code>key=value</code> a line</span> <textarea value=${draft.labels} onInput=${set('labels')} rows="2" spellcheck="false"></textarea>${wrong('labels')}</label>
+    <label><span>Labels: <code>key=value</code> a line</span> <textarea value=${draft.labels} onInput=${set('labels')} rows="2" spellcheck=${false}></textarea>${wrong('labels')}</label>
     <label>Description <textarea value=${draft.description} onInput=${set('description')} rows="2"></textarea>${wrong('description')}</label>
   </section>`;
 }
@@ -148,7 +148,7 @@ function Match({ draft, change }) {
       <select aria-label="Selector" value=${entry.selector} onChange=${(/** @type {{currentTarget: HTMLSelectElement}} */ event) => set(index, { selector: event.currentTarget.value })}>
         ${SELECTORS.flatMap((selector) => [selector, `${selector}!`]).map((selector) => html`<option key=${selector} value=${selector}>${selector.endsWith('!') ? `not ${selector.slice(0, -1)}` : selector}</option>`)}
       </select>
-      <input aria-label=${`Pattern for ${entry.selector}`} value=${entry.pattern} spellcheck="false" onInput=${(/** @type {{currentTarget: HTMLInputElement}} */ event) => set(index, { pattern: event.currentTarget.value })} />
+      <input aria-label=${`Pattern for ${entry.selector}`} value=${entry.pattern} spellcheck=${false} onInput=${(/** @type {{currentTarget: HTMLInputElement}} */ event) => set(index, { pattern: event.currentTarget.value })} />
       <button type="button" aria-label="Remove" onClick=${() => change({ match: draft.match.filter((_, at) => at !== index) })}>✕</button>
     </div>`)}
     ${!draft.match.length && html`<p class="note">None: it matches every client.</p>`}

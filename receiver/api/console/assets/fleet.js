@@ -4,6 +4,7 @@ import { pages, read } from './api.js';
 import { onEvent } from './live.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
+/** @typedef {import('../types/rest').MemberView} MemberView */
 
 const REFRESH_MS = 30_000;
 // One after the other: when many clients come together, the whole list is read instead.
@@ -22,6 +23,8 @@ export const FILTERS = /** @type {const} */ ([
 
 /** @type {import('@preact/signals').Signal<ClientView[]>} */
 export const clients = signal([]);
+/** @type {import('@preact/signals').Signal<MemberView[]>} */
+export const members = signal([]);
 /** Whether all pages of the list have been read. */
 export const complete = signal(false);
 /** @type {import('@preact/signals').Signal<Error | null>} */
@@ -71,7 +74,8 @@ async function load() {
   try {
     // The list that is shown stays until the new one is whole, except at the very first.
     for await (const page of pages('v1/clients', { query: filters, signal: abort })) {
-      found.push(...page);
+      found.push(...page.items);
+      members.value = page.members ?? [];
       if (!complete.peek()) clients.value = found.slice();
     }
     batch(() => {
@@ -94,11 +98,10 @@ function follow(event) {
   } else if (event.type !== 'lost') {
     return;
   }
-  // Subscriptions change what a client does only when it asks again.
   const lost = event.type === 'lost';
   soon ??= setTimeout(() => {
     soon = undefined;
-    if (lost || created.size > MOST_SINGLE_READS || Object.keys(filters).length) load();
+    if (lost || created.size > MOST_SINGLE_READS || Object.keys(filters).some((name) => name !== 'scope')) load();
     else readCreated();
     created.clear();
   }, 500);
@@ -106,7 +109,8 @@ function follow(event) {
 
 function readCreated() {
   for (const id of created) {
-    read(`v1/clients/${id}`).then(
+    // Events are this receiver's own.
+    read(`v1/clients/${id}`, { query: { scope: filters.scope } }).then(
       (client) => {
         const others = clients.value.filter((known) => known.client_instance_id !== id);
         clients.value = [...others, client];

@@ -3,9 +3,9 @@ import { pages, read } from './api.js';
 import { html } from './dom.js';
 import { softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
-import { href, route } from './router.js';
+import { href, route, scope } from './router.js';
 import { ago, count, plural, quoted, span, time, visible } from './text.js';
-import { Command, Facts, Failure, Listing, Notices, State, Text, Title } from './widgets.js';
+import { Command, Facts, Failure, Listing, Members, Notices, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 /** @typedef {import('../types/rest').ClientExplanationView} Explanation */
@@ -16,11 +16,12 @@ const EVERY_MS = 5_000;
 
 export function ClientPage() {
   const id = route.value.parts[1];
-  const { data, error } = useResource((signal) => load(id, signal), [id], { every: EVERY_MS, after: () => true });
+  const { data, error } = useResource((signal) => load(id, signal), [id, scope.value], { every: EVERY_MS, after: () => true });
   const name = data ? visible(data.client.client_id) || '(no client id)' : `Client ${visible(id)}`;
   return html`
     <${Title} text=${name}>${data && html`<${State} state=${data.client.state} />`}<//>
     <${Failure} error=${error} shown=${data !== undefined} />
+    <${Members} members=${data?.client.members ?? []} />
     ${data && html`<${Problems} client=${data.client} />
       <div class="columns">
         <${Identity} client=${data.client} />
@@ -34,15 +35,16 @@ export function ClientPage() {
 
 /** @param {string} id @param {AbortSignal} signal @returns {Promise<Known>} */
 async function load(id, signal) {
+  const query = { scope: scope.value };
   const path = `v1/clients/${encodeURIComponent(id)}`;
-  const [client, explanation] = await Promise.all([read(path, { signal }), read(`${path}/explain`, { signal })]);
+  const [client, explanation] = await Promise.all([read(path, { query, signal }), read(`${path}/explain`, { query, signal })]);
   /** @type {ConnectionView[]} */
   const connections = [];
   // REST takes patterns of at most 1,024 characters.
   const pattern = quoted(client.client_id);
-  const query = pattern && pattern.length <= 1024 ? { client_id: pattern } : {};
-  for await (const page of pages('v1/connections', { query, signal }, 1000)) {
-    connections.push(...page.filter((connection) => connection.client_instance_id === id));
+  const filters = pattern && pattern.length <= 1024 ? { ...query, client_id: pattern } : query;
+  for await (const page of pages('v1/connections', { query: filters, signal }, 1000)) {
+    connections.push(...page.items.filter((connection) => connection.client_instance_id === id));
   }
   return { client, explanation, connections };
 }
@@ -73,6 +75,7 @@ function Identity({ client }) {
     ['Principal', others('principal', client.principal, client.principal)],
     ['Login', `${client.security_protocol}${client.sasl_mechanism ? `, ${client.sasl_mechanism}` : ''}`],
     ['Address', html`<${Text} text=${client.source_port === null ? client.source_address : `${client.source_address}:${client.source_port}`} />`],
+    ...(client.receiver ? [/** @type {[string, unknown]} */ (['Receiver', html`<${Text} text=${client.receiver} />`])] : []),
     ['Listener', client.via === 'bridge' ? 'a bridge in the broker' : others('listener', client.listener, client.listener)],
     ['Consumer group', html`<${Text} text=${client.group_id} none="none revealed" />`],
     ['Transactional id', html`<${Text} text=${client.transactional_id} none="none revealed" />`],

@@ -2,11 +2,12 @@
 import { useEffect, useMemo } from 'preact/hooks';
 import { session } from './api.js';
 import { html } from './dom.js';
-import { FILTERS, clients, complete, failure, watchClients } from './fleet.js';
+import { FILTERS, clients, complete, failure, members, watchClients } from './fleet.js';
 import { href, replaceQuery, route } from './router.js';
+import { Scope } from './scope.js';
 import { Table } from './table.js';
 import { ago, count, quoted, span } from './text.js';
-import { Empty, Failure, State, Text, Title } from './widgets.js';
+import { Empty, Failure, Members, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 
@@ -45,15 +46,16 @@ const COLUMNS = [
 
 export function ClientsPage() {
   const { query } = route.value;
-  const wanted = Object.fromEntries(FILTERS.flatMap((name) => (query[name] ? [[name, query[name]]] : [])));
+  const wanted = Object.fromEntries([...FILTERS, 'scope'].flatMap((name) => (query[name] ? [[name, query[name]]] : [])));
   useEffect(() => watchClients(wanted), [JSON.stringify(wanted)]);
   const rows = useMemo(() => searched(clients.value, query.q ?? ''), [clients.value, query.q]);
-  const filtered = Object.keys(wanted).length > 0;
+  const filtered = FILTERS.some((name) => query[name]);
   return html`
     <${Title} text="Clients">
       <span class="sum" role="status">${summary(rows.length, clients.value.length, filtered)}</span>
     <//>
     <${Failure} error=${failure.value} shown=${clients.value.length > 0} />
+    <${Members} members=${members.value} />
     <${Toolbar} query=${query} />
     ${complete.value && !clients.value.length && !failure.value
       ? html`<${NoClients} filtered=${filtered} />`
@@ -109,13 +111,14 @@ function Toolbar({ query }) {
       <option value="">nothing</option>
       ${Object.entries(GROUPS).map(([name, group]) => html`<option key=${name} value=${name}>${group.title}</option>`)}
     </select></label>
+    <${Scope} />
     <details open=${patterns.some((name) => query[name])}>
       <summary>Filters</summary>
       <p class="note">Regular expressions for the whole value, as in REST: <code>orders-.*</code></p>
       <div class="fields">
         ${patterns.map(
           (name) => html`<label key=${name}>${name.replace('_', ' ')}
-            <input value=${query[name] ?? ''} onChange=${change(name)} spellcheck="false" autocomplete="off" /></label>`,
+            <input value=${query[name] ?? ''} onChange=${change(name)} spellcheck=${false} autocomplete="off" /></label>`,
         )}
       </div>
     </details>

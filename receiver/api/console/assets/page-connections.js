@@ -3,10 +3,11 @@ import { useMemo } from 'preact/hooks';
 import { pages } from './api.js';
 import { html } from './dom.js';
 import { useResource } from './resource.js';
-import { href, replaceQuery, route } from './router.js';
+import { href, replaceQuery, route, scope } from './router.js';
+import { Scope } from './scope.js';
 import { Table } from './table.js';
 import { count, time } from './text.js';
-import { Empty, Failure, State, Text, Title } from './widgets.js';
+import { Empty, Failure, Members, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ConnectionView} ConnectionView */
 
@@ -35,28 +36,38 @@ const COLUMNS = [
   { key: 'since', title: 'Since', by: (row) => row.since, show: (row) => time(row.since), number: true, width: '12rem', minor: true },
 ];
 
+/** @type {import('./table.js').Column<ConnectionView>} */
+const RECEIVER = { key: 'receiver', title: 'Receiver', by: (row) => row.receiver ?? null, show: (row) => html`<${Text} text=${row.receiver} />`, minor: true };
+
 export function ConnectionsPage() {
-  const { data, error } = useResource(loadConnections, [], { every: EVERY_MS });
+  const { data, error } = useResource(loadConnections, [scope.value], { every: EVERY_MS });
+  const all = data?.connections ?? [];
   const { q = '', sort } = route.value.query;
-  const rows = useMemo(() => searched(data ?? [], q), [data, q]);
+  const rows = useMemo(() => searched(all, q), [data, q]);
   return html`
-    <${Title} text="Connections"><span class="sum" role="status">${data ? `${count(rows.length)} of ${count(data.length)} open` : 'reading …'}</span><//>
+    <${Title} text="Connections"><span class="sum" role="status">${data ? `${count(rows.length)} of ${count(all.length)} open` : 'reading …'}</span><//>
     <${Failure} error=${error} shown=${data !== undefined} />
+    <${Members} members=${data?.members ?? []} />
     <search class="toolbar"><input type="search" placeholder="Search" aria-label="Search in what is listed" value=${q}
-      onInput=${(/** @type {{currentTarget: HTMLInputElement}} */ event) => replaceQuery({ q: event.currentTarget.value })} /></search>
-    ${data && !data.length
+      onInput=${(/** @type {{currentTarget: HTMLInputElement}} */ event) => replaceQuery({ q: event.currentTarget.value })} /><${Scope} /></search>
+    ${data && !all.length
       ? html`<${Empty} title="No client is connected"><p>Clients connect to the address of a listener. Does the broker advertise it?
           <a href=${href(['doctor'])}>See the listeners</a>.</p><//>`
-      : html`<${Table} label="Connections" columns=${COLUMNS} rows=${rows} id=${(/** @type {ConnectionView} */ row) => row.id}
+      : html`<${Table} label="Connections" columns=${scope.value ? [...COLUMNS, RECEIVER] : COLUMNS} rows=${rows} id=${(/** @type {ConnectionView} */ row) => `${row.receiver ?? ''} ${row.id}`}
           sorted=${sort} onSort=${(/** @type {string} */ by) => replaceQuery({ sort: by })} />`}
   `;
 }
 
-/** @param {AbortSignal} signal @returns {Promise<ConnectionView[]>} */
+/** @param {AbortSignal} signal @returns {Promise<{connections: ConnectionView[], members: import('../types/rest').MemberView[]}>} */
 async function loadConnections(signal) {
   const found = [];
-  for await (const page of pages('v1/connections', { signal }, 1000)) found.push(...page);
-  return found;
+  /** @type {import('../types/rest').MemberView[]} */
+  let members = [];
+  for await (const page of pages('v1/connections', { query: { scope: scope.value }, signal }, 1000)) {
+    found.push(...page.items);
+    members = page.members ?? [];
+  }
+  return { connections: found, members };
 }
 
 /** @param {ConnectionView[]} all @param {string} text */

@@ -32,7 +32,7 @@ function List() {
 /** @param {AbortSignal} signal @returns {Promise<SubscriptionView[]>} */
 async function loadSubscriptions(signal) {
   const found = [];
-  for await (const page of pages('v1/subscriptions', { signal }, 1000)) found.push(...page);
+  for await (const page of pages('v1/subscriptions', { signal }, 1000)) found.push(...page.items);
   return found;
 }
 

@@ -1,21 +1,23 @@
 // The versions that run, and what is known to be wrong with them.
 import { useEffect, useMemo } from 'preact/hooks';
 import { html } from './dom.js';
-import { clients, complete, failure, watchClients } from './fleet.js';
+import { clients, complete, failure, members, watchClients } from './fleet.js';
 import { grouped, softwareOf } from './page-clients.js';
-import { href } from './router.js';
+import { href, scope } from './router.js';
+import { Scope } from './scope.js';
 import { compareVersions, count, plural, quoted, visible } from './text.js';
-import { Bar, Empty, Failure, Listing, Text, Title } from './widgets.js';
+import { Bar, Empty, Failure, Listing, Members, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 /** @typedef {{name: string, software: string, version: string, clients: ClientView[]}} Version */
 
 export function VersionsPage() {
-  useEffect(() => watchClients({}), []);
+  useEffect(() => watchClients(scope.value ? { scope: scope.value } : {}), [scope.value]);
   const byName = useMemo(() => versionsOf(clients.value), [clients.value]);
   const all = clients.value.length;
   return html`
-    <${Title} text="Versions"><span class="sum" role="status">${complete.value ? plural(all, 'client') : 'reading …'}</span><//>
+    <${Title} text="Versions"><span class="sum" role="status">${complete.value ? plural(all, 'client') : 'reading …'}</span><${Scope} /><//>
+    <${Members} members=${members.value} />
     <${Failure} error=${failure.value} shown=${all > 0} />
     ${complete.value && !all ? html`<${Empty} title="No client is known yet"><p><a href=${href(['clients'])}>How a client appears</a></p><//>` : null}
     ${byName.map(([software, versions]) => html`<${Software} key=${software} software=${software} versions=${versions} all=${all} />`)}

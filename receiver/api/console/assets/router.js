@@ -21,12 +21,15 @@ function decoded(text) {
   }
 }
 
+/** For whom the receiver answers: for itself, or for the whole cluster. */
+export const scope = computed(() => (route.value.query.scope === 'cluster' ? 'cluster' : undefined));
+
 /**
- * A link to a page. Empty parameters are left out.
+ * A link to a page. Empty parameters are left out, and the scope stays.
  * @param {string[]} parts @param {Record<string, string | undefined>} [query]
  */
 export function href(parts, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value);
+  const given = Object.entries({ scope: scope.value, ...query }).filter(([, value]) => value);
   const parameters = new URLSearchParams(/** @type {[string, string][]} */ (given));
   return `#/${parts.map(encodeURIComponent).join('/')}${given.length ? `?${parameters}` : ''}`;
 }

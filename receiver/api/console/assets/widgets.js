@@ -109,3 +109,9 @@ export function Listing({ label, columns, children }) {
     <tbody>${children}</tbody>
   </table></div>`;
 }
+
+/** Receivers of the cluster that did not answer. @param {{members: import('../types/rest').MemberView[]}} props */
+export function Members({ members }) {
+  const away = members.filter((member) => !member.answered);
+  return html`<${Notices} texts=${away.map((member) => `${member.url} did not answer, and what it knows is missing: ${member.problem}`)} />`;
+}
