@@ -25,6 +25,7 @@ from receiver.process_memory import tune_garbage_collection
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
+from receiver.settings.usage import UsageSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.control.limits import Limits
@@ -33,6 +34,8 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.traffic.traffic import Traffic
+from receiver.traffic.usage_store import open_usage
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
 
@@ -128,6 +131,7 @@ async def _lists(
         subscriptions=Subscriptions(store, telemetry.subscriptions, now=lambda: _NOW),
         telemetry=telemetry,
         monotonic=lambda: 2.0,
+        traffic=Traffic(open_usage(UsageSettings(), None)),
         connections=list,
         plugins=list,
         listeners=list,

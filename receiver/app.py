@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from receiver import log_once, log_writer
@@ -44,15 +46,30 @@ def run(
     _raise_file_limit()
     # The processes share the memory of what is imported, as long as nothing writes to it.
     tune_garbage_collection()
-    supervisor = Supervisor(
-        settings,
-        load=lambda: load(config_path, os.environ),
-        sourced=lambda error: sourced(error, config_path, os.environ),
-        run_core=lambda channel, setup: core_process.run(channel, setup, plugins if setup.first else ()),
-        run_relay=relay_process.run,
-        take_over=take_over,
-    )
-    return supervisor.run()
+    with _usage_file() as usage_file:
+        supervisor = Supervisor(
+            settings,
+            load=lambda: load(config_path, os.environ),
+            sourced=lambda error: sourced(error, config_path, os.environ),
+            run_core=lambda channel, setup: core_process.run(
+                channel, setup, plugins if setup.first else (), usage_file
+            ),
+            run_relay=relay_process.run,
+            take_over=take_over,
+        )
+        return supervisor.run()
+
+
+@contextmanager
+def _usage_file() -> Iterator[Path | None]:
+    """Yield a file for usage, and remove it; None: no folder is writable."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="kafka-telemetry-", ignore_cleanup_errors=True)
+    except OSError:
+        yield None
+        return
+    with folder as name:
+        yield Path(name, "usage.db")
 
 
 def _raise_file_limit() -> None:

@@ -26,6 +26,7 @@ from receiver.api.routes import (
     session,
     status,
     subscriptions,
+    usage,
 )
 from receiver.api.sessions import COOKIE_NAME
 from receiver.settings.rest import RestSettings
@@ -43,6 +44,7 @@ _PARTS: Final = (
     explain,
     series,
     connections,
+    usage,
     listeners,
     plugins,
     events,

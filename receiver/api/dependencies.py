@@ -24,6 +24,7 @@ from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.traffic.traffic import Traffic
 from receiver.wire.uuid import Uuid
 
 
@@ -36,6 +37,8 @@ class ApiDependencies:
     telemetry: ClientTelemetry
     monotonic: Callable[[], float]
     connections: Callable[[], Sequence[ClientIdentity]]
+    #: What connections move and have moved.
+    traffic: Traffic
     plugins: Callable[[], Sequence[PluginStatistics]]
     #: Each listener, what is known of its broker, and its open connections.
     listeners: Callable[[], Sequence[ListenerState]]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from receiver.api.cluster import ScopedPageQuery
 from receiver.patterns import compile_pattern
@@ -34,7 +34,7 @@ _TEXTS: Final = ("client_id", "principal", "listener")
 
 
 class ConnectionState(StrEnum):
-    """The state of a connection: that of its client instance, or that it has none."""
+    """The state of a connection: its client instance's, or one of its own."""
 
     NO_TELEMETRY = "no_telemetry"
     TERMINATED = "terminated"
@@ -43,6 +43,7 @@ class ConnectionState(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
     WAITING = "waiting"
     PUSHING = "pushing"
+    CLOSED = "closed"
 
 
 def _checked(pattern: str) -> str:
@@ -54,12 +55,14 @@ def _checked(pattern: str) -> str:
     return pattern
 
 
-def _pattern(what: str, note: str = "") -> Any:
+def pattern_field(what: str, note: str = "") -> Any:
+    """Describe a parameter that is a pattern."""
     description = f"Only where this regular expression (RE2) matches the whole {what}{note}."
     return Field(default=None, description=description)
 
 
-_Pattern = Annotated[
+#: A parameter that is a regular expression.
+Pattern = Annotated[
     str,
     Field(max_length=_MAX_CHARS, json_schema_extra={"format": "regex"}),
     AfterValidator(_checked),
@@ -74,11 +77,11 @@ _EMBEDDED: Final = ", or that of the librdkafka in it"
 class _Filters(ScopedPageQuery):
     """The parameters that clients and connections share. All that are given must hold."""
 
-    client_id: _Pattern | None = _pattern("client id")
-    software: _Pattern | None = _pattern("client software name", _EMBEDDED)
-    version: _Pattern | None = _pattern("client software version", _EMBEDDED)
-    principal: _Pattern | None = _pattern("principal")
-    listener: _Pattern | None = _pattern("listener")
+    client_id: Pattern | None = pattern_field("client id")
+    software: Pattern | None = pattern_field("client software name", _EMBEDDED)
+    version: Pattern | None = pattern_field("client software version", _EMBEDDED)
+    principal: Pattern | None = pattern_field("principal")
+    listener: Pattern | None = pattern_field("listener")
     subscription: str | None = Field(
         default=None,
         max_length=_MAX_CHARS,
@@ -111,6 +114,34 @@ class ClientQuery(_Filters):
     state: ClientState | None = Field(default=None, description="Only in this state.")
 
 
+class ConnectionOrder(StrEnum):
+    """What connections, or groups of them, are ordered by."""
+
+    SINCE = "since"
+    CLOSED_AT = "closed_at"
+    BYTES_IN = "bytes_in"
+    BYTES_OUT = "bytes_out"
+    REQUESTS = "requests"
+    IN_FLIGHT = "in_flight"
+    LAST_MINUTE = "last_minute"
+    IDLE_MS = "idle_ms"
+    CONNECTIONS = "connections"
+
+
+class ConnectionGroup(StrEnum):
+    """What connections are grouped by."""
+
+    PRINCIPAL = "principal"
+    CLIENT_ID = "client_id"
+    SOFTWARE = "software"
+    ADDRESS = "address"
+    LISTENER = "listener"
+
+
+#: With what only connections, and only closed ones, and only groups have.
+_NOT_OF_GROUPS: Final = {ConnectionOrder.SINCE, ConnectionOrder.CLOSED_AT}
+
+
 class ConnectionQuery(_Filters):
     """The query parameters of ``/v1/connections``."""
 
@@ -118,9 +149,52 @@ class ConnectionQuery(_Filters):
         default=None,
         max_length=_MAX_CHARS,
         description="The `next` of the previous page; omitted: the first page.",
-        json_schema_extra={"pattern": "^[0-9]{1,14}/"},
+        json_schema_extra={"pattern": "^[0-9]{1,18}/"},
     )
     state: ConnectionState | None = Field(default=None, description="Only in this state.")
+    closed: bool = Field(
+        default=False, description="List the latest 10,000 connections that have closed, not the open ones."
+    )
+    order_by: str | None = Field(
+        default=None,
+        description=f"One of {', '.join(ConnectionOrder)}; a minus in front: the greatest first. "
+        "`last_minute` orders by the bytes of both directions. A connection whose value changes between two "
+        "pages may be on both or none. By default the oldest comes first, of closed ones the latest, and of "
+        "groups the one with most bytes from clients.",
+        json_schema_extra={"pattern": f"^-?({'|'.join(ConnectionOrder)})$"},
+    )
+    by: ConnectionGroup | None = Field(
+        default=None, description="Add the connections up by this; the items are groups then."
+    )
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        order, _ = self.order
+        wrong = (
+            order in _NOT_OF_GROUPS
+            if self.by is not None
+            else order is ConnectionOrder.CONNECTIONS
+            or (order is ConnectionOrder.CLOSED_AT and not self.closed)
+        )
+        if wrong:
+            raise ValueError(f"order_by: {order} is no field of what is listed; choose another one")
+        return self
+
+    @property
+    def order(self) -> tuple[ConnectionOrder, bool]:
+        """What to order by, and whether the greatest comes first."""
+        if self.order_by is None:
+            if self.by is not None:
+                return ConnectionOrder.BYTES_IN, True
+            return (ConnectionOrder.CLOSED_AT, True) if self.closed else (ConnectionOrder.SINCE, False)
+        return ConnectionOrder(self.order_by.removeprefix("-")), self.order_by.startswith("-")
+
+    @field_validator("order_by")
+    @classmethod
+    def _known_order(cls, value: str | None) -> str | None:
+        if value is not None and value.removeprefix("-") not in set(ConnectionOrder):
+            raise ValueError(f"must be one of {', '.join(ConnectionOrder)}, perhaps with a minus in front")
+        return value
 
 
 def matching_clients(
@@ -218,6 +292,11 @@ class _Texts:
         if text == self._pattern or self._compiled is None:
             return text == self._pattern
         return self._compiled.fullmatch(text.encode("utf-8", "replace")) is not None
+
+
+def matches(pattern: str | None) -> Callable[[str], bool]:
+    """Return a test by a parameter; None passes everything."""
+    return (lambda _: True) if pattern is None else _Texts(pattern)
 
 
 class _Software:

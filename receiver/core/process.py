@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -78,6 +79,8 @@ from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.traffic.traffic import Traffic
+from receiver.traffic.usage_store import UsageError, open_usage
 from receiver.workers import start_task
 
 #: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
@@ -103,13 +106,16 @@ _HOW_TO_SWITCH: Final = (
 _log = structlog.get_logger("receiver.core")
 
 
-def run(channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin]) -> int:
+def run(
+    channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin], usage_file: Path | None
+) -> int:
     """Run the core process until its supervisor stops it.
 
     Args:
         channel: The control channel to the supervisor.
         setup: What it starts with.
         plugins: Plugins of the configuration that are constructed already, and not started.
+        usage_file: The file of the usage if the configuration names none; None: in memory.
 
     Returns:
         The exit status.
@@ -123,10 +129,10 @@ def run(channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugi
         loop = asyncio.get_running_loop()
         workers.watch_loop(loop)
         try:
-            core = _Core(channel, setup, plugins)
+            core = _Core(channel, setup, plugins, usage_file)
             workers.on_failure(loop, core.worker_failed)
             await core.start()
-        except (StoreError, ServerError, BridgeListenerError, ClusterError) as error:
+        except (StoreError, ServerError, BridgeListenerError, ClusterError, UsageError) as error:
             channel.send("failed", problem=str(error), status=1)
             return 1
         except (SettingsError, InvalidValueError) as error:
@@ -140,7 +146,13 @@ def run(channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugi
 class _Core:
     """The core process."""
 
-    def __init__(self, channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin]) -> None:
+    def __init__(
+        self,
+        channel: ControlChannel,
+        setup: CoreSetup,
+        plugins: Sequence[HostedPlugin],
+        usage_file: Path | None,
+    ) -> None:
         self._channel = channel
         self._settings = settings = setup.settings
         self._setup = setup
@@ -183,6 +195,8 @@ class _Core:
         self._subscriptions = Subscriptions(
             self._store, current, now=self._now, changed=self._subscriptions_changed
         )
+        self._usage_file = usage_file
+        self._traffic = Traffic(open_usage(settings.usage, usage_file), self._clock.wall_ns)
         self._relays = Relays(
             expected=setup.relays,
             calls=(
@@ -198,6 +212,7 @@ class _Core:
             metrics=self._metrics,
             log=self._request_log,
             monotonic=self._clock.monotonic,
+            traffic=self._traffic,
             on_identity=self._identified,
             on_close=self._disconnected,
             on_broker=self._check_upstreams,
@@ -237,7 +252,7 @@ class _Core:
         if self._bridge is not None:
             self._bridge.start()
         for relay_id, link in self._setup.links.items():
-            self._relays.attach(relay_id, link)
+            self._relays.attach(relay_id, link, self._setup.traffic.get(relay_id))
         self._loop.add_reader(self._channel.fileno(), self._control)
         self._check_lags()
         self._warnings()
@@ -279,7 +294,10 @@ class _Core:
             case "ping":
                 self._channel.send("pong")
             case "link":
-                self._relays.attach(str(message.fields["relay"]), socket.socket(fileno=message.fds[0]))
+                end, *table = message.fds
+                self._relays.attach(
+                    str(message.fields["relay"]), socket.socket(fileno=end), table[0] if table else None
+                )
             case "configure":
                 self._prepare(message)
             case "commit":
@@ -439,6 +457,7 @@ class _Core:
         await self._rest.stop()
         if self._members is not None:
             await self._members.close()
+        await self._traffic.close()
         self._relays.close()
         self._expiry.close()
         await asyncio.to_thread(self._store.close)
@@ -497,6 +516,7 @@ class _Core:
             telemetry=self._telemetry,
             monotonic=self._clock.monotonic,
             connections=self._relays.registry.snapshot,
+            traffic=self._traffic,
             plugins=self._host.statistics,
             listeners=self._listeners,
             not_ready_because=self.not_ready_because,

@@ -50,6 +50,7 @@ from receiver.request_log import RequestLog, connection_fields
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
+from receiver.traffic.traffic import Traffic
 from receiver.wire.errors import WireError
 
 #: Seconds that a relay has to send its statistics. If it is late, its last ones are shown.
@@ -81,6 +82,7 @@ class Relays:
         metrics: The receiver's own metrics.
         log: The request log.
         monotonic: Monotonic seconds.
+        traffic: What connections move.
         on_identity: Called with each identity that is new or has changed.
         on_close: Called with the id of each connection that has closed.
         on_broker: Called when something else is known of a broker.
@@ -102,6 +104,7 @@ class Relays:
         metrics: ReceiverMetrics,
         log: RequestLog,
         monotonic: Callable[[], float],
+        traffic: Traffic,
         on_identity: Callable[[ClientIdentity], None],
         on_close: Callable[[str], None],
         on_broker: Callable[[], None],
@@ -112,6 +115,7 @@ class Relays:
         self.metrics = metrics
         self.log = log
         self.monotonic = monotonic
+        self.traffic = traffic
         self.on_identity = on_identity
         self.on_close = on_close
         self._on_broker = on_broker
@@ -125,11 +129,22 @@ class Relays:
         self._requests = itertools.count(1)
         self._counted: dict[str, int] = {}  # the latest report by relay, least recent first
 
-    def attach(self, relay_id: str, end: socket.socket) -> None:
-        """Use a new link to a relay; it replaces an earlier one."""
+    def attach(self, relay_id: str, end: socket.socket, table: int | None = None) -> None:
+        """Use a new link to a relay; it replaces an earlier one.
+
+        Args:
+            relay_id: The relay.
+            end: The core's end of the link.
+            table: The descriptor of the relay's table of traffic; None: there is none.
+        """
+        self.traffic.attach(relay_id, table)
         if (earlier := self._links.pop(relay_id, None)) is not None:
             earlier.close()
         self._links[relay_id] = _RelayLink(self, relay_id, end)
+
+    def is_linked(self, relay_id: str) -> bool:
+        """Return whether a relay has a link."""
+        return relay_id in self._links
 
     def close(self) -> None:
         """Close all links."""
@@ -295,6 +310,10 @@ class _RelayLink:
         for connection_id in self.ids.values():
             self._forget(connection_id)
         self.ids.clear()
+        relays = self._relays
+        relays.traffic.lost(
+            self.relay_id, relays.is_linked, lambda known: relays.registry.find(known) is not None
+        )
         for waiting in self._waiting.values():
             waiting.cancel()
 
@@ -317,11 +336,11 @@ class _RelayLink:
                 self._call(received)
             case Report():
                 self._relays.report(self, received)
-            case Identity(number, identity, resumed):
-                self._identify(number, identity, resumed=resumed)
-            case Closed(number):
+            case Identity():
+                self._identify(received)
+            case Closed(number, reason):
                 if (closed := self.ids.pop(number, None)) is not None:
-                    self._forget(closed)
+                    self._relays.traffic.ended(closed, reason, self._forget(closed))
             case Statistics():
                 self.statistics = received
                 if (waiting := self._waiting.get(received.request)) is not None and not waiting.done():
@@ -346,7 +365,8 @@ class _RelayLink:
             if known.proven:
                 self.send(BrokerKnown(listener, known))
 
-    def _identify(self, number: int, identity: ClientIdentity, *, resumed: bool) -> None:
+    def _identify(self, message: Identity) -> None:
+        number, identity = message.number, message.identity
         if identity.id != f"{self.relay_id}-{number}":
             raise LinkError(f"connection {number} has the id of another one")
         limits, is_new = self._relays.limits, number not in self.ids
@@ -365,10 +385,11 @@ class _RelayLink:
             self._relays.open[identity.listener] += 1
         else:
             self._relays.registry.changed(identity)
+        self._relays.traffic.opened(identity, self.relay_id, self.process, number, message.slot)
         self._relays.on_identity(identity)
         exceeded = limits.identified(identity) or exceeded
         full = is_new and self._relays.listener_is_full(identity.listener)
-        if resumed or not (exceeded or full):
+        if message.resumed or not (exceeded or full):
             return
         if exceeded is not None:
             self._relays.log.limit_exceeded(identity, exceeded)
@@ -376,13 +397,13 @@ class _RelayLink:
         self._relays.metrics.connections_refused[identity.listener, reason].inc()
         self.send(EndConnection(number, "limit"))
 
-    def _forget(self, connection_id: str) -> None:
+    def _forget(self, connection_id: str) -> ClientIdentity | None:
         identity = self._relays.registry.remove(connection_id)
-        if identity is None:
-            return
-        self._relays.limits.connection_closed(identity)
-        self._relays.open[identity.listener] -= 1
-        self._relays.on_close(identity.id)
+        if identity is not None:
+            self._relays.limits.connection_closed(identity)
+            self._relays.open[identity.listener] -= 1
+            self._relays.on_close(identity.id)
+        return identity
 
     def _call(self, call: Call) -> None:
         identity = self._relays.registry.find(self.ids.get(call.number, ""))

@@ -46,6 +46,7 @@ from receiver.metrics import RelayMetrics
 from receiver.session.call import OpenCall
 from receiver.telemetry.control.limits import Level, Limits
 from receiver.telemetry.identity import ClientIdentity
+from receiver.traffic.table import MAX_SLOTS, RelayTable, Slot
 
 #: Seconds that the core has to count a report.
 _COUNTED_WITHIN_S: Final = 0.8
@@ -74,6 +75,10 @@ _log = structlog.get_logger("receiver.gateway")
 class Linked(Protocol):
     """An open connection, which the core may end."""
 
+    @property
+    def slot(self) -> Slot:
+        """Its counters."""
+
     def ended_by_core(self, reason: str) -> None:
         """Close the connection for the reason of an EndConnection."""
 
@@ -82,6 +87,15 @@ class Linked(Protocol):
 class _Open:
     identity: ClientIdentity
     connection: Linked
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A closed connection whose traffic the core has perhaps not settled."""
+
+    identity: ClientIdentity
+    slot: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,7 @@ class CoreLink:
         tokens: The owners of delegation tokens.
         clock: Source of time.
         problems: Returns why the relay does not accept clients, a line for each listener.
+        traffic: Where connections count what they move.
         statistics: Returns the statistics for the request of this number.
         count_traffic: Counts the bytes since the last call in the metrics.
         ask_for_link: Asks the supervisor for a new link.
@@ -122,6 +137,7 @@ class CoreLink:
         tokens: DelegationTokens,
         clock: Clock,
         problems: Callable[[], Sequence[str]],
+        traffic: RelayTable,
         statistics: Callable[[int], Statistics],
         count_traffic: Callable[[], None],
         ask_for_link: Callable[[], None],
@@ -134,11 +150,13 @@ class CoreLink:
         self._tokens = tokens
         self._clock = clock
         self._problems = problems
+        self._traffic = traffic
         self._statistics = statistics
         self._count_traffic = count_traffic
         self._ask_for_link = ask_for_link
         self._connections = 0
         self._open: dict[int, _Open] = {}
+        self._ended_connections: dict[int, _Ended] = {}  # by number, the earliest first
         self._calls = 0
         self._pending: dict[int, _Pending] = {}
         self._timer: asyncio.TimerHandle | None = None  # of the next deadline
@@ -177,8 +195,12 @@ class CoreLink:
         self._sent_problems = None
         self._sent_brokers.clear()
         self._send(Hello(PROTOCOL_VERSION, self._process))
-        for number, connection in self._open.items():
-            self._send(Identity(number, connection.identity, resumed=True))
+        self._forget_settled()
+        for number, ended in self._ended_connections.items():
+            self._send(Identity(number, ended.identity, resumed=True, slot=ended.slot))
+            self._send(Closed(number, ended.reason))
+        for number, entry in self._open.items():
+            self._identify(number, entry, resumed=True)
         for token_id, owner in self._tokens.owners():
             self._send(TokenOwner(token_id, owner))
         self.problems_changed()
@@ -225,19 +247,37 @@ class CoreLink:
 
     def opened(self, number: int, identity: ClientIdentity, connection: Linked) -> None:
         """Report an open connection."""
-        self._open[number] = _Open(identity, connection)
-        self._send(Identity(number, identity))
+        self._open[number] = entry = _Open(identity, connection)
+        self._identify(number, entry)
 
     def changed(self, number: int, identity: ClientIdentity) -> None:
         """Report that the identity of an open connection has changed."""
-        if (one := self._open.get(number)) is not None:
-            one.identity = identity
-            self._send(Identity(number, identity))
+        if (entry := self._open.get(number)) is not None:
+            entry.identity = identity
+            self._identify(number, entry)
 
-    def closed(self, number: int) -> None:
+    def _identify(self, number: int, entry: _Open, *, resumed: bool = False) -> None:
+        self._send(Identity(number, entry.identity, resumed=resumed, slot=entry.connection.slot.index))
+
+    def closed(self, number: int, reason: str) -> None:
         """Report that a connection has closed."""
-        if self._open.pop(number, None) is not None:
-            self._send(Closed(number))
+        entry = self._open.pop(number, None)
+        if entry is None:
+            return
+        slot = entry.connection.slot
+        self._traffic.close(slot)
+        self._send(Closed(number, reason))
+        if slot.index >= 0:
+            self._forget_settled()
+            self._ended_connections[number] = _Ended(entry.identity, slot.index, reason)
+
+    def _forget_settled(self) -> None:
+        """Forget closed connections whose traffic is settled, the earliest first."""
+        while self._ended_connections:
+            number, ended = next(iter(self._ended_connections.items()))
+            if len(self._ended_connections) < MAX_SLOTS and not self._traffic.is_settled(ended.slot, number):
+                return
+            del self._ended_connections[number]
 
     def problems_changed(self) -> None:
         """Report why the relay accepts no clients, and its brokers, if that changed."""

@@ -8,6 +8,7 @@ configurations, and drains it.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -52,6 +53,7 @@ from receiver.supervisor.setup import RelaySetup
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import Broker, ClientIdentity, port_name
 from receiver.tls import TlsFilesError
+from receiver.traffic.table import RelayTable
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.workers import start_task
 
@@ -95,6 +97,8 @@ class _Relay:
         self._limits = Limits(settings.limits, relays=setup.relays)
         self._memory = RequestMemory(settings.limits, setup.counts, setup.relays)
         self._spread = Spread(setup.counts)
+        traffic = RelayTable(setup.traffic)
+        os.close(setup.traffic)
         self._metrics = RelayMetrics()
         self._log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._delegation_tokens = DelegationTokens()
@@ -109,6 +113,7 @@ class _Relay:
             tokens=self._delegation_tokens,
             clock=self._clock,
             problems=self._gateway.problems,
+            traffic=traffic,
             statistics=self._statistics,
             count_traffic=self._count_traffic,
             ask_for_link=self._ask_for_link,
@@ -121,6 +126,7 @@ class _Relay:
             log=self._log,
             clock=self._clock,
             spread=self._spread,
+            traffic=traffic,
         )
         self._counted: dict[str, tuple[int, int]] = {}
         self._deferred = 0

@@ -51,17 +51,25 @@ class Identity(msgspec.Struct, frozen=True, array_like=True, tag=1):
         number: The connection's number on this relay.
         identity: Who the client is.
         resumed: Whether an earlier core knew the connection, so that it counts as no new one.
+        slot: Where its counters are in the relay's table; -1: they are not shared.
     """
 
     number: int
     identity: ClientIdentity
     resumed: bool = False
+    slot: int = -1
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A connection has closed."""
+    """A connection has closed.
+
+    Attributes:
+        number: The connection's number.
+        reason: Why, as in the metric of closed connections; empty: an earlier version does not say.
+    """
 
     number: int
+    reason: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -19,15 +19,34 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <time.h>
 
 #define BUFFER_BYTES 262144
 #define WATCHED_KEYS 128
 
-/* Bytes of a head: of a request, length and API key; of a response, length and correlation id. */
-#define REQUEST_HEAD 6
+/* Bytes of a head: of a request, length, API key and version; of a response, length and correlation id. */
+#define REQUEST_HEAD 8
 #define RESPONSE_HEAD 8
 #define LEAST_REQUEST 8
 #define LEAST_RESPONSE 4
+
+/* The versions that were seen (receiver/wire/seen_versions.py). */
+#define SEEN_KEYS 96
+#define HIGHEST_VERSION 253
+
+/* The words of a connection's counters (receiver/traffic/table.py). */
+#define BYTES_IN 1
+#define BYTES_OUT 2
+#define REQUESTS 3
+#define RESPONSES 4
+#define LAST_AT 6
+#define NEXT_AT 7
+#define LAST_KEY 8
+#define HISTORY 20
+#define INTERVAL_MS 10000
+#define INTERVALS 6
+#define ENTRY_WORDS 4
+#define SLOT_WORDS 68
 
 static int32_t read_int32(const unsigned char *at)
 {
@@ -69,6 +88,8 @@ typedef struct {
     int32_t awaited;
     short last_key;
     unsigned char watched[WATCHED_KEYS];
+    PyObject *seen_in;   /* whose memory `seen` is; NULL: versions are not noted */
+    unsigned char *seen;
 } Walk;
 
 static PyTypeObject *walk_type;
@@ -79,6 +100,18 @@ static Py_ssize_t stop_at(Walk *walk, long long position, long long frames, Py_s
     walk->frames = frames;
     walk->skip = position > end ? position - end : 0;
     return position > end ? end : (Py_ssize_t)position;
+}
+
+static void note_version(unsigned char *seen, int16_t key, int16_t version)
+{
+    unsigned char value;
+    if (key < 0 || key >= SEEN_KEYS)
+        return;
+    value = (unsigned char)((version < 0 ? 0 : version > HIGHEST_VERSION ? HIGHEST_VERSION : version) + 1);
+    if (seen[key] == 0 || value < seen[key])
+        seen[key] = value;
+    if (value > seen[SEEN_KEYS + key])
+        seen[SEEN_KEYS + key] = value;
 }
 
 static Py_ssize_t walk_requests(Walk *walk, const unsigned char *chunk, Py_ssize_t end)
@@ -94,6 +127,8 @@ static Py_ssize_t walk_requests(Walk *walk, const unsigned char *chunk, Py_ssize
         if (walk->every_key || (key >= 0 && key < WATCHED_KEYS && walk->watched[key]) ||
             length > walk->longest || length < LEAST_REQUEST)
             break;
+        if (walk->seen != NULL)
+            note_version(walk->seen, key, read_int16(chunk + position + 6));
         position += (long long)length + 4;
         frames++;
     }
@@ -183,10 +218,57 @@ static int Walk_set_awaited(PyObject *self, PyObject *value, void *closure)
     return 0;
 }
 
+/* Find memory that an object shares, to write to it. The object keeps the memory while it lives, so no
+ * buffer stays exported. None: forget it. */
+static int use_memory(PyObject *value, Py_ssize_t least, PyObject **owner, void **memory)
+{
+    PyObject *before = *owner;
+    Py_buffer view;
+    if (value == NULL || value == Py_None) {
+        *owner = NULL;
+        *memory = NULL;
+    } else {
+        if (PyObject_GetBuffer(value, &view, PyBUF_WRITABLE) < 0)
+            return -1;
+        if (view.len < least) {
+            PyErr_Format(PyExc_ValueError, "%zd bytes are needed", least);
+            PyBuffer_Release(&view);
+            return -1;
+        }
+        *memory = view.buf;
+        PyBuffer_Release(&view);
+        Py_INCREF(value);
+        *owner = value;
+    }
+    Py_XDECREF(before);
+    return 0;
+}
+
+static PyObject *object_or_none(PyObject *object)
+{
+    PyObject *found = object == NULL ? Py_None : object;
+    Py_INCREF(found);
+    return found;
+}
+
+static PyObject *Walk_get_seen(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((Walk *)self)->seen_in);
+}
+
+static int Walk_set_seen(PyObject *self, PyObject *value, void *closure)
+{
+    Walk *walk = (Walk *)self;
+    (void)closure;
+    return use_memory(value, 2 * SEEN_KEYS, &walk->seen_in, (void **)&walk->seen);
+}
+
 static void Walk_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    Py_XDECREF(((Walk *)self)->seen_in);
     release(self);
     Py_DECREF(type);
 }
@@ -201,6 +283,7 @@ static PyMemberDef walk_members[] = {
 
 static PyGetSetDef walk_properties[] = {
     {"awaited", Walk_get_awaited, Walk_set_awaited, NULL, NULL},
+    {"_seen", Walk_get_seen, Walk_set_seen, NULL, NULL},
     FLAG("_walks_requests", Walk, requests),
     FLAG("_every_key", Walk, every_key),
     {NULL, NULL, NULL, NULL, NULL},
@@ -234,7 +317,9 @@ typedef struct {
     PyObject *walk;      /* a Walk, or None: Python moves the bytes */
     long room;           /* bytes to read at most */
     int source, sink;    /* descriptors; negative: no plain socket */
-    char ended, paused, shuts_down, supervised, meters;
+    char ended, paused, shuts_down, supervised, meters, from_client;
+    PyObject *counts_in; /* whose memory `counts` is; NULL: nothing is counted */
+    long long *counts;
 } Pump;
 
 static unsigned char buffer[BUFFER_BYTES];
@@ -289,6 +374,37 @@ static int is_empty(PyObject *bytes)
     return bytes != NULL && PyObject_Length(bytes) == 0;
 }
 
+/* Note that bytes have arrived now, before they are counted. */
+static void arrived(long long *counts)
+{
+    struct timespec clock;
+    long long now, interval, *entry;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
+    now = clock.tv_sec * 1000LL + clock.tv_nsec / 1000000;
+    counts[LAST_AT] = now;
+    if (now < counts[NEXT_AT])
+        return;
+    interval = now / INTERVAL_MS;
+    entry = counts + HISTORY + interval % INTERVALS * ENTRY_WORDS;
+    entry[1] = counts[BYTES_IN];
+    entry[2] = counts[BYTES_OUT];
+    entry[3] = counts[REQUESTS];
+    entry[0] = interval;
+    counts[NEXT_AT] = (interval + 1) * INTERVAL_MS;
+}
+
+static void count_frames(const Pump *pump)
+{
+    const Walk *walk = (const Walk *)pump->walk;
+    if (pump->counts == NULL)
+        return;
+    if (pump->from_client) {
+        pump->counts[REQUESTS] = walk->frames;
+        pump->counts[LAST_KEY] = walk->last_key;
+    } else
+        pump->counts[RESPONSES] = walk->frames;
+}
+
 /* Send a chunk whose frames all pass. */
 static int forward(Pump *pump, Py_ssize_t count)
 {
@@ -299,6 +415,8 @@ static int forward(Pump *pump, Py_ssize_t count)
     do
         sent = send(pump->sink, buffer, (size_t)count, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    if (sent > 0 && pump->counts != NULL && !pump->from_client)
+        pump->counts[BYTES_OUT] += sent;
     if (sent == count) {
         if (pump->room != BUFFER_BYTES)
             pump->room *= 2;
@@ -346,7 +464,13 @@ static PyObject *Pump_readable(PyObject *self, PyObject *unused)
         Py_RETURN_FALSE;
     }
     pump->bytes_read += count;
+    if (pump->counts != NULL) {
+        arrived(pump->counts);
+        if (pump->from_client)
+            pump->counts[BYTES_IN] += count;
+    }
     passed = walk_chunk((Walk *)pump->walk, buffer, count);
+    count_frames(pump);
     if ((passed == count ? forward(pump, count) : call_with_chunk(self, name_rewrite, count, passed)) < 0)
         return NULL;
     if (pump->supervised) {
@@ -381,6 +505,19 @@ static PyObject *Pump_get_walk(PyObject *self, void *closure)
     return ((Pump *)self)->walk;
 }
 
+static PyObject *Pump_get_words(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((Pump *)self)->counts_in);
+}
+
+static int Pump_set_words(PyObject *self, PyObject *value, void *closure)
+{
+    Pump *pump = (Pump *)self;
+    (void)closure;
+    return use_memory(value, SLOT_WORDS * (Py_ssize_t)sizeof(long long), &pump->counts_in, (void **)&pump->counts);
+}
+
 static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -410,6 +547,7 @@ static int Pump_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(pump->backlog);
     Py_VISIT(pump->limit);
     Py_VISIT(pump->walk);
+    Py_VISIT(pump->counts_in);
     return 0;
 }
 
@@ -419,6 +557,8 @@ static int Pump_clear(PyObject *self)
     Py_CLEAR(pump->backlog);
     Py_CLEAR(pump->limit);
     Py_CLEAR(pump->walk);
+    pump->counts = NULL;
+    Py_CLEAR(pump->counts_in);
     return 0;
 }
 
@@ -444,11 +584,13 @@ static PyMemberDef pump_members[] = {
 
 static PyGetSetDef pump_properties[] = {
     {"_walk", Pump_get_walk, Pump_set_walk, NULL, NULL},
+    {"_words", Pump_get_words, Pump_set_words, NULL, NULL},
     FLAG("ended", Pump, ended),
     FLAG("paused", Pump, paused),
     FLAG("shuts_down", Pump, shuts_down),
     FLAG("supervised", Pump, supervised),
     FLAG("_meters", Pump, meters),
+    FLAG("_from_client", Pump, from_client),
     {NULL, NULL, NULL, NULL, NULL},
 };
 

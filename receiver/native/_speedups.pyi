@@ -6,6 +6,7 @@ class Walk:
     last_key: int
     _every_key: bool
     _max_frame_bytes: int
+    _seen: memoryview | None
     _skip: int
     _walks_requests: bool
     def passing(self, chunk: memoryview, /) -> int: ...
@@ -18,6 +19,8 @@ class Pump:
     paused: bool
     shuts_down: bool
     supervised: bool
+    _words: memoryview[int] | None
+    _from_client: bool
     _backlog: bytes | memoryview
     _meters: bool
     _room: int

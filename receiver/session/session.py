@@ -498,9 +498,14 @@ class Session:
         return admitted
 
     @property
+    def extra_requests(self) -> int:
+        """Requests that the broker got besides the client's, without those answered here."""
+        return self._added - self._answered_here
+
+    @property
     def _unanswered(self) -> int:
         """Number of requests that the broker got and has not answered."""
-        return self.requests.frames + self._added - self._answered_here - self.responses.frames
+        return self.requests.frames + self.extra_requests - self.responses.frames
 
     @property
     def _most_outstanding(self) -> int:

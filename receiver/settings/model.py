@@ -27,6 +27,7 @@ from receiver.settings.metric_processing import (
 )
 from receiver.settings.rest import RestSettings
 from receiver.settings.subscriptions import SubscriptionStoreSettings
+from receiver.settings.usage import UsageSettings
 
 #: KIP-714's compression types. ``none`` is always accepted and never advertised.
 CompressionName = Literal["gzip", "snappy", "lz4", "zstd"]
@@ -230,6 +231,7 @@ class ReceiverSettings(Settings):
         repr=False,
         description="The destinations. Each has a `type` and the settings of that plugin.",
     )
+    usage: UsageSettings = UsageSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
     debug: DebugSettings = DebugSettings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,8 +20,19 @@ from receiver.supervisor.setup import CoreSetup, RunCore
 from receiver.supervisor.sockets import REST
 from receiver.supervisor.states import STARTS_CORE, ChildState, Lifecycle, State
 
-#: Gives a relay its end of a new link to the core.
-GiveLink: TypeAlias = Callable[[socket.socket], object]
+
+@dataclass(frozen=True, slots=True)
+class Linkable:
+    """A relay that can be linked to the core.
+
+    Attributes:
+        give: Gives the relay its end of a new link.
+        traffic: The descriptor of its table of traffic; None: its supervisor has passed none.
+    """
+
+    give: Callable[[socket.socket], object]
+    traffic: int | None
+
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -31,7 +42,7 @@ class Core:
 
     Args:
         run: Runs in the process.
-        relays: Returns the relays that a core serves: how to give each a link, by relay id.
+        relays: Returns the relays that a core serves: by relay id.
 
     Attributes:
         child: The process; None while there is none.
@@ -46,7 +57,7 @@ class Core:
         lifecycle: Lifecycle,
         current: Current,
         report: Report,
-        relays: Callable[[], Mapping[str, GiveLink]],
+        relays: Callable[[], Mapping[str, Linkable]],
     ) -> None:
         self._run = run
         self._children = children
@@ -70,20 +81,24 @@ class Core:
     def _start(self) -> None:
         with contextlib.ExitStack() as ends:
             links: dict[str, socket.socket] = {}
-            gifts: list[tuple[GiveLink, socket.socket]] = []
+            gifts: list[tuple[Linkable, socket.socket]] = []
+            relays = self._relays()
             try:
-                for relay_id, give in self._relays().items():
+                for relay_id, relay in relays.items():
                     core_end, relay_end = map(ends.enter_context, socket.socketpair())
                     links[relay_id] = core_end
-                    gifts.append((give, relay_end))
-                self.child = self._fork(links)
+                    gifts.append((relay, relay_end))
+                traffic = {
+                    relay_id: relay.traffic for relay_id, relay in relays.items() if relay.traffic is not None
+                }
+                self.child = self._fork(links, traffic)
             except OSError as error:
                 self._children.cannot_fork("core", error, self._backoff, self.start)
                 return
-            for give, relay_end in gifts:
-                give(relay_end)
+            for relay, relay_end in gifts:
+                relay.give(relay_end)
 
-    def _fork(self, links: Mapping[str, socket.socket]) -> Child:
+    def _fork(self, links: Mapping[str, socket.socket], traffic: Mapping[str, int]) -> Child:
         sockets = self._current.sockets
         setup = CoreSetup(
             first=self._first,
@@ -92,6 +107,7 @@ class Core:
             rest=sockets[REST],
             bridge=sockets.bridge,
             links=links,
+            traffic=traffic,
         )
         child = fork(
             "core",
@@ -100,6 +116,7 @@ class Core:
                 setup.rest.fileno(),
                 *([] if setup.bridge is None else [setup.bridge.fileno()]),
                 *(end.fileno() for end in links.values()),
+                *traffic.values(),
             ],
             nice=self._current.settings.gateway.core_nice,
         )
@@ -107,17 +124,18 @@ class Core:
         self._children.add(child)
         return child
 
-    def link(self, relay_id: str, give: GiveLink) -> None:
+    def link(self, relay_id: str, relay: Linkable) -> None:
         """Link a relay to the core; without a core it is linked when one starts."""
         core_end, relay_end = socket.socketpair()
         with core_end, relay_end:
-            if self.take_link(relay_id, core_end):
-                give(relay_end)
+            if self.take_link(relay_id, core_end, relay.traffic):
+                relay.give(relay_end)
 
-    def take_link(self, relay_id: str, end: socket.socket) -> bool:
-        """Give the core its end of a link; return whether it has it."""
+    def take_link(self, relay_id: str, end: socket.socket, traffic: int | None) -> bool:
+        """Give the core its end of a link and a table; return whether it has them."""
         child = self.child
-        return child is not None and child.channel.send("link", fds=[end.fileno()], relay=relay_id)
+        fds = [end.fileno()] if traffic is None else [end.fileno(), traffic]
+        return child is not None and child.channel.send("link", fds=fds, relay=relay_id)
 
     def draining(self) -> None:
         """Tell the core that the relays drain."""

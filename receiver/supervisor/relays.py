@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
@@ -14,13 +14,14 @@ from receiver.supervisor.backoff import Backoff
 from receiver.supervisor.channel import Message
 from receiver.supervisor.child import Child, fork
 from receiver.supervisor.children import Children
-from receiver.supervisor.core import Core, GiveLink
+from receiver.supervisor.core import Core, Linkable
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
 from receiver.supervisor.report import Report
 from receiver.supervisor.setup import RelaySetup, RunRelay
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
 from receiver.supervisor.states import STARTS_RELAYS, ChildState, Lifecycle, State
+from receiver.traffic.table import closed_on_error, new_table
 
 _log = structlog.get_logger("receiver.supervisor")
 
@@ -57,6 +58,7 @@ class Relays:
         self._count = itertools.count(1)
         self._all_counts = SharedCounts()
         self._counts: dict[Child, ProcessCounts] = {}
+        self._traffic: dict[Child, int] = {}  # the descriptors of their tables
 
     def __contains__(self, child: Child) -> bool:
         return child in self._ids
@@ -78,9 +80,15 @@ class Relays:
         """The id and the slot of each, for a new version."""
         return [(relay_id, relay.slot) for relay, relay_id in self._ids.items()]
 
-    def links(self) -> dict[str, GiveLink]:
-        """How to give each relay a link, by relay id."""
-        return {relay_id: _giving(relay) for relay, relay_id in self._ids.items()}
+    def links(self) -> dict[str, Linkable]:
+        """How to link each relay, by relay id."""
+        return {
+            relay_id: Linkable(_giving(relay), self._traffic[relay]) for relay, relay_id in self._ids.items()
+        }
+
+    def traffic_of(self, relay_id: str) -> list[int]:
+        """The descriptor of a relay's table of traffic; empty: the relay has ended."""
+        return [self._traffic[relay] for relay, known in self._ids.items() if known == relay_id]
 
     def pass_link(self, relay_id: str, fds: Sequence[int]) -> None:
         """Give a relay the link that another receiver has made for it."""
@@ -114,7 +122,8 @@ class Relays:
     def _fork(self, slot: int) -> None:
         relay_id = f"{os.getpid()}-{next(self._count)}"
         core_end, relay_end = socket.socketpair()
-        with core_end, relay_end:
+        traffic = new_table()
+        with core_end, relay_end, closed_on_error(traffic):
             setup = RelaySetup(
                 settings=self._current.settings,
                 slot=slot,
@@ -123,22 +132,24 @@ class Relays:
                 relay_id=relay_id,
                 sockets=self._current.sockets.of_listeners,
                 link=relay_end,
+                traffic=traffic,
             )
             try:
                 relay = fork(
                     f"relay-{slot}",
                     lambda channel: self._run(channel, setup),
-                    keep=[relay_end.fileno(), *(bound.fileno() for bound in setup.sockets.values())],
+                    keep=[relay_end.fileno(), traffic, *(bound.fileno() for bound in setup.sockets.values())],
                 )
             except OSError:
                 self._all_counts.release(setup.counts)
                 raise
             relay.slot = slot
             self._counts[relay] = setup.counts
+            self._traffic[relay] = traffic
             self._by_slot[slot] = relay
             self._ids[relay] = relay_id
             self._children.add(relay)
-            self._core.take_link(relay_id, core_end)
+            self._core.take_link(relay_id, core_end, traffic)
 
     def share_node(self, source: Child, message: Message) -> None:
         """Tell the other relays the address of a node.
@@ -183,6 +194,7 @@ class Relays:
         """Forget a relay that has ended."""
         del self._ids[relay]
         self._all_counts.release(self._counts.pop(relay))
+        os.close(self._traffic.pop(relay))
         if self._by_slot.get(relay.slot) is relay:
             del self._by_slot[relay.slot]
 
@@ -202,5 +214,5 @@ class Relays:
         self._poll.call_later(delay_s, lambda: self._start(died.slot))
 
 
-def _giving(relay: Child) -> GiveLink:
+def _giving(relay: Child) -> Callable[[socket.socket], object]:
     return lambda end: relay.channel.send("link", fds=[end.fileno()])

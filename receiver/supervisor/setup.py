@@ -24,6 +24,7 @@ class RelaySetup:
         relay_id: Unique among all relay processes of this machine.
         sockets: The listening sockets, by the listener's name.
         link: The link to the core.
+        traffic: The descriptor of its table of traffic, which the core has too.
     """
 
     settings: ReceiverSettings
@@ -33,6 +34,7 @@ class RelaySetup:
     relay_id: str
     sockets: Mapping[str, socket.socket]
     link: socket.socket
+    traffic: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class CoreSetup:
         rest: The listening socket of the REST API.
         bridge: The listening socket for bridges, if they are let in.
         links: The links to the relays, by relay id.
+        traffic: The descriptors of their tables of traffic, by relay id.
     """
 
     first: bool
@@ -54,6 +57,7 @@ class CoreSetup:
     rest: socket.socket
     bridge: socket.socket | None
     links: Mapping[str, socket.socket]
+    traffic: Mapping[str, int]
 
 
 #: Runs a relay process until the supervisor ends it, and returns its exit status.

@@ -23,7 +23,7 @@ from receiver.supervisor import times
 from receiver.supervisor.channel import Message
 from receiver.supervisor.child import Child
 from receiver.supervisor.children import Children
-from receiver.supervisor.core import Core, GiveLink
+from receiver.supervisor.core import Core, Linkable
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll, Signals
 from receiver.supervisor.relays import Relays
@@ -153,7 +153,7 @@ class Supervisor:
             check_unused(path)
         self._current.sockets = ListeningSockets(self._current.settings)
 
-    def _linked_relays(self) -> dict[str, GiveLink]:
+    def _linked_relays(self) -> dict[str, Linkable]:
         adopted = {} if self._take_over is None else self._take_over.links()
         return self._relays.links() | adopted
 

@@ -83,6 +83,8 @@ class ClientIdentity(_WithPeers):
     client_instance_id: Uuid | None = None  # of the latest telemetry request, or of KIP-1313's header
     principal: str = ANONYMOUS  # of the client certificate, or of the login that the broker accepted
     sasl_mechanism: str | None = None
+    tls_version: str | None = None  # of the client's side; None without TLS
+    tls_cipher: str | None = None
     node_id: int | None = None  # of the node whose port it came by, at a rewriting listener
     broker: Broker = Broker()  # that the connection leads to
     via: Via = Via.GATEWAY

@@ -20,6 +20,7 @@ from receiver.wire.frame_rewriter import LENGTH_BYTES, frame_in
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
+from receiver.wire.seen_versions import note_version
 
 #: The longest end of a response that is kept: some ten thousand brokers.
 _MAX_END_BYTES: Final = 1_048_576
@@ -161,11 +162,13 @@ class AddressedRequests(RequestRewriter):
         passes, tracked, looked_at = self._passes_unread, self._tracked, self._looked_at
         longest = self._max_frame_bytes
         frames = self.frames
-        word = self.last_key << 16
+        word, seen = self.last_key << 16, self._seen
         while position <= last:
             length, word, correlation_id = _unpack_head_and_id(chunk, position)
             if length > longest or length < 8:
                 break
+            if seen is not None:
+                note_version(seen, word >> 16, word & 0xFFFF)
             if word not in passes:
                 acks: int | None = 1
                 if word in looked_at:

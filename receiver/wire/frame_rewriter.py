@@ -93,6 +93,7 @@ class FrameRewriter(Walk, ABC):
         self.awaited = None
         self._every_key = False
         self._walks_requests = False
+        self._seen = None
         self._replace = replace
         self._max_frame_bytes = max_frame_bytes
         self._max_watched_bytes = max_watched_bytes

@@ -25,6 +25,7 @@ from receiver.wire.frame_rewriter import (
     frame_start,
 )
 from receiver.wire.headers import request_header_size, request_header_version
+from receiver.wire.seen_versions import note_version
 from receiver.wire.walk import walk_requests, walk_responses
 
 #: The shortest request: API key, API version, correlation id (request header v0).
@@ -40,7 +41,7 @@ _MAX_HEADER: Final = 65_536
 _NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
 
 _LENGTH = Struct(">i")
-_REQUEST_HEAD = Struct(">ih")
+_REQUEST_HEAD = Struct(">ihh")
 _RESPONSE_HEAD = Struct(">ii")
 _KEY_AND_VERSION = Struct(">hh")
 
@@ -117,9 +118,15 @@ class RequestRewriter(FrameRewriter):
 
     passing = walk_requests
 
+    def note_versions(self, seen: memoryview) -> None:
+        """Note the versions of all further requests in these bytes."""
+        self._seen = seen
+
     def _watches(self, head: bytearray | memoryview, offset: int = 0) -> bool:
-        length, api_key = _REQUEST_HEAD.unpack_from(head, offset)
+        length, api_key, version = _REQUEST_HEAD.unpack_from(head, offset)
         self.last_key = api_key
+        if self._seen is not None:
+            note_version(self._seen, api_key, version)
         if self._is_read:
             return True
         return api_key in self._watched_keys and length <= self._longest_watched.get(api_key, length)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from receiver.wire.seen_versions import note_version
+
 #: The environment variable that leaves the compiled data path out.
 PURE_PYTHON: Final = "KAFKA_TELEMETRY_PURE_PYTHON"
 
@@ -22,7 +24,7 @@ WATCHED_KEYS: Final = 128
 _EVERY_KEY: Final = range(-(1 << 15), 1 << 15)
 
 _LENGTH = Struct(">i")
-_REQUEST_HEAD = Struct(">ih")
+_REQUEST_HEAD = Struct(">ihh")
 _RESPONSE_HEAD = Struct(">ii")
 
 # Bound once, because an attribute lookup for every frame costs as much as the comparison after it.
@@ -60,6 +62,7 @@ class PythonWalk:
     __slots__ = (
         "_every_key",
         "_max_frame_bytes",
+        "_seen",
         "_skip",
         "_walks_requests",
         "_watched",
@@ -70,6 +73,7 @@ class PythonWalk:
 
     _every_key: bool  # whether no request passes
     _max_frame_bytes: int
+    _seen: memoryview | None  # notes the versions of requests
     _skip: int  # bytes still to pass of the current frame; negative: the next ones do not
     _walks_requests: bool
     awaited: int | None
@@ -92,20 +96,22 @@ class PythonWalk:
         return self.pass_requests(chunk) if self._walks_requests else self.pass_responses(chunk)
 
     def pass_requests(self, chunk: memoryview) -> int:
-        """Compare the API key and the length of each request."""
+        """Compare the API key and the length of each request, and note its version."""
         position = self._skip
         if position < 0:
             return 0
         end = len(chunk)
-        last = end - 6
+        last = end - 8
         if position <= last:
             stops_at = _EVERY_KEY if self._every_key else self._watched
             longest = self._max_frame_bytes
-            frames = self.frames
+            frames, seen = self.frames, self._seen
             while position <= last:
-                length, api_key = _unpack_request_head(chunk, position)
+                length, api_key, version = _unpack_request_head(chunk, position)
                 if api_key in stops_at or length > longest or length < 8:
                     break
+                if seen is not None:
+                    note_version(seen, api_key, version)
                 position += length + 4
                 frames += 1
             self.frames = frames

@@ -45,6 +45,7 @@ from receiver.session.exchange import SessionEnd
 from receiver.session.session import Session
 from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.identity import ClientIdentity
+from receiver.traffic.table import EXTRA, RelayTable
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 from receiver.wire.uuid import Uuid
@@ -80,6 +81,7 @@ class ConnectionServices:
         log: The request log.
         clock: Source of time.
         spread: Counts the connections, so that all relays have as many.
+        traffic: Where connections count what they move.
     """
 
     core: CoreLink
@@ -89,6 +91,7 @@ class ConnectionServices:
     log: RequestLog
     clock: Clock
     spread: Spread
+    traffic: RelayTable
 
 
 class Connection:
@@ -106,6 +109,7 @@ class Connection:
     Attributes:
         number: As given.
         identity: Who the client is.
+        slot: Its counters.
         cpu: Returns the seconds of CPU time that the thread has used.
     """
 
@@ -131,6 +135,7 @@ class Connection:
         "cpu",
         "identity",
         "number",
+        "slot",
     )
 
     def __init__(
@@ -164,6 +169,8 @@ class Connection:
         self.number = number
         self.identity = identity
         self.cpu = services.clock.cpu
+        self.slot = services.traffic.take(number)
+        session.requests.note_versions(self.slot.seen)
         self._up = self._direction(client, broker, session.requests)
         self._down = self._direction(broker, client, session.responses)
         self._up.limit = session.bytes_in_a_turn  # until the first request has been seen
@@ -378,6 +385,7 @@ class Connection:
             self._count_memory()
 
     def _count_memory(self) -> None:
+        self.slot.words[EXTRA] = self._session.extra_requests
         requests, up, down = self._session.requests, self._up, self._down
         incomplete = requests.held
         held_bytes = incomplete + self._session.waiting_bytes + up.held_bytes + down.held_bytes
@@ -554,9 +562,14 @@ class Connection:
 
     def _direction(self, source: socket.socket, sink: socket.socket, rewriter: FrameRewriter) -> Direction:
         loop, share, meters = self._loop, self._share, self._session.rewrites_addresses
+        words, from_client = self.slot.words, source is self._client
         if isinstance(source, TlsSocket):
-            return TlsDirection(self, loop, source, sink, rewriter, share, meters=meters)
-        return Direction(self, loop, source, sink, rewriter, share, meters=meters)
+            return TlsDirection(
+                self, loop, source, sink, rewriter, share, words, from_client=from_client, meters=meters
+            )
+        return Direction(
+            self, loop, source, sink, rewriter, share, words, from_client=from_client, meters=meters
+        )
 
     def _reason_of(self, direction: Direction, client: CloseReason, broker: CloseReason) -> CloseReason:
         return client if direction is self._up else broker

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from receiver.event_loop import DirectEventLoop, Share
+from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, arrived
 from receiver.wire.frame_rewriter import BrokenStreamError, FrameRewriter
 from receiver.wire.walk import Walk, compiled
 
@@ -90,11 +91,13 @@ class PythonPump:
 
     __slots__ = (
         "_backlog",
+        "_from_client",
         "_meters",
         "_room",
         "_sink_fd",
         "_source_fd",
         "_walk",
+        "_words",
         "bytes_read",
         "ended",
         "limit",
@@ -104,11 +107,13 @@ class PythonPump:
     )
 
     _backlog: bytes | memoryview
+    _from_client: bool
     _meters: bool
     _room: int
     _sink_fd: int  # of plain sockets; else negative
     _source_fd: int
     _walk: Walk | None
+    _words: memoryview[int]
     bytes_read: int
     ended: bool
     limit: Callable[[], int] | None
@@ -127,6 +132,8 @@ class Direction(Pump):
     """Reads from ``source``, has the session rewrite it, and sends it to ``sink``.
 
     Args:
+        words: The connection's counters (:mod:`receiver.traffic.table`).
+        from_client: Whether the source is the client.
         meters: Whether frames that pass may be costly too, as where addresses are rewritten.
 
     Attributes:
@@ -161,10 +168,14 @@ class Direction(Pump):
         sink: socket.socket,
         rewriter: FrameRewriter,
         share: Share,
+        words: memoryview[int],
         *,
+        from_client: bool,
         meters: bool = False,
     ) -> None:
         self._connection = connection
+        self._words = words
+        self._from_client = from_client
         self._loop = loop
         self._share = share
         self._source = source
@@ -232,9 +243,13 @@ class Direction(Pump):
             self._end()
             return False
         self.bytes_read += count
+        arrived(self._words)
+        if self._from_client:
+            self._words[BYTES_IN] += count
         chunk = _view[:count]
         started = self._connection.cpu() if meters else 0.0
         passed = self._passing(chunk)
+        self._count_frames()
         if passed != count:
             self._rewrite(chunk, passed, started)
         else:
@@ -250,6 +265,13 @@ class Direction(Pump):
 
     if TYPE_CHECKING or compiled is None:
         readable = _move
+
+    def _count_frames(self) -> None:
+        if self._from_client:
+            self._words[REQUESTS] = self._rewriter.frames
+            self._words[LAST_KEY] = self._rewriter.last_key
+        else:
+            self._words[RESPONSES] = self._rewriter.frames
 
     def _moved(self) -> None:
         self._connection.moved()
@@ -285,12 +307,14 @@ class Direction(Pump):
         try:
             out = self._rewriter.rewrite(chunk, passed)
         except BrokenStreamError as error:
+            self._count_frames()
             self._charge(started)
             connection.refuse(self, error)
             return
         except Exception as error:  # a bug must end this connection only
             connection.fail(error)
             return
+        self._count_frames()
         self._charge(started)
         if out:
             self.give(out)
@@ -309,6 +333,8 @@ class Direction(Pump):
         except OSError as error:
             self._connection.sink_failed(self, error)
             return
+        if not self._from_client:
+            self._words[BYTES_OUT] += sent
         if sent == len(out):
             if self._room != BUFFER_BYTES:
                 self._room *= 2
@@ -337,6 +363,9 @@ class Direction(Pump):
         except OSError as error:
             self._connection.sink_failed(self, error)
             return False
+        if not self._from_client:
+            arrived(self._words)
+            self._words[BYTES_OUT] += sent
         self._backlog = memoryview(self._backlog)[sent:]
         if self._backlog:
             return False  # a short write: epoll gives an event when there is room (epoll(7), question 9)

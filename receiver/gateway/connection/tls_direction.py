@@ -28,10 +28,14 @@ class TlsDirection(Direction):
         sink: socket.socket,
         rewriter: FrameRewriter,
         share: Share,
+        words: memoryview[int],
         *,
+        from_client: bool,
         meters: bool = False,
     ) -> None:
-        super().__init__(connection, loop, source, sink, rewriter, share, meters=meters)
+        super().__init__(
+            connection, loop, source, sink, rewriter, share, words, from_client=from_client, meters=meters
+        )
         self._tls = source
 
     @property

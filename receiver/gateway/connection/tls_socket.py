@@ -122,6 +122,12 @@ class TlsSocket(socket.socket):
         """The host name that the client asked for (SNI), in lower case; empty: none."""
         return self._tls.asked_name if isinstance(self._tls, ServerConnection) else ""
 
+    @property
+    def negotiated(self) -> tuple[str | None, str | None]:
+        """TLS version and cipher, in OpenSSL's words; None before the handshake."""
+        cipher = self._tls.cipher()
+        return self._tls.version(), None if cipher is None else cipher[0]
+
     def certificate(self) -> bytes | None:
         """Return the peer's certificate in DER; None if it has shown none."""
         return self._tls.getpeercert(binary_form=True)

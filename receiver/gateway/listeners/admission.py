@@ -191,6 +191,8 @@ class Admission:
                     await _peek(client, 1)
                     side = tls = wrap(self.tls.current(), client, server_side=True)
                     await handshake(tls, self._turns, identity.peers.block)
+                    version, cipher = tls.negotiated
+                    identity = replace(identity, tls_version=version, tls_cipher=cipher)
                     if self._settings.security_protocol == "SSL":
                         identity = self._identify(tls, identity)
         except BaseException as error:

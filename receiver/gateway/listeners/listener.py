@@ -428,7 +428,7 @@ class Listener:
         identity = connection.identity
         self._open.discard(connection)
         self._services.spread.add(-1)
-        self._core.closed(connection.number)
+        self._core.closed(connection.number, reason)
         self._limits.connection_closed(identity)
         up, down = connection.traffic
         from_clients, from_broker = self._traffic_of_closed

@@ -15,7 +15,7 @@ import structlog
 
 from receiver.settings.socket_path import Bind, parse_bind
 from receiver.supervisor.channel import ChannelError, ControlChannel, Message
-from receiver.supervisor.core import Core, GiveLink
+from receiver.supervisor.core import Core, Linkable
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
 from receiver.supervisor.sockets import ListeningSockets
@@ -42,6 +42,7 @@ class Predecessor:
         sockets: Its listening sockets by name, with their addresses.
         nodes: What its relays know of the nodes behind rewriting listeners.
         relays: The slots of its relays by id, once its core is released.
+        traffic: The descriptors of their tables of traffic by id, as far as it has passed them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,6 +75,7 @@ class Predecessor:
         self.nodes: list[dict[str, Any]] = answer.fields.get("nodes", [])
         self._drain_s = float(answer.fields["drain_s"])
         self.relays: dict[str, int] = {}
+        self.traffic: dict[str, int] = {}
 
     def release_core(self) -> None:
         """Have its core end.
@@ -84,6 +86,7 @@ class Predecessor:
         self.channel.send("release_core")
         answer = self._await("released", self._drain_s + _ANSWER_WITHIN_S)
         self.relays = {str(relay_id): int(slot) for relay_id, slot in answer.fields["relays"]}
+        self.traffic = dict(zip(self.relays, answer.fds, strict=False))
 
     def problem(self, message: Message) -> str:
         """Return why the running receiver refuses to be taken over any longer."""
@@ -91,9 +94,16 @@ class Predecessor:
 
     def close(self) -> None:
         """Leave the running receiver alone."""
-        self.channel.close()
+        self.end()
         for _, listening in self.sockets.values():
             listening.close()
+
+    def end(self) -> None:
+        """Forget the running receiver, which has ended; its sockets are used on."""
+        self.channel.close()
+        for fd in self.traffic.values():
+            os.close(fd)
+        self.traffic.clear()
 
     def _await(self, type_: str, within_s: float) -> Message:
         deadline = time.monotonic() + within_s
@@ -158,12 +168,12 @@ class TakeOver:
         self._predecessor = predecessor
         self._poll.watch(predecessor.channel, lambda: self._read(predecessor))
 
-    def links(self) -> dict[str, GiveLink]:
-        """How to give each of its relays a link, by relay id."""
+    def links(self) -> dict[str, Linkable]:
+        """How to link each of its relays, by relay id."""
         predecessor = self._predecessor
         if predecessor is None:
             return {}
-        return {relay_id: _giving(predecessor, relay_id) for relay_id in predecessor.relays}
+        return {relay_id: _linkable(predecessor, relay_id) for relay_id in predecessor.relays}
 
     def accepting(self) -> None:
         """Tell it that this receiver accepts clients, so that its relays leave."""
@@ -183,12 +193,10 @@ class TakeOver:
     def _read(self, predecessor: Predecessor) -> None:
         try:
             while (message := predecessor.channel.receive()) is not None:
-                message.close()
                 if message.type == "need_link":
-                    relay_id = str(message.fields.get("relay"))
-                    predecessor.relays.setdefault(relay_id, 0)  # it may have started after the others
-                    self._core.link(relay_id, _giving(predecessor, relay_id))
-                elif message.type == "refused":
+                    self._link(predecessor, message)
+                message.close()
+                if message.type == "refused":
                     problem = predecessor.problem(message)
                     _log.error("the take-over has failed, this version ends", problem=problem)
                     self._lifecycle.end(1)
@@ -196,9 +204,19 @@ class TakeOver:
         except (EOFError, ChannelError):
             _log.info("the receiver that was taken over has ended")
             self._poll.forget(predecessor.channel)
-            predecessor.channel.close()
+            predecessor.end()
             self._predecessor = None
 
+    def _link(self, predecessor: Predecessor, message: Message) -> None:
+        relay_id = str(message.fields.get("relay"))
+        predecessor.relays.setdefault(relay_id, 0)  # it may have started after the others
+        if relay_id not in predecessor.traffic and message.fds:
+            predecessor.traffic[relay_id] = os.dup(message.fds[0])
+        self._core.link(relay_id, _linkable(predecessor, relay_id))
 
-def _giving(predecessor: Predecessor, relay_id: str) -> GiveLink:
-    return lambda end: predecessor.channel.send("links", fds=[end.fileno()], relay=relay_id)
+
+def _linkable(predecessor: Predecessor, relay_id: str) -> Linkable:
+    return Linkable(
+        lambda end: predecessor.channel.send("links", fds=[end.fileno()], relay=relay_id),
+        predecessor.traffic.get(relay_id),
+    )

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from receiver.supervisor import times
-from receiver.supervisor.channel import ChannelError, ControlChannel, Message
+from receiver.supervisor.channel import MAX_FDS, ChannelError, ControlChannel, Message
 from receiver.supervisor.core import Core
 from receiver.supervisor.current import Current
 from receiver.supervisor.poll import Poll
@@ -153,13 +153,15 @@ class HandOver:
         successor = self._successor
         if successor is None or not successor.has_core:
             return False
-        successor.channel.send("need_link", relay=relay_id)
+        successor.channel.send("need_link", fds=self._relays.traffic_of(relay_id), relay=relay_id)
         return True
 
     def core_ended(self) -> None:
         """Tell the new version that this one's core has ended, and which relays are left."""
         if self._successor is not None:
-            self._successor.channel.send("released", relays=self._relays.slots)
+            slots = self._relays.slots
+            tables = [fd for relay_id, _ in slots for fd in self._relays.traffic_of(relay_id)]
+            self._successor.channel.send("released", fds=tables[:MAX_FDS], relays=slots)
             self._advance(self._successor, Stage.RELEASED)
 
     def _accept(self) -> None:

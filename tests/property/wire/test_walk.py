@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from receiver.event_loop import Share
 from receiver.gateway.connection import direction
+from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, private_slot
 from receiver.wire import walk
 from receiver.wire.frame_rewriter import FrameRewriter
 from receiver.wire.framing import RequestRewriter, ResponseRewriter
+from receiver.wire.seen_versions import SEEN_BYTES
 from tests.exploration import examples
 
 pytestmark = pytest.mark.skipif(walk.compiled is None, reason="the extension is not built")
@@ -26,14 +28,21 @@ pytestmark = pytest.mark.skipif(walk.compiled is None, reason="the extension is 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 #: Lengths at the edges: too short, just long enough, as long as may be, too long, negative.
 LENGTHS = st.one_of(st.integers(-2, 40), st.sampled_from([95, 96, 97, 1 << 30, (1 << 31) - 1, -(1 << 31)]))
+VERSIONS = st.sampled_from([0, 1, 17, 253, 254, 255, 32_767, -1, -32_768])
 LONGEST = 96
+COUNTED = (BYTES_IN, BYTES_OUT, REQUESTS, RESPONSES, LAST_KEY)
 WATCHED = frozenset({0, 18, 71, 127})
 
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
     """A frame whose length is right, or a head with any length."""
-    head = struct.pack(">hhi", draw(st.sampled_from([1, 3, 18, 71, 127, 128, -1, 32_767])), 1, draw(INT32))
+    head = struct.pack(
+        ">hhi",
+        draw(st.sampled_from([1, 3, 18, 71, 95, 96, 127, 128, -1, 32_767])),
+        draw(VERSIONS),
+        draw(INT32),
+    )
     if draw(st.integers(0, 9)):
         body = head + draw(st.binary(max_size=60))
         return struct.pack(">i", len(body)) + body
@@ -48,6 +57,7 @@ def walks(kind: type[Any], *, requests: bool, every_key: bool, awaited: int | No
     found._walks_requests, found._every_key, found.awaited = requests, every_key, awaited
     found._skip, found._max_frame_bytes, found.frames, found.last_key = skip, LONGEST, 0, -1
     found._watch(WATCHED)
+    found._seen = memoryview(bytearray(SEEN_BYTES))
     return found
 
 
@@ -75,6 +85,7 @@ def test_both_walks_pass_the_same_bytes(
         assert passed == python.passing(chunk)
         for name in ("_skip", "frames", "last_key"):
             assert getattr(compiled, name) == getattr(python, name), name
+        assert bytes(compiled._seen) == bytes(python._seen)
         position += passed
         if passed < len(chunk):  # what a rewriter does then
             position += 1
@@ -152,7 +163,19 @@ class World:
         )
         rewriter.awaited = 7
         self.recorder = Recorder()
-        self.direction = kind(self.recorder, self.recorder, source, sink, rewriter, Share())
+        self.slot = private_slot()
+        if isinstance(rewriter, RequestRewriter):
+            rewriter.note_versions(self.slot.seen)
+        self.direction = kind(
+            self.recorder,
+            self.recorder,
+            source,
+            sink,
+            rewriter,
+            Share(),
+            self.slot.words,
+            from_client=requests,
+        )
         self.out = b""
 
     def step(self, action: tuple[str, Any]) -> tuple[object, ...]:
@@ -192,6 +215,8 @@ class World:
             moved._room,
             moved.ended,
             moved.flushed,
+            [self.slot.words[index] for index in COUNTED],
+            bytes(self.slot.seen),
             list(self.recorder.calls),
         )
 

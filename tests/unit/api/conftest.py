@@ -21,6 +21,7 @@ from receiver.metrics import ProcessNumbers, ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
+from receiver.settings.usage import UsageSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
@@ -29,6 +30,8 @@ from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.outcomes import SubscriptionsOutcome
 from receiver.telemetry.telemetry import ClientTelemetry
+from receiver.traffic.traffic import Traffic
+from receiver.traffic.usage_store import open_usage
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
 from tests.testbed.ports import listening_on
@@ -169,6 +172,7 @@ class Api:
     refused: list[str] = field(default_factory=list)
     cluster: Cluster = field(default_factory=lambda: Cluster(receiver_id="receiver-1"))
     _events: EventLog | None = None
+    _traffic: Traffic | None = None
 
     def run(self, scenario: Scenario, *, host: str = "127.0.0.1:8642") -> None:
         async def whole() -> None:
@@ -190,6 +194,12 @@ class Api:
             yield server
         finally:
             await server.stop()
+
+    def traffic(self) -> Traffic:
+        """The traffic of the connections, from the first call on."""
+        if self._traffic is None:
+            self._traffic = Traffic(open_usage(UsageSettings(), None), lambda: self.wall_ns)
+        return self._traffic
 
     def events(self) -> EventLog:
         """The events of the telemetry core, from the first call on."""
@@ -218,6 +228,7 @@ class Api:
                 telemetry=self.telemetry,
                 monotonic=self.clock,
                 connections=lambda: self.connections,
+                traffic=self.traffic(),
                 plugins=lambda: self.plugins,
                 listeners=lambda: self.listeners,
                 not_ready_because=lambda: self.not_ready_because,

@@ -160,6 +160,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/events",
             "/v1/series",
             "/v1/connections",
+            "/v1/usage",
             "/v1/listeners",
             "/v1/plugins",
             "/v1/session",

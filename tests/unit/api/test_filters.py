@@ -189,6 +189,10 @@ def test_the_event_loop_goes_on_while_a_list_is_made(fleet: Api, monkeypatch: py
 def test_the_page_names_every_filter_and_state() -> None:
     for model in (ClientQuery, ConnectionQuery):
         assert all(f"`{name}`" in PAGE for name in model.model_fields)
-    assert {state.value for state in ConnectionState} == {"no_telemetry", *(s.value for s in ClientState)}
+    assert {state.value for state in ConnectionState} == {
+        "no_telemetry",
+        "closed",
+        *(s.value for s in ClientState),
+    }
     rows = re.findall(r"^\| `([a-z_]+)` \| [A-Z]", PAGE, re.MULTILINE)
     assert {state.value for state in ConnectionState} <= set(rows)

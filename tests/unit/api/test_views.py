@@ -8,7 +8,7 @@ from receiver.telemetry.identity import Via
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_from_text, uuid_to_text
-from tests.unit.api.conftest import Api, ask, connection, instance_id, problem_of
+from tests.unit.api.conftest import WALL_NS, Api, ask, connection, instance_id, problem_of
 
 
 def test_a_client(api: Api) -> None:
@@ -173,7 +173,27 @@ def test_connections(api: Api) -> None:
             "principal": "User:ANONYMOUS",
             "sasl_mechanism": None,
             "since": "2023-11-14T22:13:21.250Z",
+            "age_ms": (WALL_NS - 1_700_000_001_250_000_000) // 1_000_000,
             "state": "no_telemetry",
+            "broker_id": None,
+            "tls_version": None,
+            "tls_cipher": None,
+            "closed_at": None,
+            "reason": None,
+            # No relay has told where it counts.
+            **dict.fromkeys(
+                (
+                    "bytes_in",
+                    "bytes_out",
+                    "requests",
+                    "in_flight",
+                    "last_minute",
+                    "idle_ms",
+                    "relay",
+                    "last_api",
+                    "api_versions",
+                )
+            ),
         }
         assert second["id"] == "CLIENT-2"
         assert second["client_instance_id"] is None

@@ -24,9 +24,12 @@ from receiver.settings.cluster import ClusterSettings
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
+from receiver.settings.usage import UsageSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
+from receiver.traffic.traffic import Traffic
+from receiver.traffic.usage_store import open_usage
 from tests.testbed.ports import listening_on
 from tests.unit.api.conftest import Clock, telemetry_core
 
@@ -88,6 +91,7 @@ class Sidecar:
                 subscriptions=subscriptions,
                 telemetry=self.telemetry,
                 monotonic=Clock(),
+                traffic=Traffic(open_usage(UsageSettings(), None)),
                 connections=lambda: self.connections,
                 listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,6 +40,7 @@ from receiver.session.session import Session
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.limits import LimitsSettings
 from receiver.settings.listeners import ListenerSettings
+from receiver.settings.usage import UsageSettings
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.supervisor.shared_counts import ProcessCounts, SharedCounts
@@ -46,6 +48,9 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.tls import TlsFilesError
+from receiver.traffic.table import RelayTable, new_table
+from receiver.traffic.traffic import Traffic
+from receiver.traffic.usage_store import open_usage
 from receiver.wire.broker_addresses import ReplaceAddress
 from tests.testbed.ports import LOOPBACK, free_port, listening_on
 from tests.testbed.scripted_broker import RANGES
@@ -165,6 +170,10 @@ class Gate:
             CurrentSubscriptions(),
             now=lambda: datetime.now(UTC),
         )
+        table = new_table()
+        self.table = RelayTable(table)
+        self.traffic = Traffic(open_usage(UsageSettings(), None), time.time_ns)
+        self.traffic.attach("test", table)
         self.relays = Relays(
             expected=1,
             calls=(
@@ -180,6 +189,7 @@ class Gate:
             metrics=self.metrics,
             log=self.core_log,
             monotonic=self.clock.monotonic,
+            traffic=self.traffic,
             on_identity=self.telemetry.instances.identity_changed,
             on_close=self.disconnected.append,
             on_broker=lambda: None,
@@ -194,6 +204,7 @@ class Gate:
             tokens=DelegationTokens(),
             clock=SystemClock(),
             problems=list,
+            traffic=self.table,
             statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, (), 0),
             count_traffic=lambda: None,
             ask_for_link=lambda: None,
@@ -206,6 +217,7 @@ class Gate:
             log=self.log,
             clock=self.clock,
             spread=Spread(SharedCounts().claim()),
+            traffic=self.table,
         )
         self._max_push_bytes = max_push_bytes
         with contextlib.suppress(RuntimeError):  # some tests have no event loop, and need no link
@@ -322,7 +334,7 @@ class Relayed:
     def _on_close(self, relay: Connection, reason: CloseReason, error: Exception | None) -> None:
         assert self.closed is None, "closed twice"
         self.closed = (reason, error)
-        self.gate.core.closed(relay.number)
+        self.gate.core.closed(relay.number, reason)
 
     async def reason(self) -> CloseReason:
         """Wait for the relay's end."""

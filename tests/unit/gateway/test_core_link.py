@@ -18,6 +18,7 @@ from receiver.session.exchanges.config_requests import ConfigExchange, _Parts
 from receiver.session.exchanges.telemetry import TelemetryExchange
 from receiver.settings.limits import LimitsSettings
 from receiver.telemetry.control.limits import Limits
+from receiver.traffic.table import RelayTable, Slot, new_table, private_slot
 from receiver.wire import api_keys, k74_list_config_resources
 from receiver.wire.headers import RequestHeader, decode_request_header
 from receiver.wire.primitives import Reader
@@ -56,6 +57,7 @@ class Core:
             tokens=self.tokens,
             clock=self.clock,
             problems=list,
+            traffic=RelayTable(new_table()),
             statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, (), 0),
             count_traffic=lambda: None,
             ask_for_link=lambda: None,
@@ -206,6 +208,10 @@ class Connection:
 
     def __init__(self) -> None:
         self.ended: list[str] = []
+
+    @property
+    def slot(self) -> Slot:
+        return private_slot()
 
     def ended_by_core(self, reason: str) -> None:
         self.ended.append(reason)

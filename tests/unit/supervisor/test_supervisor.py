@@ -51,8 +51,9 @@ def test_all_processes_run_and_stop(tmp_path: Path) -> None:
 
 def test_children_inherit_only_what_they_are_given(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path)).started() as program:
-        for name, given in {"core": 2, "relay-1": 3, "relay-2": 3}.items():
-            # 0 to 2, what it is given (channel, listening socket, link), and the listing itself.
+        for name, given in {"core": 2, "relay-1": 4, "relay-2": 4}.items():
+            # 0 to 2, what it is given (channel, listening socket, link,
+            # traffic), and the listing itself.
             (started,) = program.journal("started", name)
             assert len(started["fds"]) == 3 + given + 1, name
 

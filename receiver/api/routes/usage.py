@@ -1,0 +1,143 @@
+"""``/v1/usage``: what clients have used, day by day."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, BeforeValidator, Field
+
+from receiver.api.background import in_background, json_response
+from receiver.api.dependencies import Dependencies
+from receiver.api.filters import Pattern, matches, pattern_field
+from receiver.api.pages import Page, PageQuery, first_page
+from receiver.api.problems import InvalidError, Problem, field_error
+from receiver.traffic.usage_store import Amounts, UsageRow
+
+router = APIRouter(prefix="/v1/usage", tags=["usage"])
+
+#: Days that are shown unless ``since`` is given.
+_DEFAULT_DAYS: Final = 30
+
+
+class UsageGroup(StrEnum):
+    """What usage is added up by."""
+
+    PRINCIPAL = "principal"
+    CLIENT_ID = "client_id"
+
+
+def _day(value: Any) -> Any:
+    """Take a time for its day in UTC."""
+    if isinstance(value, str) and len(value) > len("2026-11-29"):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return value
+        return moment.astimezone(UTC).date() if moment.tzinfo is not None else moment.date()
+    return value
+
+
+_Day = Annotated[date, BeforeValidator(_day, json_schema_input_type=str)]
+
+
+class UsageQuery(PageQuery):
+    """The query parameters of ``/v1/usage``."""
+
+    by: UsageGroup = Field(default=UsageGroup.PRINCIPAL, description="What to add the usage of a day up by.")
+    since: _Day | None = Field(
+        default=None,
+        description="The first day (`2026-11-29`, UTC), or a time in it; omitted: 30 days ago.",
+    )
+    until: _Day | None = Field(default=None, description="The last day; omitted: today.")
+    principal: Pattern | None = pattern_field("principal")
+    client_id: Pattern | None = pattern_field("client id")
+
+
+class UsageView(BaseModel):
+    """What was used in a day. Bytes are those of Kafka's protocol, without TLS."""
+
+    day: str = Field(description="The day in UTC.")
+    principal: str | None = Field(default=None, description="With `by=principal`.")
+    client_id: str | None = Field(default=None, description="With `by=client_id`.")
+    bytes_in: int = Field(description="Bytes from clients.")
+    bytes_out: int = Field(description="Bytes to clients.")
+    requests: int = Field(description="Requests of clients.")
+    connections: int = Field(description="Connections that began.")
+
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": Page[UsageView], "description": "A page; with `Accept: text/csv` all rows as CSV."},
+    422: {"model": Problem},
+}
+
+
+@router.get("", summary="Show what clients have used, day by day", responses=_RESPONSES)
+async def list_usage(
+    dependencies: Dependencies, query: Annotated[UsageQuery, Query()], request: Request
+) -> Response:
+    """Show what each principal, or each client id, has used in each day (UTC).
+
+    Everything that was counted before the request is in it.
+    """
+    today = dependencies.now().date()
+    until = query.until or today
+    since = query.since or until - timedelta(days=_DEFAULT_DAYS)
+    if since > until:
+        raise InvalidError(field_error(("since",), since.isoformat(), f"must not be after until ({until})"))
+    traffic = dependencies.traffic
+    await traffic.settle()
+    rows = await in_background(_grouped, traffic.store.usage, since, until, query)
+    if _wants_csv(request):
+        return Response(_csv(rows, query.by), media_type="text/csv; charset=utf-8")
+    return json_response(_page(rows, query))
+
+
+def _grouped(
+    read: Callable[[str, str], Iterable[UsageRow]], since: date, until: date, query: UsageQuery
+) -> list[tuple[str, str, Amounts]]:
+    """Return day, value and amounts, in order."""
+    sums: dict[tuple[str, str], Amounts] = {}
+    wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
+    for row in read(since.isoformat(), until.isoformat()):
+        if wants_principal(row.principal) and wants_client_id(row.client_id):
+            value = row.principal if query.by is UsageGroup.PRINCIPAL else row.client_id
+            known = sums.get((row.day, value))
+            sums[row.day, value] = row.amounts if known is None else known.plus(row.amounts)
+    return [(*key, sums[key]) for key in sorted(sums)]
+
+
+def _page(rows: Sequence[tuple[str, str, Amounts]], query: UsageQuery) -> dict[str, Any]:
+    if query.after is not None:
+        day, separator, value = query.after.partition("/")
+        if not separator:
+            raise InvalidError(
+                field_error(("after",), query.after, "expected the `next` of the previous page")
+            )
+        rows = [row for row in rows if row[:2] > (day, value)]
+    page, following = first_page(rows, query.limit, lambda row: f"{row[0]}/{row[1]}", lambda row: row[:2])
+    items = [{"day": day, query.by.value: value, **used._asdict()} for day, value, used in page]
+    return {"items": items, "next": following}
+
+
+def _wants_csv(request: Request) -> bool:
+    accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    return "text/csv" in accepted and "application/json" not in accepted
+
+
+def _csv(rows: Sequence[tuple[str, str, Amounts]], by: UsageGroup) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("day", by.value, *Amounts._fields))
+    writer.writerows((day, _cell(value), *used) for day, value, used in rows)
+    return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return a text, which a client chose, that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

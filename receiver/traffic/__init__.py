@@ -1,0 +1,1 @@
+"""What each connection has moved, and for whom: counters that outlive a process."""
