@@ -53,6 +53,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         }
         settings["listeners"].append(config(broker.port)["listeners"][0] | {"name": "PLAIN"})
         with GatewaySidecar(settings) as sidecar, Raw(sidecar.port("PLAIN")) as raw:
+            sidecar.http.put("/v1/subscriptions/all", json={"metrics": ["*"]}).raise_for_status()
             _, instance, subscription = read_get(raw.exchange(get_subscriptions()))
             raw.exchange(push(instance, subscription))
             with Prometheus(scrape=[settings["rest"]["bind"]]) as started:
