@@ -27,6 +27,7 @@ from receiver.api.routes import (
     status,
     subscriptions,
     usage,
+    values,
 )
 from receiver.api.sessions import COOKIE_NAME
 from receiver.settings.rest import RestSettings
@@ -42,6 +43,7 @@ _PARTS: Final = (
     subscriptions,
     clients,
     explain,
+    values,
     series,
     connections,
     usage,

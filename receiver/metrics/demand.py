@@ -31,6 +31,11 @@ def demand_metrics(telemetry: ClientTelemetry) -> Iterator[Metric]:
         value=telemetry.series_history.remembered,
     )
     yield GaugeMetricFamily(
+        f"{_PREFIX}latest_pushes_bytes",
+        "Bytes of the latest pushes that are kept to show their values.",
+        value=telemetry.latest_pushes.total_bytes,
+    )
+    yield GaugeMetricFamily(
         f"{_PREFIX}interval_factor",
         "Factor by which back-pressure lengthens push intervals.",
         value=pressure.factor,

@@ -128,6 +128,14 @@ class TelemetrySettings(Settings):
         ge=1,
         description="Most client instances that are remembered. The least recently used is forgotten first.",
     )
+    latest_pushes_bytes: int = Field(
+        default=16_777_216,
+        ge=0,
+        le=1_073_741_824,
+        description="Most bytes of OTLP that are kept of the clients' latest pushes, to show their values in "
+        "the console and at `/v1/clients/{id}/values`. Clients that have pushed least recently are shown "
+        "without. 0 keeps none.",
+    )
     delta_temporality: bool = Field(
         default=True, description="Ask clients for deltas (true) or cumulative sums (false)."
     )

@@ -22,6 +22,7 @@ from receiver.telemetry.errors import InvalidInstanceError, NoPluginError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
 from receiver.telemetry.intake import Intake
+from receiver.telemetry.latest_pushes import LatestPushes
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome, not_now, refused
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Treatment
@@ -91,6 +92,7 @@ class ClientTelemetry:
         self.defaults = _defaults(settings)
         self.profiles = MetricProfiles()
         self.clocks = ClientClocks()
+        self.latest_pushes = LatestPushes(settings.latest_pushes_bytes)
         self._intake = Intake(
             rules,
             limits=limits,
@@ -111,6 +113,7 @@ class ClientTelemetry:
         self._settings = settings
         self.defaults = _defaults(settings)
         self.instances.resize(settings.max_instances)
+        self.latest_pushes.resize(settings.latest_pushes_bytes)
         self.series.replace_settings(settings.series)
         self.series_history.replace_settings(settings.series, settings.max_instances)
         self.backpressure.replace_settings(settings.backpressure)
@@ -229,7 +232,9 @@ class ClientTelemetry:
         else:
             software = instance.identity.client_software_name
             requested = instance.request.metrics
-            pushed_at_ns = self.profiles.sample(outcome.push.payload.data, software, requested, now)
+            data = outcome.push.payload.data
+            self.latest_pushes.record(instance.id, data, received_at_ns, now)
+            pushed_at_ns = self.profiles.sample(data, software, requested, now)
             if pushed_at_ns:
                 self.clocks.record(instance.id, pushed_at_ns, received_at_ns)
             if instance.revealed != instance.matched[1]:
@@ -272,8 +277,10 @@ class ClientTelemetry:
             empty_push_id=empty_push_id,
             checked_by_broker=checked_by_broker,
         )
-        if outcome.push is not None and instance.revealed != instance.matched[1]:
-            self._match_revealed(instance)
+        if outcome.push is not None:
+            self.latest_pushes.record(instance.id, outcome.push.payload.data, received_at_ns, now)
+            if instance.revealed != instance.matched[1]:
+                self._match_revealed(instance)
         return outcome
 
     def _match_revealed(self, instance: ClientInstance) -> None:
@@ -339,6 +346,7 @@ class ClientTelemetry:
     def _on_forget(self, client_instance_id: Uuid) -> None:
         self.on_forgotten(client_instance_id)
         self.series.forget(client_instance_id)
+        self.latest_pushes.forget(client_instance_id)
         self.offenders.forget(client_instance_id)
 
     def _assign(self, instance: ClientInstance, identity: ClientIdentity) -> None:

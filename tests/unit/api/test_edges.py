@@ -156,6 +156,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/clients",
             "/v1/clients/{client_instance_id}",
             "/v1/clients/{client_instance_id}/explain",
+            "/v1/clients/{client_instance_id}/values",
             "/v1/explain",
             "/v1/events",
             "/v1/series",

@@ -129,9 +129,23 @@ export interface ClusterPage_ConnectionView_ {
   members?: (MemberView)[];
 }
 
-export type ConnectionState = "no_telemetry" | "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing";
+export interface ClusterPage_GroupView_ {
+  items: (GroupView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
+export type ConnectionGroup = "principal" | "client_id" | "software" | "address" | "listener";
+
+export type ConnectionState = "no_telemetry" | "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing" | "closed";
 
 export interface ConnectionView {
+  bytes_in: number | null;
+  bytes_out: number | null;
+  requests: number | null;
+  in_flight: number | null;
+  last_minute: LastMinute | null;
+  idle_ms: number | null;
   listener: string;
   source_address: string;
   source_port: number | null;
@@ -144,7 +158,16 @@ export interface ConnectionView {
   security_protocol: string;
   client_instance_id: string | null;
   since: string;
+  age_ms: number;
   state: ConnectionState;
+  broker_id: number | null;
+  relay: string | null;
+  tls_version: string | null;
+  tls_cipher: string | null;
+  last_api: string | null;
+  api_versions: Record<string, VersionsView> | null;
+  closed_at: string | null;
+  reason: string | null;
   receiver?: string | null;
 }
 
@@ -196,6 +219,21 @@ export interface FieldError {
   detail: string;
 }
 
+export interface GroupView {
+  bytes_in: number | null;
+  bytes_out: number | null;
+  requests: number | null;
+  in_flight: number | null;
+  last_minute: LastMinute | null;
+  idle_ms: number | null;
+  principal?: string | null;
+  client_id?: string | null;
+  software?: string | null;
+  address?: string | null;
+  listener?: string | null;
+  connections: number;
+}
+
 export interface HealthView {
   status: string;
   version: string;
@@ -207,6 +245,12 @@ export interface IntervalOriginView {
   subscriptions: (string)[];
   wanted_ms: number;
   factor: number;
+}
+
+export interface LastMinute {
+  bytes_in: number;
+  bytes_out: number;
+  requests: number;
 }
 
 export interface ListenerView {
@@ -235,6 +279,15 @@ export interface MemberView {
   problem: string | null;
 }
 
+export interface MetricView {
+  name: string;
+  kind: string;
+  unit: string | null;
+  description: string | null;
+  delta: boolean;
+  points: (PointView)[];
+}
+
 export interface NodeView {
   address: string;
   broker: BrokerView;
@@ -254,6 +307,11 @@ export interface Page_PluginView_ {
 
 export interface Page_SubscriptionView_ {
   items: (SubscriptionView)[];
+  next?: string | null;
+}
+
+export interface Page_UsageView_ {
+  items: (UsageView)[];
   next?: string | null;
 }
 
@@ -301,6 +359,12 @@ export interface PluginView {
   last_error: string | null;
 }
 
+export interface PointView {
+  attributes: Record<string, string>;
+  value: number | null;
+  count: number | null;
+}
+
 export interface PrefixView {
   prefix: string;
   subscriptions: (string)[];
@@ -326,6 +390,13 @@ export interface ProcessView {
   name: string;
   cpu_s: number;
   resident_bytes: number;
+}
+
+export interface PushView {
+  received_at: string;
+  bytes: number;
+  cut: boolean;
+  metrics: (MetricView)[];
 }
 
 export interface QueueView {
@@ -454,11 +525,33 @@ export interface TemporalityOriginView {
   subscriptions: (string)[];
 }
 
+export type UsageGroup = "principal" | "client_id";
+
+export interface UsageView {
+  day: string;
+  principal?: string | null;
+  client_id?: string | null;
+  bytes_in: number;
+  bytes_out: number;
+  requests: number;
+  connections: number;
+}
+
+export interface ValuesView {
+  items: (PushView)[];
+  next: string | null;
+}
+
 export interface VerdictView {
   name: string;
   state: State;
   matches: boolean;
   reasons: (string)[];
+}
+
+export interface VersionsView {
+  lowest: number;
+  highest: number;
 }
 
 export type Via = "gateway" | "bridge";

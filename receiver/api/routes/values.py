@@ -1,0 +1,165 @@
+"""``/v1/clients/{id}/values``: the values of a client's latest pushes.
+
+Pushes are decoded here, in the thread for long reads, and nowhere before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
+from pydantic import BaseModel, Field
+
+from receiver.api.background import in_background, json_response
+from receiver.api.dependencies import Dependencies
+from receiver.api.problems import Problem
+from receiver.api.queries import ForbiddingModel
+from receiver.api.routes.clients import ClientInstanceId, require_client
+from receiver.catalogue import CATALOGUE
+from receiver.numbers import whole_number
+from receiver.telemetry.latest_pushes import KeptPush
+from receiver.telemetry.subscription_document import time_to_text
+
+router = APIRouter(prefix="/v1/clients", tags=["clients"])
+
+#: Nanoseconds since the epoch fit in so many bits.
+_MAX_NS: Final = 2**63 - 1
+#: Most data points of an answer's push. A push may have thousands; a person reads fewer.
+_MAX_POINTS: Final = 2_000
+
+
+class PointView(BaseModel):
+    """A data point."""
+
+    attributes: dict[str, str]
+    value: float | None = Field(description="Of a histogram or a summary, its sum; null: it has none.")
+    count: int | None = Field(description="Of a histogram or a summary, how many were observed; else null.")
+
+
+class MetricView(BaseModel):
+    """A metric of a push."""
+
+    name: str
+    kind: str = Field(description="`gauge`, `sum`, `histogram`, `exponential_histogram` or `summary`.")
+    unit: str | None = Field(description="In UCUM; null: neither the client nor the catalogue has one.")
+    description: str | None = Field(description="The catalogue's; null: it does not know the metric.")
+    delta: bool = Field(description="Whether each value counts from the push before.")
+    points: list[PointView]
+
+
+class PushView(BaseModel):
+    """A push and its values, normalised as destinations get them."""
+
+    received_at: str = Field(description="RFC 3339, UTC.")
+    bytes: int = Field(description="Bytes of OTLP.")
+    cut: bool = Field(description=f"Whether it has more data points than the {_MAX_POINTS:,} that are shown.")
+    metrics: list[MetricView]
+
+
+class ValuesView(BaseModel):
+    """The latest pushes of a client instance, the oldest first."""
+
+    items: list[PushView]
+    next: str | None = Field(description="Send it as `after` for the pushes that follow; null: none is kept.")
+
+
+class _ValuesQuery(ForbiddingModel):
+    after: str | None = Field(
+        default=None,
+        max_length=20,
+        description="`next` of an earlier answer; omitted: all pushes that are kept.",
+    )
+
+
+@router.get(
+    "/{client_instance_id}/values",
+    summary="Show the values of a client's latest pushes",
+    responses={
+        200: {"model": ValuesView, "description": "The pushes that are kept."},
+        **{status: {"model": Problem} for status in (404, 422)},
+    },
+)
+async def show_values(
+    dependencies: Dependencies, client_instance_id: ClientInstanceId, query: Annotated[_ValuesQuery, Query()]
+) -> Response:
+    """Show the values of the latest push that is kept.
+
+    For two minutes after each such request, the receiver keeps the last 60 pushes of this client
+    instance. `telemetry.latest_pushes_bytes` bounds the pushes of all of them.
+    """
+    client = require_client(dependencies, client_instance_id)
+    after = whole_number(query.after or "", _MAX_NS) or 0
+    kept = dependencies.telemetry.latest_pushes.look(client.id, dependencies.monotonic())
+    return json_response(await in_background(_document, kept, after))
+
+
+def _document(kept: Sequence[KeptPush], after: int) -> dict[str, Any]:
+    return {
+        "items": [_push(push) for push in kept if push.received_at_ns > after],
+        "next": str(kept[-1].received_at_ns) if kept else None,
+    }
+
+
+def _push(push: KeptPush) -> dict[str, Any]:
+    metrics: list[dict[str, Any]] = []
+    left = _MAX_POINTS
+    data = MetricsData.FromString(push.data)
+    for metric in _metrics(data):
+        view = _metric(metric)
+        points = view["points"]
+        view["points"] = points[: max(left, 0)]
+        if view["points"]:
+            metrics.append(view)
+        left -= len(points)
+    return {
+        "received_at": time_to_text(datetime.fromtimestamp(push.received_at_ns // 1_000_000 / 1000, UTC)),
+        "bytes": len(push.data),
+        "cut": left < 0,
+        "metrics": metrics,
+    }
+
+
+def _metrics(data: MetricsData) -> Iterable[Metric]:
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            yield from scope.metrics
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    known = CATALOGUE.metric(metric.name)
+    kind = metric.WhichOneof("data") or "gauge"
+    data = getattr(metric, kind)
+    delta = (
+        getattr(data, "aggregation_temporality", 0) == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    )
+    return {
+        "name": metric.name,
+        "kind": kind,
+        "unit": metric.unit or (None if known is None else known.unit),
+        "description": None if known is None else known.description,
+        "delta": delta,
+        "points": [_point(point, kind) for point in data.data_points],
+    }
+
+
+def _point(point: Any, kind: str) -> dict[str, Any]:
+    attributes = {attribute.key: _text(attribute.value) for attribute in point.attributes}
+    if kind in {"gauge", "sum"}:
+        value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+        return {"attributes": attributes, "value": _finite(float(value)), "count": None}
+    has_sum = kind == "summary" or point.HasField("sum")
+    return {"attributes": attributes, "value": _finite(point.sum) if has_sum else None, "count": point.count}
+
+
+def _text(value: AnyValue) -> str:
+    kind = value.WhichOneof("value")
+    return "" if kind is None else str(getattr(value, kind)).strip()
+
+
+def _finite(value: float) -> float | None:
+    """Return a value that JSON has; NaN and infinities are no numbers there."""
+    return value if value - value == 0 else None
