@@ -64,7 +64,9 @@ SUMMARIES: Final = {
     "Pushes that can't be read": "The roll-up could not read pushes: limit",
     "KafkaTelemetryNotReady": "Receiver sidecar:8080 accepts no clients",
     "KafkaTelemetryDown": "Receiver sidecar:8080 does not answer",
-    "KafkaTelemetryConnectionsRefused": "Receiver sidecar:8080 refuses more than 12 connections a minute (limit)",
+    "KafkaTelemetryConnectionsRefused": (
+        "Receiver sidecar:8080 refuses more than 12 connections a minute (limit)"
+    ),
     "KafkaTelemetryInternalError": "Receiver sidecar:8080 closed connections after an internal error",
     "KafkaTelemetryClosesForMemory": "Receiver sidecar:8080 closed connections because too many bytes wait",
     "KafkaTelemetryProtocolErrors": "Listener CLIENT of sidecar:8080 receives other protocols than Kafka",
