@@ -81,6 +81,10 @@ def judge_clients(
         str | None,
         typer.Option("--only", help="Judge only clients whose whole client id matches.", metavar="REGEX"),
     ] = None,
+    badge: Annotated[
+        Path | None,
+        typer.Option("--badge", help="Write a badge as JSON for shields.io/endpoint.", metavar="FILE"),
+    ] = None,
     sasl_user: Annotated[
         str | None,
         typer.Option(
@@ -128,6 +132,11 @@ def judge_clients(
         raise fail(f"--bind: {error.strerror or error}", _EXIT_USAGE) from None
     write = {"json": reports.as_json, "junit": reports.as_junit, "text": reports.as_text}[report]
     typer.echo(write(judged), nl=False)
+    if badge is not None:
+        try:
+            badge.write_text(reports.as_badge(judged))
+        except OSError as error:
+            raise fail(f"--badge: {badge}: {error.strerror}", _EXIT_USAGE) from None
     raise typer.Exit(_status(judged, clients, failed=reports.has_failed(judged)))
 
 

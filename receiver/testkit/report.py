@@ -104,6 +104,27 @@ def _case(suite: ElementTree.Element, judgement: Judgement) -> None:
         ElementTree.SubElement(case, "system-out").text = prefix + seen
 
 
+def as_badge(judged: Sequence[ClientJudgement]) -> str:
+    """Return a badge as JSON, in the format of shields.io/endpoint.
+
+    It counts the checks of severity *must* that passed, of those that were tried on any client.
+    """
+    tried: dict[str, bool] = {}
+    for client in judged:
+        for judgement in client.judgements:
+            if judgement.check.severity is Severity.MUST and judgement.verdict.passed is not None:
+                good = tried.get(judgement.check.id, True)
+                tried[judgement.check.id] = good and judgement.verdict.passed
+    passed = sum(tried.values())
+    badge = {
+        "schemaVersion": 1,
+        "label": "KIP-714",
+        "message": f"{passed} of {len(tried)}" if tried else "no client",
+        "color": "lightgrey" if not tried else "brightgreen" if passed == len(tried) else "red",
+    }
+    return json.dumps(badge) + "\n"
+
+
 def as_text(judged: Sequence[ClientJudgement], *, problems_only: bool = False) -> str:
     """Return the report for a terminal."""
     lines = []

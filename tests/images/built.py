@@ -194,6 +194,9 @@ def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Pa
     data_path = "compiled" if name == "receiver" else "python"
     expected = f"kafka-telemetry {version_of_the_project()}\ndata path: {data_path}\n"
     assert (said.returncode, said.stdout) == (0, expected), said.stderr
+    if name == "receiver":
+        judged = started.run("kafka-telemetry", "testkit", "--bind", "127.0.0.1:0", "--seconds", "0.1")
+        assert (judged.returncode, judged.stdout) == (0, "no client was there\n"), judged.stderr
     role = "plugins" if name == "receiver" else "spark_streaming"
     packages = {"receiver", "kafka_client_telemetry", role}
     modules = [

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import LibrdkafkaClient, Mode
-from tests.testbed.ports import LOOPBACK
+from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, wait_until
 from tests.testbed.security import Login, Security
 
@@ -111,6 +112,37 @@ def test_a_client_without_telemetry_fails_the_run(tmp_path: Path) -> None:
         status, report = kit.report()
     assert status == 1
     assert checks(report)["TK-001"]["passed"] is False
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("error", "status"), [("THROTTLING_QUOTA_EXCEEDED", 0), ("INVALID_RECORD", 3)])
+def test_the_github_action_runs_a_command(tmp_path: Path, error: str, status: int) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text(f"steps: [{{name: first}}, {{name: refused, error: {error}}}]")
+    summary, outputs = tmp_path / "summary.md", tmp_path / "outputs"
+    ran = subprocess.run(
+        ["bash", ROOT / ".github" / "actions" / "testkit" / "run.sh"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+            "COMMAND": f"SECONDS=6 python examples/testkit/client.py; exit {status}",
+            "SCRIPT": str(script),
+            "CLIENTS": "1",
+            "INSTALL": "",
+            "PORT": str(free_port()),
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "GITHUB_OUTPUT": str(outputs),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == status, ran.stdout + ran.stderr
+    assert "0 of " in summary.read_text()
+    written = dict(line.split("=", 1) for line in outputs.read_text().splitlines())
+    assert json.loads(Path(written["badge"]).read_text())["color"] == "brightgreen"
 
 
 @pytest.mark.full

@@ -53,7 +53,9 @@ def test_actionlint_reports_no_problem() -> None:
 
 
 def test_zizmor_reports_no_problem() -> None:
-    linted = zizmor(*WORKFLOWS, GITHUB / "dependabot.yml")
+    actions = sorted((GITHUB / "actions").glob("*/action.yml"))
+    assert actions
+    linted = zizmor(*WORKFLOWS, *actions, GITHUB / "dependabot.yml")
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 

@@ -58,3 +58,11 @@ def test_text_shows_no_control_characters(judged: list[ClientJudgement]) -> None
     assert "FAIL TK-007 must" in text
     assert "failed: 1 must, 1 should" in text
     assert report.as_text([]) == "no client was there\n"
+
+
+def test_the_badge_counts_the_musts(judged: list[ClientJudgement]) -> None:
+    good, both, nobody = (json.loads(report.as_badge(clients)) for clients in (judged[:1], judged, []))
+    count = int(good["message"].split(" of ")[1])
+    assert (good["message"], good["color"]) == (f"{count} of {count}", "brightgreen")
+    assert (both["message"], both["color"]) == (f"{count - 1} of {count}", "red")
+    assert (nobody["message"], nobody["schemaVersion"]) == ("no client", 1)
