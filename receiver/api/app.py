@@ -24,6 +24,7 @@ from receiver.api.routes import (
     plugins,
     series,
     session,
+    signs,
     status,
     subscriptions,
     usage,
@@ -44,6 +45,7 @@ _PARTS: Final = (
     clients,
     explain,
     values,
+    signs,
     series,
     connections,
     usage,
@@ -76,6 +78,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     app.state.endpoints = [route for router in routers for route in router.routes]
     authenticator = Authenticator(settings, sessions=dependencies.sessions)
     app.state.authenticator = authenticator
+    app.state.sign_reader = signs.SignReader()
     problems.register(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(MemberRequests, receiver_id=dependencies.cluster.receiver_id)

@@ -87,6 +87,11 @@ class LatestPushes:
             self._looked_at.popitem(last=False)
         return list(self._kept.get(client_instance_id, ()))
 
+    def latest(self, client_instance_id: Uuid) -> KeptPush | None:
+        """Return an instance's latest push, if it is kept. It does not count as a look."""
+        pushes = self._kept.get(client_instance_id)
+        return pushes[-1] if pushes else None
+
     def forget(self, client_instance_id: Uuid) -> None:
         """Forget an instance that is no longer known."""
         self._looked_at.pop(client_instance_id, None)

@@ -165,6 +165,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/listeners",
             "/v1/plugins",
             "/v1/session",
+            "/v1/signs",
             "/livez",
             "/readyz",
             "/metrics",

@@ -457,6 +457,31 @@ export interface SharedUseView {
   instances: number;
 }
 
+export type SignKind = "failing_records" | "throttled" | "slow_requests" | "slow_processing" | "rebalancing";
+
+export interface SignView {
+  kind: SignKind;
+  client_instance_id: string;
+  client_id: string;
+  client_software_name: string;
+  client_software_version: string;
+  principal: string;
+  group_id: string | null;
+  metric: string;
+  value: number;
+  unit: string | null;
+  since: string;
+  received_at: string;
+  meaning: string;
+  advice: string;
+}
+
+export interface SignsView {
+  items: (SignView)[];
+  read: number;
+  clients: number;
+}
+
 export interface SpoolView {
   pushes: number;
   bytes: number;

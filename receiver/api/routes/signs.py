@@ -1,0 +1,124 @@
+"""``/v1/signs``: which clients' latest pushes say that something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, TypeAlias, cast
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from receiver.api.background import in_background, json_response
+from receiver.api.dependencies import Dependencies
+from receiver.api.pages import LimitQuery
+from receiver.api.problems import Problem
+from receiver.catalogue import CATALOGUE
+from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.latest_pushes import KeptPush
+from receiver.telemetry.signs import RULES, Sign, SignKind, signs
+from receiver.telemetry.subscription_document import time_to_text
+from receiver.wire.uuid import Uuid
+
+router = APIRouter(prefix="/v1/signs", tags=["clients"])
+
+_Pushed: TypeAlias = tuple[ClientInstance, KeptPush]
+
+_ORDER: Final = {kind: number for number, kind in enumerate(SignKind)}
+
+
+class SignView(BaseModel):
+    """A sign of a client instance."""
+
+    kind: SignKind
+    client_instance_id: str
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    principal: str
+    group_id: str | None
+    metric: str = Field(description="The metric that shows it.")
+    value: float
+    unit: str | None = Field(description="Of the value, in UCUM.")
+    since: str = Field(
+        description="The first of the pushes in a row that have it, of those that were read here (RFC 3339)."
+    )
+    received_at: str = Field(description="When the latest push arrived (RFC 3339).")
+    meaning: str
+    advice: str
+
+
+class SignsView(BaseModel):
+    """The signs, the most urgent first."""
+
+    items: list[SignView]
+    read: int = Field(description="Client instances whose latest push is kept, and was read.")
+    clients: int = Field(description="All known client instances.")
+
+
+class SignReader:
+    """Reads each push once, in the thread for long reads, and remembers its signs."""
+
+    def __init__(self) -> None:
+        self._known: dict[Uuid, tuple[int, dict[SignKind, tuple[Sign, int]]]] = {}
+
+    def read(self, pushed: Sequence[_Pushed], limit: int) -> list[dict[str, Any]]:
+        """Return the documents of the signs, at most ``limit``."""
+        known, self._known = self._known, {}
+        found = []
+        for client, push in pushed:
+            at, before = known.get(client.id, (0, {}))
+            if at != push.received_at_ns:
+                before = {
+                    sign.kind: (sign, before[sign.kind][1] if sign.kind in before else push.received_at_ns)
+                    for sign in signs(push.data)
+                }
+            self._known[client.id] = push.received_at_ns, before
+            found += [(client, push, sign, since) for sign, since in before.values()]
+        found.sort(key=lambda entry: (_ORDER[entry[2].kind], entry[3], entry[0].text_id))
+        return [_document(*entry) for entry in found[:limit]]
+
+
+@router.get(
+    "",
+    summary="List the clients whose latest push shows that something is wrong",
+    responses={200: {"model": SignsView, "description": "The signs."}, 422: {"model": Problem}},
+)
+async def list_signs(
+    dependencies: Dependencies, request: Request, query: Annotated[LimitQuery, Query()]
+) -> Response:
+    """List what clients' latest pushes show: throttling, errors, slowness, rebalances.
+
+    Pushes are read when somebody asks, so `since` goes back to the first request that saw the sign.
+    """
+    now = dependencies.monotonic()
+    clients = [client for client in dependencies.telemetry.instances if not client.is_expired(now)]
+    latest = dependencies.telemetry.latest_pushes
+    pushed = [(client, push) for client in clients if (push := latest.latest(client.id)) is not None]
+    reader = cast("SignReader", request.app.state.sign_reader)
+    items = await in_background(reader.read, pushed, query.limit)
+    return json_response({"items": items, "read": len(pushed), "clients": len(clients)})
+
+
+def _document(client: ClientInstance, push: KeptPush, sign: Sign, since_ns: int) -> dict[str, Any]:
+    identity, rule, metric = client.identity, RULES[sign.kind], CATALOGUE.metric(sign.metric)
+    return {
+        "kind": sign.kind,
+        "client_instance_id": client.text_id,
+        "client_id": identity.client_id,
+        "client_software_name": identity.client_software_name,
+        "client_software_version": identity.client_software_version,
+        "principal": identity.principal,
+        "group_id": client.revealed.group_id,
+        "metric": sign.metric,
+        "value": sign.value,
+        "unit": None if metric is None else metric.unit,
+        "since": _time(since_ns),
+        "received_at": _time(push.received_at_ns),
+        "meaning": rule.meaning,
+        "advice": rule.advice,
+    }
+
+
+def _time(nanoseconds: int) -> str:
+    return time_to_text(datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC))
