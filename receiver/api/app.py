@@ -27,6 +27,7 @@ from receiver.api.routes import (
     signs,
     status,
     subscriptions,
+    upgrade_check,
     usage,
     values,
 )
@@ -49,6 +50,7 @@ _PARTS: Final = (
     series,
     connections,
     usage,
+    upgrade_check,
     listeners,
     plugins,
     events,

@@ -12,7 +12,7 @@ import httpx
 import typer
 
 from receiver.amounts import duration_text
-from receiver.cli import filters
+from receiver.cli import filters, traffic
 from receiver.cli.output import Output, OutputFormat, fail, plain, print_document, print_fields, print_list
 from receiver.cli.pages import given, pages, worst_first
 from receiver.cli.session import Fleet, Session, document_of, fleet_command, is_document, rest_command
@@ -204,13 +204,23 @@ def list_connections(
     subscription: filters.Subscription = None,
     state: filters.ConnectionState = None,
     scope: filters.Scope = AnswerScope.CLUSTER,
+    by: traffic.By = None,
+    order_by: traffic.OrderBy = None,
+    *,
+    closed: traffic.Closed = False,
+    watch: traffic.Watch = False,
+    looks: traffic.Looks = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the open connections, those of failing and silent clients first.
 
+    With --by, --order-by, --closed or --watch, the list shows what they move.
+
     \u0008
     Examples:
       kafka-telemetry connections
+      kafka-telemetry connections --by principal --order-by bytes_in
+      kafka-telemetry connections --order-by last_minute --watch
       kafka-telemetry connections --state no_telemetry --output json
     """
     wanted = given(
@@ -223,6 +233,18 @@ def list_connections(
         subscription=subscription,
         state=state,
     )
+    if closed or watch or by is not None or order_by is not None:
+        traffic.show_connections(
+            fleet,
+            wanted,
+            output,
+            limit=limit,
+            by=by,
+            order_by=order_by,
+            closed=closed,
+            looks=looks if watch else 1,
+        )
+        return
     found = fleet.lists(
         lambda session: worst_first(session, "/v1/connections", _CONNECTION_STATES, limit, wanted, "id")
     )

@@ -25,6 +25,7 @@ from receiver.cli.subscription_files import read_file
 from receiver.cli.subscriptions import subscriptions_app
 from receiver.cli.testkit import judge_clients
 from receiver.cli.token import token_app
+from receiver.cli.traffic import check_upgrade, show_usage
 from receiver.host.discovery import HostedPlugin, installed_types
 from receiver.host.settings import HostSettings
 from receiver.importing import import_all
@@ -57,6 +58,8 @@ app.command("status")(show_status)
 app.add_typer(subscriptions_app, name="subscriptions")
 app.add_typer(clients_app, name="clients")
 app.command("connections")(list_connections)
+app.command("usage")(show_usage)
+app.command("upgrade-check")(check_upgrade)
 app.command("listeners")(rest.show_listeners)
 app.command("plugins")(rest.show_plugins)
 app.command("series")(rest.show_series)

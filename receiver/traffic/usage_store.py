@@ -113,6 +113,11 @@ class ApiUse(NamedTuple):
     first_ms: int
     last_ms: int
 
+    @property
+    def group(self) -> ApiGroup:
+        """The group of clients."""
+        return self.principal, self.client_id, self.software, self.version
+
 
 @dataclass(slots=True)
 class Settlement:

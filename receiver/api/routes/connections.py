@@ -46,7 +46,8 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1e6) // 1000
 
 
-def _rfc3339(milliseconds: int) -> str:
+def rfc3339(milliseconds: int) -> str:
+    """Return milliseconds since the epoch in RFC 3339, in UTC."""
     text = datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
@@ -278,7 +279,7 @@ def _document(
         "id": identity.id,
         "security_protocol": identity.security_protocol,
         "client_instance_id": identity.instance_text,
-        "since": _rfc3339(since_ms),
+        "since": rfc3339(since_ms),
         "age_ms": max(ended_ms - since_ms, 0),
         "state": state,
         "broker_id": identity.broker.id,
@@ -292,7 +293,7 @@ def _document(
             api_name(key): {"lowest": lowest, "highest": highest}
             for key, (lowest, highest) in counters.api_versions.items()
         },
-        "closed_at": None if closed is None else _rfc3339(closed.closed_ms),
+        "closed_at": None if closed is None else rfc3339(closed.closed_ms),
         "reason": None if closed is None else closed.reason,
     }
 

@@ -49,6 +49,7 @@ class Sidecar:
         self.certificates: list[tuple[str, str, float]] = []
         self.warnings: list[str] = []
         self.not_ready_because: str | None = None
+        self.traffic = Traffic(open_usage(UsageSettings(), None))
         self._events = EventLog(time.time_ns)
         #: The URLs of all receivers of its cluster, if there are others.
         self.members: list[str] = []
@@ -91,7 +92,7 @@ class Sidecar:
                 subscriptions=subscriptions,
                 telemetry=self.telemetry,
                 monotonic=Clock(),
-                traffic=Traffic(open_usage(UsageSettings(), None)),
+                traffic=self.traffic,
                 connections=lambda: self.connections,
                 listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,

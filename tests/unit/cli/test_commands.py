@@ -61,6 +61,8 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("clients", "explain"),
         ("clients", "watch"),
         ("connections",),
+        ("usage",),
+        ("upgrade-check",),
         ("subscriptions", "delete"),
         ("clients", "list"),
         ("series",),

@@ -2,6 +2,17 @@
 
 export type AnswerScope = "receiver" | "cluster";
 
+export interface BreakView {
+  api: string;
+  lowest: number;
+  highest: number;
+  needs: number | null;
+  dropped_in: string;
+  why: string;
+  first_seen: string;
+  last_seen: string;
+}
+
 export interface BrokerView {
   id: number | null;
   cluster_id: string | null;
@@ -310,6 +321,11 @@ export interface Page_SubscriptionView_ {
   next?: string | null;
 }
 
+export interface Page_UpgradeView_ {
+  items: (UpgradeView)[];
+  next?: string | null;
+}
+
 export interface Page_UsageView_ {
   items: (UsageView)[];
   next?: string | null;
@@ -548,6 +564,14 @@ export type Temporality = "delta" | "cumulative";
 export interface TemporalityOriginView {
   origin: Origin;
   subscriptions: (string)[];
+}
+
+export interface UpgradeView {
+  principal: string;
+  client_id: string;
+  client_software_name: string;
+  client_software_version: string;
+  breaks: (BreakView)[];
 }
 
 export type UsageGroup = "principal" | "client_id";

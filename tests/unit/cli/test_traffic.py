@@ -1,0 +1,65 @@
+"""What clients move and use, on the command line, against a real REST server."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+from receiver.traffic.usage_store import Amounts, Key, Settlement
+from tests.unit.api.conftest import connection
+from tests.unit.cli.conftest import Run, Sidecar
+
+
+def settle(sidecar: Sidecar) -> str:
+    """Add usage of today, and return the day."""
+    day = datetime.now(UTC).date().isoformat()
+    settlement = Settlement(1, day, time.time_ns() // 1_000_000)
+    settlement.add(Key("User:ann", "orders"), Amounts(1_500, 2_000_000, 3, 1))
+    settlement.apis["User:ann", "orders", "sarama", "1.20"] = {0: (2, 2)}
+    sidecar.traffic.store.commit(settlement)
+    return day
+
+
+def test_connections_with_what_they_move(run: Run, sidecar: Sidecar) -> None:
+    sidecar.connections += [connection(1), connection(2, principal="User:ann")]
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    table = run("connections", "--by", "principal", "--order-by", "connections", **url)
+    head, *rows = table.stdout.splitlines()
+    assert head.split()[:4] == ["PRINCIPAL", "CONNECTIONS", "IN", "OUT"]
+    assert [row.split()[0] for row in rows] == ["User:ANONYMOUS", "User:ann"]
+    groups = json.loads(
+        run("connections", "--by", "principal", "--order-by", "bytes_in", "-o", "json", **url).stdout
+    )
+    assert {group["principal"]: group["connections"] for group in groups} == {
+        "User:ANONYMOUS": 1,
+        "User:ann": 1,
+    }
+    watched = run("connections", "--watch", "--looks", "1", "--order-by", "last_minute", **url)
+    assert "LAST MINUTE" in watched.stdout
+    assert run("connections", "--closed", **url).stderr == "no connections pass\n"
+    wrong = run("connections", "--order-by", "closed_at", **url)
+    assert wrong.exit_code == 1
+    assert "closed_at is no field of what is listed" in wrong.stderr
+
+
+def test_usage(run: Run, sidecar: Sidecar) -> None:
+    day = settle(sidecar)
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    head, row = run("usage", **url).stdout.splitlines()
+    assert head.split() == ["DAY", "PRINCIPAL", "IN", "OUT", "REQUESTS", "CONNECTIONS"]
+    assert row.split() == [day, "User:ann", "1.5", "kB", "2.0", "MB", "3", "1"]
+    found = json.loads(run("usage", "--by", "client_id", "-o", "json", **url).stdout)
+    assert found[0]["client_id"] == "orders"
+
+
+def test_an_upgrade_check_fails_if_a_client_would_break(run: Run, sidecar: Sidecar) -> None:
+    settle(sidecar)
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    broken = run("upgrade-check", "--to", "4.0", "-o", "wide", **url)
+    assert broken.exit_code == 3
+    assert "Produce v2 (needs v3)" in broken.stdout
+    assert broken.stderr == "1 kind of clients would break\n"
+    fine = run("upgrade-check", "--to", "3.9", **url)
+    assert (fine.exit_code, fine.stderr) == (0, "Kafka 3.9 answers every client that was seen\n")
+    assert "knows Kafka up to" in run("upgrade-check", "--to", "99.0", **url).stderr

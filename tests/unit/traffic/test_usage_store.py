@@ -1,0 +1,113 @@
+"""The tables of relays and the file of usage: each count once, whatever is killed between."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from receiver.settings.usage import UsageSettings
+from receiver.traffic import table
+from receiver.traffic.table import CoreTable, RelayTable, new_table
+from receiver.traffic.usage_store import (
+    OTHER,
+    Amounts,
+    Key,
+    Settlement,
+    UsageError,
+    UsageStore,
+    open_usage,
+)
+
+DAY = "2026-11-21"
+
+
+def test_a_settlement_that_was_not_committed_counts_as_none() -> None:
+    fd = new_table()
+    relay, core = RelayTable(fd), CoreTable(fd, 0)
+    slot = relay.take(7)
+    words = core.words(slot.index)
+    assert table.settled(words, 0) is None
+    table.settle(words, (1, 2, 3), 1)
+    assert table.settled(words, 0) is None  # its commit has failed
+    table.settle(words, (10, 20, 30), 1)
+    assert table.settled(words, 1) == (10, 20, 30)
+    table.settle(words, (11, 21, 31), 2)
+    # The core is killed before the commit; the next one commits other things under the same stamp.
+    again = CoreTable(fd, 1)
+    os.close(fd)
+    assert table.settled(again.words(slot.index), 1) == (10, 20, 30)
+    assert table.settled(again.words(slot.index), 2) == (10, 20, 30)
+
+
+def test_a_slot_is_taken_again_when_the_core_has_freed_it() -> None:
+    fd = new_table()
+    relay, core = RelayTable(fd), CoreTable(fd, 0)
+    os.close(fd)
+    first, second = relay.take(1), relay.take(2)
+    relay.close(first)
+    assert relay.take(3).index == 2
+    assert not relay.is_settled(first.index, 1)
+    core.words(first.index)[table.NUMBER] = 0
+    assert relay.is_settled(first.index, 1)
+    again = relay.take(4)
+    assert again.index == first.index
+    assert (again.words[table.NUMBER], again.words[table.BYTES_IN]) == (4, 0)
+    assert second.words[table.NUMBER] == 2
+
+
+def test_the_last_minute_forgets_what_is_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = table.private_slot().words
+    now = [100.0]
+    monkeypatch.setattr(table, "_clock_gettime", lambda _: now[0])
+    for second in range(0, 200, 5):
+        now[0] = 1000.0 + second
+        table.arrived(words)
+        words[table.BYTES_IN] += 1
+    at = table.now_ms()
+    assert words[table.BYTES_IN] == 40
+    assert 10 <= table.last_minute(words, at)[0] <= 12
+    assert table.last_minute(words, at + 60_000) == (0, 0, 0)
+
+
+def store(path: Path | None = None, max_rows: int = 100) -> UsageStore:
+    return UsageStore(path, days=2, max_rows=max_rows)
+
+
+def test_usage_outlives_the_process_and_old_days_end(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    first = store(path)
+    for stamp, day in enumerate(("2026-11-18", "2026-11-19", "2026-11-20"), 1):
+        settlement = Settlement(stamp, day, 0)
+        settlement.add(Key("User:ann", "a"), Amounts(1, 2, 3, 1))
+        first.commit(settlement)
+    first.close()
+    again = store(path)
+    assert again.committed == 3
+    assert [row.day for row in again.usage("2026-01-01", "2026-12-31")] == ["2026-11-19", "2026-11-20"]
+    again.close()
+
+
+def test_a_day_has_room_for_so_many_pairs_and_sums_stay_exact() -> None:
+    kept = store(max_rows=3)
+    settlement = Settlement(1, DAY, 0)
+    for number in range(20):
+        settlement.add(Key(f"User:{number // 5}", str(number)), Amounts(1, 0, 0, 0))
+    kept.commit(settlement)
+    rows = kept.usage(DAY, DAY)
+    assert sum(row.amounts.bytes_in for row in rows) == 20
+    assert len(rows) <= 7
+    assert {row.client_id for row in rows} >= {"0", "1", "2", OTHER}
+    kept.close()
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE t (x)")
+    other.close()
+    with pytest.raises(UsageError, match="is no usage file"):
+        open_usage(UsageSettings(path=path), None)
+    open_usage(UsageSettings(), path).close()  # in memory: nobody chose the file
