@@ -11,6 +11,8 @@ from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from tests.unit.api.conftest import Api, ask, connection, instance_id, token_settings
+from tests.unit.telemetry.otlp_parts import gauge, resource_metrics
+from tests.unit.telemetry.otlp_parts import push as otlp_push
 
 SOFTWARE: Final = (
     ("apache-kafka-java", "4.4.0"),
@@ -27,6 +29,22 @@ HOSTILE: Final = (
     "x" * 32_000,
     "",
 )
+#: The number of the client that is throttled.
+THROTTLED: Final = 13
+
+
+def _metrics(*, throttled_ms: float) -> bytes:
+    """A push of a producer."""
+    values = {
+        "produce.throttle.time.max": throttled_ms,
+        "request.latency.avg": 3.5,
+        "record.send.rate": 120.0,
+    }
+    return otlp_push(
+        resource_metrics(
+            *(gauge(f"org.apache.kafka.producer.{name}", value) for name, value in values.items())
+        )
+    )
 
 
 def fleet(folder: Path, clients: int, *, guarded: bool = False) -> Api:
@@ -57,8 +75,10 @@ def populate(api: Api, clients: int) -> None:
         answer = ask(api.telemetry, number + 2, api.clock(), **facts).response
         if number % 4:
             push = PushTelemetryRequest(
-                client_instance_id=instance_id(number + 2), subscription_id=answer.subscription_id
+                client_instance_id=instance_id(number + 2),
+                subscription_id=answer.subscription_id,
+                metrics=_metrics(throttled_ms=250.0 if number == THROTTLED else 0.0),
             )
             api.telemetry.push_telemetry(
-                connection(number + 2, **facts), push, now=api.clock() + 1, received_at_ns=1
+                connection(number + 2, **facts), push, now=api.clock() + 1, received_at_ns=time.time_ns()
             )

@@ -192,6 +192,26 @@ const scenarios = {
     await other.getByRole('link', { name: 'by hand' }).waitFor({ state: 'detached' });
   },
 
+  async culprit() {
+    const page = await open('overview');
+    // From the first page: who is throttled, whose it is, and what to do.
+    const notice = page.locator('.notice', { hasText: 'throttled' });
+    await notice.getByText('User:team-6').waitFor();
+    await notice.getByText('Raise its quota').waitFor();
+    await notice.getByText('is 250 ms, since').waitFor();
+    await notice.getByRole('link', { name: 'orders-13' }).click();
+    await page.waitForSelector('.chart canvas');
+    await page.locator('.values td', { hasText: '250 ms' }).waitFor();
+    await check(page, 'culprit');
+    const charts = await page.locator('.chart').count();
+    await page.getByLabel('Search metrics').fill('record.send');
+    await page.getByLabel('Chart of producer.record.send.rate').uncheck();
+    await page.waitForFunction((before) => document.querySelectorAll('.chart').length === before - 1, charts);
+    await page.reload();
+    await page.waitForSelector('.chart canvas');
+    assert.equal(await page.locator('.chart').count(), charts - 1);
+  },
+
   async cluster() {
     const page = await open('clients');
     await page.waitForSelector(ROW);

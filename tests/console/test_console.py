@@ -84,6 +84,7 @@ async def with_dead_member(api: Api) -> AsyncIterator[None]:
         ("editor", 30, False),
         ("stale", 30, False),
         ("cluster", 30, False),
+        ("culprit", 30, False),
     ],
 )
 def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, guarded: bool) -> None:

@@ -49,11 +49,13 @@ class Console:
         page: The HTML document.
         build: The folder of the files, which stands for the content of all of them.
         files: The files by name.
+        lazy: The names of those that only some states of the page need.
     """
 
     page: Asset
     build: str
     files: dict[str, Asset]
+    lazy: frozenset[str]
 
 
 @functools.cache
@@ -72,15 +74,16 @@ def console() -> Console:
         name: _asset(_with_paths(data, names), _MEDIA_TYPES[Path(name).suffix])
         for name, data in content.items()
     }
-    return Console(page=_page(build, files), build=build, files=files)
+    lazy = frozenset(module["file"] for module in modules.values() if module.get("lazy"))
+    return Console(page=_page(build, files, lazy), build=build, files=files, lazy=lazy)
 
 
-def _page(build: str, files: dict[str, Asset]) -> Asset:
+def _page(build: str, files: dict[str, Asset], lazy: frozenset[str]) -> Asset:
     # Without the preloads a browser learns of each module only from the module that imports it.
     preloads = "\n".join(
         f'<link rel="modulepreload" href="console/{build}/{name}">'
         for name, file in files.items()
-        if file.media_type.startswith("text/javascript")
+        if file.media_type.startswith("text/javascript") and name not in lazy
     )
     template = Template((_FOLDER / "assets" / "index.html").read_text("utf-8"))
     page = template.substitute(assets=f"console/{build}", preloads=preloads)

@@ -4,7 +4,9 @@ import { html } from './dom.js';
 import { softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
 import { href, route, scope } from './router.js';
+import { SignOf, useSigns } from './signs.js';
 import { ago, count, plural, quoted, span, time, visible } from './text.js';
+import { ValuesOf } from './values.js';
 import { Command, Facts, Failure, Listing, Members, Notices, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
@@ -22,11 +24,12 @@ export function ClientPage() {
     <${Title} text=${name}>${data && html`<${State} state=${data.client.state} />`}<//>
     <${Failure} error=${error} shown=${data !== undefined} />
     <${Members} members=${data?.client.members ?? []} />
-    ${data && html`<${Problems} client=${data.client} />
+    ${data && html`<${Problems} client=${data.client} /><${Signs} id=${id} />
       <div class="columns">
         <${Identity} client=${data.client} />
         <${Next} client=${data.client} explanation=${data.explanation} />
       </div>
+      <${ValuesOf} key=${id} id=${id} />
       <${Asked} explanation=${data.explanation} />
       <${Connections} connections=${data.connections} />
       <section><h2>From a terminal</h2><${Command} text=${`kafka-telemetry clients explain ${data.client.client_instance_id}`} /></section>`}
@@ -61,6 +64,12 @@ function Problems({ client }) {
     ...client.quirks,
   ].filter((text) => typeof text === 'string');
   return html`<${Notices} texts=${texts} tone=${client.state === 'failing' ? 'bad' : 'warn'} />`;
+}
+
+/** What its latest push shows. @param {{id: string}} props */
+function Signs({ id }) {
+  const own = useSigns().data?.items.filter((sign) => sign.client_instance_id === id) ?? [];
+  return own.map((sign) => html`<${SignOf} key=${sign.kind} sign=${sign} />`);
 }
 
 /** @param {{client: ClientView}} props */

@@ -21,7 +21,7 @@ const GROUPS = /** @type {const} */ ({
   listener: { title: 'Listener', of: (/** @type {ClientView} */ client) => client.listener },
 });
 
-/** @param {ClientView} client */
+/** @param {{client_software_name: string, client_software_version: string}} client */
 export function softwareOf(client) {
   return `${client.client_software_name} ${client.client_software_version}`.trim();
 }

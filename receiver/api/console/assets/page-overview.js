@@ -4,6 +4,7 @@ import { read } from './api.js';
 import { html } from './dom.js';
 import { useResource } from './resource.js';
 import { href } from './router.js';
+import { SignList } from './signs.js';
 import { bytes, count, plural, time } from './text.js';
 import { Command, Facts, Failure, Figure, Listing, Notices, State, Text, Title } from './widgets.js';
 
@@ -26,6 +27,7 @@ export function OverviewPage() {
     <${Title} text="Overview">${data && html`<span class="sum">version <${Text} text=${data.version} /></span>`}<//>
     <${Failure} error=${error} shown=${data !== undefined} />
     ${data && html`<${Problems} status=${data} /><${Figures} status=${data} rate=${rate} />
+      <${SignList} />
       <div class="columns"><${Destinations} status=${data} /><${Machine} status=${data} /></div>`}
   `;
 }
