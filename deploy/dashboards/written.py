@@ -21,6 +21,7 @@ from deploy.dashboards.on_prometheus import (
     topics_and_groups_on_prometheus,
 )
 from deploy.dashboards.one_client import one_client
+from deploy.dashboards.preset import PRESET, preset
 from deploy.dashboards.producers import producers
 from deploy.dashboards.prometheus_rules import prometheus_rules
 from deploy.dashboards.receiver import receiver
@@ -67,8 +68,10 @@ def files() -> Iterator[tuple[Path, str]]:
 
 
 def write() -> None:
-    """Write all of them."""
-    for path, text in files():
+    """Write all of them, and the subscription that they need."""
+    made = list(files())
+    PRESET.write_text(preset(text for _, text in made), encoding="utf-8")
+    for path, text in made:
         target = CHART / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -31,6 +31,7 @@ from receiver.cli.session import (
 )
 from receiver.cli.subscription_copy import copy_subscriptions
 from receiver.cli.subscription_files import read_file, read_subscriptions
+from receiver.cli.subscription_presets import Preset, read_preset
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import Temporality
 from receiver.telemetry.subscription_document import FIELDS, read_document, time_to_text, to_document
@@ -155,12 +156,17 @@ def put_subscription(
             metavar="FILE",
         ),
     ] = None,
+    preset: Annotated[
+        Preset | None,
+        typer.Option("--preset", help="The metrics that dashboards, findings and alerts read, each minute."),
+    ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Create or replace a subscription for the next request of every client.
 
     \u0008
     Examples:
+      kafka-telemetry subscriptions put dashboards --preset dashboards
       kafka-telemetry subscriptions put all --metric '*'
       kafka-telemetry subscriptions put producers -m org.apache.kafka.producer. --interval-ms 60000
       kafka-telemetry subscriptions put java -m '*' --match client_software_name=apache-kafka-java
@@ -178,14 +184,20 @@ def put_subscription(
         "enabled": False if disabled else None,
     }
     if file is not None:
-        if any(value is not None for value in parts.values()):
+        if preset is not None or any(value is not None for value in parts.values()):
             raise typer.BadParameter(
                 "give either a file or the parts of the subscription", param_hint="--file"
             )
         body = read_file(file)
     else:
-        if not metric:
-            raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
+        if preset is not None:
+            wanted = read_preset(preset)
+            parts["metrics"] = [*wanted["metrics"], *(metric or ())]
+            parts["interval_ms"] = interval_ms or wanted["interval_ms"]
+        elif not metric:
+            raise typer.BadParameter(
+                "give at least one, for example --metric '*', or --preset dashboards", param_hint="--metric"
+            )
         body = {key: value for key, value in parts.items() if value is not None}
     _report(session, session.put(subscription_path(name), json=body), name, output)
 

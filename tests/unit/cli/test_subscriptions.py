@@ -50,6 +50,20 @@ def test_put_sets_every_field(run: Run, here: Sidecar) -> None:
     assert document(run, "debug")["interval_ms"] == 1000
 
 
+def test_put_takes_what_the_dashboards_need(run: Run, here: Sidecar) -> None:
+    put = run("subscriptions", "put", "d", "--preset", "dashboards", "--match", "client_id=a.*")
+    assert put.exit_code == 0, put.stderr
+    shown = document(run, "d")
+    assert (shown["interval_ms"], shown["match"]) == (60_000, {"client_id": "a.*"})
+    assert "org.apache.kafka.consumer.fetch.manager.records.lag.max" in str(shown["metrics"])
+    run("subscriptions", "put", "d", "--preset", "dashboards", "-m", METRICS, "--interval", "5000")
+    shown = document(run, "d")
+    assert shown["interval_ms"] == 5000
+    assert METRICS in str(shown["metrics"])
+    both = run("subscriptions", "put", "d", "--preset", "dashboards", "--file", "d.yaml")
+    assert both.exit_code == 2
+
+
 def test_patch_changes_parts(run: Run, here: Sidecar) -> None:
     run("subscriptions", "put", "s", "-m", METRICS, "--match", "client_id=a", "--label", "a=b")
     patch = run(
