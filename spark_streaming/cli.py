@@ -1,7 +1,8 @@
-"""Command line of the roll-up: ``run``, ``migrate``, ``rebuild`` and ``status``.
+"""Command line of the roll-up: its job, its tables, its findings.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. Spark and the PostgreSQL driver belong
-to an optional extra, so they are imported only when a command needs them.
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 ``findings --check`` found some.
+Spark and the PostgreSQL driver belong to an optional extra, so they are imported only when a
+command needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from spark_streaming import dumps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_streaming.metrics import RollupMetrics
+    from spark_streaming.findings.answers import FindingFilter
+    from spark_streaming.metrics import MetricsServer, RollupMetrics
     from spark_streaming.postgres import Store
     from spark_streaming.settings import RollupSettings
 
@@ -61,6 +63,13 @@ class LakeFormat(StrEnum):
 
     PARQUET = "parquet"
     DELTA = "delta"
+
+
+class FindingsOutput(StrEnum):
+    """Output format of findings."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 _Config = Annotated[
@@ -162,8 +171,9 @@ def run(
             _check_source(settings)
         with (
             _stopping() as stopping,
-            _metrics(settings) as metrics,
+            _metrics(settings) as (metrics, server),
             _store(settings) as store,
+            _findings(server, store),
             _session(settings) as spark,
         ):
             stop = stopping.after_the_batch()
@@ -267,6 +277,72 @@ def status(
             typer.echo(f"{'  ' + name.replace('_', ' '):{width}}  {_shown(value)}")
 
 
+@app.command()
+def findings(
+    *,
+    client_id: Annotated[
+        str | None,
+        typer.Option("--client-id", help="Only of clients whose whole id this regular expression matches."),
+    ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option("--principal", help="Only of principals that this regular expression matches."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only of groups that this regular expression matches.")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only of this kind; may be given several times.")
+    ] = None,
+    severity: Annotated[
+        str | None,
+        typer.Option("--severity", help="Only of this severity or worse: info, warning, critical."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Only what held at this time or later: 2026-01-31T00:00Z, or 2h."),
+    ] = None,
+    resolved: Annotated[bool, typer.Option("--all", help="Also resolved findings.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with status 3 if there is a finding, for scripts.")
+    ] = False,
+    output: Annotated[
+        FindingsOutput, typer.Option("--output", "-o", help="Text for people, or JSON with the evidence.")
+    ] = FindingsOutput.TEXT,
+    postgres: _Postgres = None,
+    postgres_file: _PostgresFile = None,
+    config: _Config = None,
+) -> None:
+    """Show what is wrong with clients, since when, and what to do.
+
+    \u0008
+    Examples:
+      kafka-telemetry rollup findings --kind throttled --principal 'User:payments-.*'
+      kafka-telemetry rollup findings --severity critical --check
+      kafka-telemetry rollup findings --all --since 2d -o json
+    """
+    given = locals()
+    texts = {name: [given[name]] for name in ("client_id", "principal", "group", "severity", "since")}
+    texts |= {"kind": kind or [], "state": ["all" if resolved else "open"]}
+    with _errors(), _store(_settings(given)) as store, contextlib.closing(store.findings()) as reader:
+        queries, wrong = _module("findings.queries"), _module("findings.answers").FilterError
+        try:
+            asked = queries.filter_of({name: text for name, text in texts.items() if text != [None]}, _now())
+        except wrong as error:
+            raise _fail(str(error), 2) from None
+        found = reader.read(asked)
+    if output is FindingsOutput.JSON:
+        typer.echo(json.dumps({"findings": found}, indent=2))
+    else:
+        typer.echo(_module("findings.text").report(found))
+    if check and found:
+        raise typer.Exit(3)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _shown(value: Any) -> str:
     """Write a value of the status for people."""
     if isinstance(value, dict):
@@ -342,23 +418,47 @@ def _store(settings: RollupSettings) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def _metrics(settings: RollupSettings) -> Iterator[RollupMetrics]:
+def _metrics(settings: RollupSettings) -> Iterator[tuple[RollupMetrics, MetricsServer | None]]:
     """Yield the metrics, and serve them if the settings have an address."""
     module = _module("metrics")
     metrics: RollupMetrics = module.RollupMetrics()
+    server: MetricsServer | None = None
     with contextlib.ExitStack() as stack:
         if (address := settings.metrics.address) is not None:
-            server = module.MetricsServer(
+            opened: MetricsServer = module.MetricsServer(
                 *address,
                 metrics,
                 allowed_hosts=settings.metrics.allowed_hosts,
                 web_config_file=settings.metrics.web_config_file,
+                token_files=settings.metrics.token_files,
             )
-            stack.enter_context(server)
+            server = stack.enter_context(opened)
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             scheme = "http" if server.web.tls() is None else "https"
             typer.echo(f"metrics: {scheme}://{host}:{server.port}/metrics", err=True)
-        yield metrics
+        yield metrics, server
+
+
+@contextlib.contextmanager
+def _findings(server: MetricsServer | None, store: Store) -> Iterator[None]:
+    """Let the server answer questions about findings."""
+    if server is None:
+        yield
+        return
+    unavailable, broken = _module("metrics").FindingsUnavailableError, _module("postgres").StoreError
+
+    def answer(asked: FindingFilter) -> list[dict[str, Any]]:
+        try:
+            return reader.read(asked)
+        except broken as error:
+            raise unavailable(str(error)) from None
+
+    with contextlib.closing(store.findings()) as reader:
+        server.findings = answer
+        try:
+            yield
+        finally:
+            server.findings = None
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from spark_streaming import sources
 from spark_streaming.batch import Batches, Progress
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import FindingCounts, PacedFindings
+from spark_streaming.findings.answers import open_findings
 from spark_streaming.metrics import RollupMetrics
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
@@ -296,11 +297,15 @@ class Job:
                     at_once=self._once,
                     found_at=datetime.fromtimestamp(now_ns / _SECOND_NS, UTC),
                 )
+            if found is not None:
+                counts = open_findings(maintenance.connection)
             maintenance.expire()
             backlog = maintenance.backlog()
         backlog |= self._store.pack(now_ns, all_of_them=self._once)
         seconds = time.monotonic() - began
         self._metrics.maintained(seconds=seconds, backlog=backlog)
+        if found is not None:
+            self._metrics.findings_open(counts)
         _log.info(
             "maintenance",
             carried_clients=len(reconciled.clients),

@@ -222,6 +222,13 @@ class MetricsSettings(Settings):
         "`tls_server_config` and `basic_auth_users`. It and the certificates are read again when they "
         "change. Null means plaintext and no login.",
     )
+    token_files: tuple[Path, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Files that each hold a bearer token (`kafka-telemetry token new`), for "
+        "`GET /v1/findings` at the same address. Without them and without logins, only this machine may "
+        "read findings.",
+    )
     allowed_hosts: tuple[str, ...] = Field(
         default=(),
         max_length=100,
@@ -246,6 +253,8 @@ class MetricsSettings(Settings):
     def _check_web_config(self) -> Self:
         if self.bind is None and self.web_config_file is not None:
             raise ValueError("web_config_file is for the scrape endpoint: set bind, or leave it out")
+        if self.bind is None and self.token_files:
+            raise ValueError("token_files are for the scrape endpoint: set bind, or leave them out")
         return self
 
     @property

@@ -53,6 +53,15 @@ ROLLUP_RULES: Final = (
         "batch. The log has the reason.",
     ),
     PrometheusRule(
+        name="KafkaTelemetryFindings",
+        expression='sum by (job, instance, kind) (kafka_telemetry_rollup_findings{severity!="info"}) > 0',
+        lasts="0m",
+        severity="warning",
+        summary="Clients have findings of kind {{ .Labels.kind }}",
+        description="`kafka-telemetry rollup findings` and GET /v1/findings of the roll-up show which "
+        "clients, since when, and what to change.",
+    ),
+    PrometheusRule(
         name="KafkaTelemetryRollupPackingLags",
         # A job that was away packs what it missed step by step, and the number falls.
         expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[20m]) >= 0",

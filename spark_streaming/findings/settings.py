@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from spark_streaming.findings.versions import SoftwareVersions
@@ -244,3 +246,11 @@ class FindingSettings(_Settings):
     silent: SilentSettings = SilentSettings()
     old_version: VersionSettings = VersionSettings()
     known_bad_version: VersionSettings = VersionSettings()
+
+
+#: The kinds of findings.
+KINDS: Final = tuple(
+    name
+    for name, field in FindingSettings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, _Kind)
+)

@@ -4,6 +4,13 @@ The job and its batches report to :class:`RollupMetrics`. This package imports n
 """
 
 from spark_streaming.metrics.rollup_metrics import RollupMetrics, Stage, StageClock
-from spark_streaming.metrics.server import MetricsError, MetricsServer
+from spark_streaming.metrics.server import FindingsUnavailableError, MetricsError, MetricsServer
 
-__all__ = ["MetricsError", "MetricsServer", "RollupMetrics", "Stage", "StageClock"]
+__all__ = [
+    "FindingsUnavailableError",
+    "MetricsError",
+    "MetricsServer",
+    "RollupMetrics",
+    "Stage",
+    "StageClock",
+]

@@ -117,6 +117,9 @@ class RollupMetrics:
         )
         self._maintenance_at.set(nan)
         self._is_maintained = False
+        self._findings = self._gauge(
+            "findings", "Open findings, by kind and severity, after the last look.", "kind", "severity"
+        )
         self._backlog = self._gauge(
             "maintenance_backlog",
             "Hours and days that changed and are not computed yet, and hours, days and months to pack.",
@@ -222,6 +225,15 @@ class RollupMetrics:
         if not self._is_maintained:
             self._is_maintained = True
             self._maintenance_at.set(self._clock())
+
+    def findings_open(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Set the numbers of open findings.
+
+        Args:
+            counts: All kinds with all severities.
+        """
+        for (kind, severity), count in counts.items():
+            self._findings.labels(kind, severity).set(count)
 
     def maintained(self, *, seconds: float, backlog: Mapping[str, int]) -> None:
         """Count a completed maintenance.

@@ -5,6 +5,7 @@ Callers pass finished rows. No other part of the project writes these tables.
 
 from spark_streaming.postgres.batch import Batch
 from spark_streaming.postgres.dead_letters import DEAD_LETTER_ROWS, MAX_PAYLOADS, MAX_ROWS
+from spark_streaming.postgres.findings import FindingReader
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.maintenance import Maintenance
@@ -29,6 +30,7 @@ __all__ = [
     "MAX_ROWS",
     "Batch",
     "BatchStatistics",
+    "FindingReader",
     "Horizons",
     "IdKey",
     "LastBatch",

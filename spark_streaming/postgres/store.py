@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from spark_streaming.postgres import migrations
 from spark_streaming.postgres.batch import Batch
 from spark_streaming.postgres.database import APPLICATION, PACKING_LOCK, STORE_LOCK, Database
+from spark_streaming.postgres.findings import FindingReader
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.packer import Packer
 from spark_streaming.postgres.packing import Packing
@@ -49,6 +50,7 @@ class Store:
         self._series_cache = SeriesCache()
         self._database = Database(url, application=APPLICATION, connected=self._series_cache.clear)
         self._packer = Packer(url, retention=retention)
+        self._url = url
         self._retention = retention
         self._reader_role = reader_role
 
@@ -89,6 +91,10 @@ class Store:
         """
         with self._database.transaction(PACKING_LOCK, STORE_LOCK) as connection:
             return migrations.migrate(connection, retention=self._retention, reader_role=self._reader_role)
+
+    def findings(self) -> FindingReader:
+        """Return a reader of findings, with a connection of its own."""
+        return FindingReader(self._url)
 
     def id_key(self) -> IdKey:
         """Return the key of the series hashes.

@@ -22,7 +22,7 @@ from spark_streaming.scraping.web import Web
 
 #: Bound on open connections.
 MAX_CONNECTIONS: Final = 8
-_PATH: Final = "/metrics"
+METRICS_PATH: Final = "/metrics"
 
 
 class ScrapeServer(ThreadingHTTPServer):
@@ -133,6 +133,11 @@ class ScrapeHandler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = 10.0
     settings: ClassVar[str] = ""
+    paths: ClassVar[tuple[str, ...]] = (METRICS_PATH,)
+
+    def allows(self, path: str, authorization: str | None) -> bool:
+        """Return whether a request may read a path."""
+        return self.server.web.allows(authorization)
 
     def answer(self) -> None:
         """Write the answer to a scrape; to HEAD without a body."""
@@ -142,14 +147,15 @@ class ScrapeHandler(BaseHTTPRequestHandler):
         """Answer GET."""
         self.server.slots.asked(self.connection)
         self.close_connection = True
+        path = self.path.partition("?")[0]
         if not _is_allowed(self.headers.get_all("host", []), self.server.hosts):
             # Prevents DNS rebinding: a web page whose name resolves to this address could read the
             # metrics.
             self.send_error(421, f"the Host header has a name that is not in {self.settings}allowed_hosts")
-        elif not self.server.web.allows(self.headers.get("authorization")):
-            self._ask_for_login()
-        elif self.path.partition("?")[0] != _PATH:
-            self.send_error(404, f"there is only {_PATH}")
+        elif not self.allows(path, self.headers.get("authorization")):
+            self.ask_for_login(path)
+        elif path not in self.paths:
+            self.send_error(404, f"there is only {' and '.join(self.paths)}")
         else:
             self.answer()
 
@@ -157,7 +163,8 @@ class ScrapeHandler(BaseHTTPRequestHandler):
         """Answer HEAD."""
         self.do_GET()
 
-    def _ask_for_login(self) -> None:
+    def ask_for_login(self, path: str) -> None:
+        """Answer a request that may not read its path."""
         body = f"a login is needed: basic_auth_users of {self.settings}web_config_file\n".encode()
         self.send_response(401)
         self.send_header("www-authenticate", 'Basic realm="metrics", charset="UTF-8"')

@@ -68,6 +68,11 @@ class Web:
                     _log.error("web config refused", problem=str(error), kept="the last valid one")
             return self._context
 
+    @property
+    def has_users(self) -> bool:
+        """Whether a login is needed."""
+        return bool(self._config.basic_auth_users)
+
     def allows(self, authorization: str | None) -> bool:
         """Return whether a request's Authorization header is a login, or none is needed."""
         users = self._config.basic_auth_users

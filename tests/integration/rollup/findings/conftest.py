@@ -23,7 +23,7 @@ def fleet_of(url: str) -> Iterator[Fleet]:
         connection.execute(
             "CREATE TABLE telemetry.everything PARTITION OF telemetry.client_rollup_1m DEFAULT"
         )
-        yield Fleet(connection)
+        yield Fleet(connection, url)
 
 
 @pytest.fixture(scope="module")

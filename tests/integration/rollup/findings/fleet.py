@@ -23,8 +23,8 @@ def minutes(count: float) -> timedelta:
 class Fleet:
     """Clients in the store. ``look`` searches for findings, as maintenance does."""
 
-    def __init__(self, connection: psycopg.Connection[dict[str, Any]]) -> None:
-        self.connection = connection
+    def __init__(self, connection: psycopg.Connection[dict[str, Any]], url: str) -> None:
+        self.connection, self.url = connection, url
 
     def client(
         self,
