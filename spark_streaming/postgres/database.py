@@ -24,11 +24,19 @@ TABLES_LOCK: Final = STORE_LOCK + 2
 PACKING_LOCK: Final = STORE_LOCK + 3
 #: Jobs plan what to pack one after the other.
 PLAN_LOCK: Final = STORE_LOCK + 4
+#: Defaults of a role or database that would change what is read or written. In each
+#: transaction, because a pool such as PgBouncer may give it another connection.
+_FORMATS: Final = (
+    "SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'; "
+    "SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex'; "
+    "SET LOCAL standard_conforming_strings = on; SET LOCAL transform_null_equals = off; "
+    "SET LOCAL array_nulls = on; "
+)
 #: Waiting for another job's batch may take longer than waiting for a table, which readers block
 #: only while a partition is dropped. A process that hangs is disconnected, so that the next one can
 #: continue.
 _BEGIN: Final = (
-    "SET LOCAL search_path = telemetry; SET LOCAL timezone = 'UTC'; SET LOCAL statement_timeout = '15min'; "
+    f"{_FORMATS}SET LOCAL search_path = telemetry; SET LOCAL statement_timeout = '15min'; "
     "SET LOCAL idle_in_transaction_session_timeout = '30min'; SET LOCAL lock_timeout = '10min'; "
     "SET LOCAL work_mem = '64MB'"
 )
@@ -116,6 +124,8 @@ class Database:
                 application_name=self._application,
                 keepalives_idle=30,
             )
+            # A batch sees what its tasks commit while its transaction is open.
+            self._connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return self._connection
 
     def _translated(self, error: psycopg.Error) -> StoreError:
