@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,9 @@ from receiver.settings.kafka_options import SECRET_OPTIONS, named_files
 from receiver.settings.key_file import hash_key
 from receiver.settings.load import load, read_merged, sourced
 from receiver.settings.model import ReceiverSettings
-from receiver.store.files import FolderError, read_folder
+from receiver.store.files import read_folder
+from receiver.store.folder import FolderError
+from receiver.store.owners import read_owners
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.quirks import Quirks
 from spark_streaming.plain_yaml import Loc, PlainYamlError, key_text, positions
@@ -99,7 +101,7 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
         SettingsError: As :func:`load_checked`.
     """
     settings, plugins = load_checked(path, environ)
-    found = (*_files(settings), *_subscriptions(settings))
+    found = (*_files(settings), *_subscriptions(settings), *_owners(settings))
     mistakes = [sourced(problem, path, environ) for problem in found]
     warnings = [sourced(secret, path, environ) for secret in _inline_secrets(settings)]
     return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
@@ -193,12 +195,21 @@ def _subscriptions(settings: ReceiverSettings) -> Iterator[SettingsError]:
     """Yield the mistakes of the folder of subscriptions, each with its own place."""
     if settings.subscriptions.store != "file":
         return
-    folder = settings.subscriptions.folder
+    yield from _folder(("subscriptions", "path"), settings.subscriptions.folder, read_folder)
+
+
+def _owners(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    """Yield the mistakes of the folder of owners."""
+    if settings.owners is not None:
+        yield from _folder(("owners", "path"), settings.owners.path, read_owners)
+
+
+def _folder(loc: Loc, folder: Path, read: Callable[[Path], object]) -> Iterator[SettingsError]:
     try:
-        read_folder(folder)
+        read(folder)
     except FolderError as error:
         if not error.mistakes:
-            yield _mistake(("subscriptions", "path"), error.problem, f'"{folder}"')
+            yield _mistake(loc, error.problem, f'"{folder}"')
         for mistake in error.mistakes:
             yield SettingsError(str(folder), "", mistake)
 

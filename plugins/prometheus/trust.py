@@ -33,6 +33,7 @@ RECEIVER_LABELS: Final = frozenset(
         "security_protocol",
         "cluster_id",
         "sasl_mechanism",
+        "client_owner",
     }
 )
 #: Labels with a meaning in Prometheus.

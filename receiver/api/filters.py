@@ -19,7 +19,9 @@ from receiver.patterns import compile_pattern
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import MIN_LIFETIME_S, ClientInstance
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.quirks import software_identities
+from receiver.telemetry.selectors import NOTHING_REVEALED
 from receiver.telemetry.subscription import Assignment
 
 _MAX_CHARS: Final = 1024
@@ -82,6 +84,7 @@ class _Filters(ScopedPageQuery):
     version: Pattern | None = pattern_field("client software version", _EMBEDDED)
     principal: Pattern | None = pattern_field("principal")
     listener: Pattern | None = pattern_field("listener")
+    owner: Pattern | None = pattern_field("name of its owner", "; empty: of those without an owner")
     subscription: str | None = Field(
         default=None,
         max_length=_MAX_CHARS,
@@ -136,6 +139,7 @@ class ConnectionGroup(StrEnum):
     SOFTWARE = "software"
     ADDRESS = "address"
     LISTENER = "listener"
+    OWNER = "owner"
 
 
 #: With what only connections, and only closed ones, and only groups have.
@@ -198,10 +202,12 @@ class ConnectionQuery(_Filters):
 
 
 def matching_clients(
-    instances: Sequence[ClientInstance], query: ClientQuery, now: float
+    instances: Sequence[ClientInstance], query: ClientQuery, owners: Owners, now: float
 ) -> Sequence[ClientInstance]:
     """Return the instances that pass the filters and have not expired."""
     found = query.select(instances, "identity.")
+    if query.owner is not None:
+        found = _passing(found, lambda entry: client_owner(entry, owners) or "", _Texts(query.owner))
     if query.subscription is not None:
         subscribed = _Subscribed(query.subscription)
         found = [entry for entry in found if subscribed.by(entry.assignment)]
@@ -217,6 +223,7 @@ def matching_connections(
     identities: Sequence[ClientIdentity],
     query: ConnectionQuery,
     by_connection: Mapping[str, ClientInstance],
+    owners: Owners,
     now: float,
 ) -> Sequence[ClientIdentity]:
     """Return the identities that pass the filters.
@@ -224,6 +231,12 @@ def matching_connections(
     ``by_connection`` has the client instance of each connection that has one.
     """
     found = query.select(identities, "")
+    if query.owner is not None:
+        found = _passing(
+            found,
+            lambda entry: connection_owner(entry, by_connection.get(entry.id), owners) or "",
+            _Texts(query.owner),
+        )
     if query.subscription is not None:
         subscribed = _Subscribed(query.subscription)
         found = [
@@ -234,6 +247,16 @@ def matching_connections(
     if query.state is None:
         return found
     return [entry for entry in found if connection_state(by_connection.get(entry.id), now) is query.state]
+
+
+def client_owner(client: ClientInstance, owners: Owners) -> str | None:
+    """Return the name of a client instance's owner."""
+    return owners.team_of(client.identity, client.revealed)
+
+
+def connection_owner(identity: ClientIdentity, instance: ClientInstance | None, owners: Owners) -> str | None:
+    """Return the name of a connection's owner; ``instance`` is its client instance."""
+    return owners.team_of(identity, NOTHING_REVEALED if instance is None else instance.revealed)
 
 
 def connection_state(instance: ClientInstance | None, now: float) -> ConnectionState:

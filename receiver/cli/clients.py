@@ -53,6 +53,7 @@ def list_clients(
     version: filters.Version = None,
     principal: filters.Principal = None,
     listener: filters.Listener = None,
+    owner: filters.Owner = None,
     subscription: filters.Subscription = None,
     state: filters.State = None,
     scope: filters.Scope = AnswerScope.CLUSTER,
@@ -76,6 +77,7 @@ def list_clients(
         version=version,
         principal=principal,
         listener=listener,
+        owner=owner,
         subscription=subscription,
         state=state,
     )
@@ -151,6 +153,7 @@ def watch_clients(
     version: filters.Version = None,
     principal: filters.Principal = None,
     listener: filters.Listener = None,
+    owner: filters.Owner = None,
     subscription: filters.Subscription = None,
     scope: filters.Scope = AnswerScope.CLUSTER,
     every_s: Annotated[
@@ -174,6 +177,7 @@ def watch_clients(
         version=version,
         principal=principal,
         listener=listener,
+        owner=owner,
         subscription=subscription,
     )
     known: dict[tuple[str, str], dict[str, Any]] = {}
@@ -201,6 +205,7 @@ def list_connections(
     version: filters.Version = None,
     principal: filters.Principal = None,
     listener: filters.Listener = None,
+    owner: filters.Owner = None,
     subscription: filters.Subscription = None,
     state: filters.ConnectionState = None,
     scope: filters.Scope = AnswerScope.CLUSTER,
@@ -230,6 +235,7 @@ def list_connections(
         version=version,
         principal=principal,
         listener=listener,
+        owner=owner,
         subscription=subscription,
         state=state,
     )
@@ -258,6 +264,43 @@ def list_connections(
     )
 
 
+@fleet_command
+def list_owners(
+    fleet: Fleet, scope: filters.Scope = AnswerScope.CLUSTER, output: Output = OutputFormat.TABLE
+) -> None:
+    """List the owners of clients, those with absent principals first.
+
+    `clients list --owner ''` lists the clients that nobody declares.
+
+    \u0008
+    Examples:
+      kafka-telemetry owners
+      kafka-telemetry owners --output json
+      kafka-telemetry connections --owner payments
+    """
+    found = fleet.lists(lambda session: list(pages(session, "/v1/owners", filters={"scope": scope})))
+    print_list(
+        sorted(found, key=lambda owner: not owner["absent"]),
+        output,
+        _owner_row,
+        "there are no owners: set owners.path to a folder with them",
+        narrow=("team", "contact", "connections", "clients", "absent"),
+        whole=("connections", "clients"),
+    )
+
+
+def _owner_row(owner: dict[str, Any]) -> dict[str, str]:
+    return {
+        "team": owner["team"],
+        "contact": owner["contact"] or "-",
+        "connections": str(owner["connections"]),
+        "clients": str(owner["clients"]),
+        "absent": " ".join(owner["absent"]) or "-",
+        "expected": " ".join(owner["expected"]) or "-",
+        "link": owner["link"] or "-",
+    }
+
+
 def print_clients(clients: list[dict[str, Any]], output: OutputFormat, nothing: str) -> None:
     """Write a list of clients."""
     print_list(clients, output, _client_row, nothing, narrow=_NARROW, whole=_NARROW[1:2] + _NARROW[3:])
@@ -277,6 +320,7 @@ def _client_row(client: dict[str, Any]) -> dict[str, str]:
         "pushes": str(client["pushes"]),
         "last push": "-" if age is None else f"{duration_text(age)} ago",
         "last error": client["last_error"] or "-",
+        "owner": client["owner"] or "-",
         "receiver": client.get("receiver") or "-",
     }
 
@@ -291,6 +335,7 @@ def _connection_row(connection: dict[str, Any]) -> dict[str, str]:
         "address": _address(connection),
         "state": connection["state"],
         "since": connection["since"],
+        "owner": connection["owner"] or "-",
         "receiver": connection.get("receiver") or "-",
     }
 

@@ -15,7 +15,7 @@ import typer
 from receiver import dumps
 from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli import rest
-from receiver.cli.clients import clients_app, list_connections
+from receiver.cli.clients import clients_app, list_connections, list_owners
 from receiver.cli.doctor import doctor
 from receiver.cli.events import follow_events
 from receiver.cli.output import fail
@@ -60,6 +60,7 @@ app.add_typer(clients_app, name="clients")
 app.command("connections")(list_connections)
 app.command("usage")(show_usage)
 app.command("upgrade-check")(check_upgrade)
+app.command("owners")(list_owners)
 app.command("listeners")(rest.show_listeners)
 app.command("plugins")(rest.show_plugins)
 app.command("series")(rest.show_series)

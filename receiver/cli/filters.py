@@ -63,6 +63,12 @@ Listener = Annotated[
     str | None,
     typer.Option("--listener", help=f"Only at this listener; a {_PATTERN} name.", metavar="REGEX"),
 ]
+Owner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner", help=f"Only with this owner; a {_PATTERN} name. '': without an owner.", metavar="REGEX"
+    ),
+]
 Subscription = Annotated[
     str | None,
     typer.Option(

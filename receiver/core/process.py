@@ -65,6 +65,7 @@ from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
 from receiver.settings.model import ReceiverSettings
 from receiver.store.opened import open_store
+from receiver.store.owners import OwnersFolder
 from receiver.store.store import StoreError, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions, read_store
 from receiver.store.switch import compare
@@ -76,6 +77,7 @@ from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstances
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -189,6 +191,7 @@ class _Core:
         self._sessions = Sessions(self._clock.monotonic)
         self._telemetry.on_created = self._events.client_created
         self._telemetry.on_forgotten = self._events.client_forgotten
+        self._owners = self._open_owners(settings)
         self._expiry = Expiry(current, self._now, self._loop.call_later, self._events.subscription_expired)
         self._logged_warnings: set[str] = set()
         self._crossed: dict[str, str] = {}  # what is wrong with upstreams, by listener
@@ -248,6 +251,7 @@ class _Core:
         """
         await self._subscriptions.load()
         self._host.start()
+        self._use_owners(self._owners)
         self._rest.start()
         if self._bridge is not None:
             self._bridge.start()
@@ -342,6 +346,8 @@ class _Core:
         changes.add(self._change_of_rest(settings, rest))
         changes.add(self._change_of_bridge(settings, bridge))
         changes.add(self._change_of_settings(settings, relays))
+        if settings.owners != before.owners:
+            changes.add(self._change_of_owners(settings))
         rules = Rules(settings.telemetry, hash_key(settings.telemetry.privacy))
         changes.add(Change(commit=lambda: self._telemetry.replace_rules(rules)))
         running = self._host.running
@@ -384,6 +390,38 @@ class _Core:
                 await before.close()
 
         return Change(commit=commit, finish=finish, discard=fresh.close)
+
+    def _open_owners(self, settings: ReceiverSettings, *, strict: bool = False) -> OwnersFolder | None:
+        return None if settings.owners is None else OwnersFolder(settings.owners.path, strict=strict)
+
+    def _use_owners(self, folder: OwnersFolder | None) -> None:
+        """Use the owners of a folder, and follow it."""
+        self._telemetry.owners = Owners() if folder is None else folder.owners
+        if folder is not None:
+
+            def use() -> None:
+                if folder is self._owners:
+                    self._telemetry.owners = folder.owners
+
+            def changed() -> None:
+                # Called in the folder's thread, which may outlive the event loop.
+                with suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(use)
+
+            folder.follow(changed)
+
+    def _change_of_owners(self, settings: ReceiverSettings) -> Change:
+        replaced, fresh = self._owners, self._open_owners(settings, strict=True)
+
+        def commit() -> None:
+            self._owners = fresh
+            self._use_owners(fresh)
+
+        async def finish() -> None:
+            if replaced is not None:
+                await asyncio.to_thread(replaced.close)
+
+        return Change(commit=commit, finish=finish, discard=_nothing if fresh is None else fresh.close)
 
     def _open_members(self, settings: ReceiverSettings) -> Members | None:
         return None if settings.cluster is None else Members(settings.cluster, self._receiver_id)
@@ -458,6 +496,8 @@ class _Core:
         if self._members is not None:
             await self._members.close()
         await self._traffic.close()
+        if self._owners is not None:
+            await asyncio.to_thread(self._owners.close)
         self._relays.close()
         self._expiry.close()
         await asyncio.to_thread(self._store.close)
@@ -571,6 +611,8 @@ class _Core:
             "plugin": list(plugin_warnings(self._host.statistics())),
             "worker": workers.problems(),
         }
+        if self._owners is not None and self._owners.problem is not None:
+            found["owners"] = [self._owners.problem]
         # Clients of bridges are asked by their brokers.
         if not found["store"] and self._settings.listeners:
             found["subscription"] = list(subscription_warnings(self._subscriptions.in_force, now))

@@ -46,6 +46,7 @@ class Fleet:
         clients: Client instances (``/v1/clients``).
         connections: Open connections (``/v1/connections``).
         subscriptions: All subscriptions (``/v1/subscriptions``).
+        owners: All owners (``/v1/owners``).
         complete: Whether these are all clients and connections, and not the first ones.
         bridges_alone: Whether the receiver has no listener, so that all clients come by bridges.
         brokers_elsewhere: How many brokers of the cluster no listener is in front of. A client
@@ -55,6 +56,7 @@ class Fleet:
     clients: Sequence[_Document]
     connections: Sequence[_Document]
     subscriptions: Sequence[_Document]
+    owners: Sequence[_Document] = ()
     complete: bool = True
     bridges_alone: bool = False
     brokers_elsewhere: int = 0
@@ -107,6 +109,35 @@ def subscription_findings(fleet: Fleet) -> list[Finding]:
         for subscription in fleet.subscriptions
     ]
     return _bounded(findings, Area.SUBSCRIPTION, "subscriptions")
+
+
+def owner_findings(fleet: Fleet) -> list[Finding]:
+    """Return which clients nobody declares, and which expected principals are absent."""
+    if not fleet.owners:
+        return []
+    findings = [
+        warning(
+            Area.CLIENT,
+            "absent",
+            f"owner {owner['team']}",
+            f"expects {', '.join(owner['absent'][:_MAX_NAMED])}, of which nothing is connected",
+            f"ask {owner['contact'] or 'the team'}, or take it out of expected.principals",
+        )
+        for owner in fleet.owners
+        if owner["absent"]
+    ]
+    undeclared = {_who(row): row for row in (*fleet.connections, *fleet.clients) if row["owner"] is None}
+    findings += [
+        warning(
+            Area.CLIENT,
+            "undeclared",
+            _label(row),
+            f"{row['principal']} has no owner",
+            "add a match for it to a file in owners.path",
+        )
+        for row in undeclared.values()
+    ]
+    return _bounded(findings, Area.CLIENT, "owners")
 
 
 def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:

@@ -30,7 +30,7 @@ from receiver.doctor.brokers import (
     with_crossed,
 )
 from receiver.doctor.certificates import check_tls_files, now_utc, presented_finding
-from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
+from receiver.doctor.clients import Fleet, client_findings, one_client, owner_findings, subscription_findings
 from receiver.doctor.configuration import check_file
 from receiver.doctor.destinations import check_destinations, delivery_findings
 from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown, warning
@@ -222,6 +222,7 @@ async def _ask_receiver(
     findings += delivery_findings(plugins)
     if fleet is not None:
         findings += subscription_findings(fleet)
+        findings += owner_findings(fleet)
         findings += client_findings(fleet) if options.client is None else one_client(fleet, options.client)
     return findings
 
@@ -288,21 +289,24 @@ async def _fleet(api: RestApi, elsewhere: int, *, bridges_alone: bool) -> Fleet:
     clients, all_clients = await _pages(api, "/v1/clients")
     connections, all_connections = await _pages(api, "/v1/connections")
     subscriptions, _ = await _pages(api, "/v1/subscriptions")
+    # In the whole cluster, because what is expected may be connected to another receiver.
+    owners, _ = await _pages(api, "/v1/owners", scope="cluster")
     return Fleet(
         clients=clients,
         # Without the sidecar's own, which this command makes too.
         connections=[connection for connection in connections if connection["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
+        owners=owners,
         complete=all_clients and all_connections,
         bridges_alone=bridges_alone,
         brokers_elsewhere=elsewhere,
     )
 
 
-async def _pages(api: RestApi, path: str) -> tuple[list[dict[str, Any]], bool]:
+async def _pages(api: RestApi, path: str, **fixed: str) -> tuple[list[dict[str, Any]], bool]:
     """Read the first pages of a list; return its items, and whether these are all."""
     items: list[dict[str, Any]] = []
-    parameters: dict[str, str | int] = {"limit": _PAGE}
+    parameters: dict[str, str | int] = {"limit": _PAGE, **fixed}
     for _ in range(_PAGES):
         page = await api.get(path, **parameters)
         items += page["items"]

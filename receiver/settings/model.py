@@ -25,6 +25,7 @@ from receiver.settings.metric_processing import (
     RegularExpression,
     SeriesSettings,
 )
+from receiver.settings.owners import OwnersSettings
 from receiver.settings.rest import RestSettings
 from receiver.settings.subscriptions import SubscriptionStoreSettings
 from receiver.settings.usage import UsageSettings
@@ -229,6 +230,9 @@ class ReceiverSettings(Settings):
         default=None,
         description="The other receivers of the Kafka cluster, so that each of them can answer for all "
         "(`scope=cluster`); none by default.",
+    )
+    owners: OwnersSettings | None = Field(
+        default=None, description="The teams that clients belong to; none by default."
     )
     telemetry: TelemetrySettings = TelemetrySettings()
     limits: LimitsSettings = LimitsSettings()

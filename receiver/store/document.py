@@ -52,8 +52,13 @@ def from_document(
             return read_document(document, **_last_change(document))
         return read_document(document)
     except SubscriptionError as error:
-        errors = error.all if isinstance(document, Mapping) else (error,)
-        return [_mistake(problem, document) for problem in errors]
+        return mistakes_of(error, document)
+
+
+def mistakes_of(error: SubscriptionError, document: object) -> list[Mistake]:
+    """Return all mistakes of a document that an error has."""
+    errors = error.all if isinstance(document, Mapping) else (error,)
+    return [_mistake(problem, document) for problem in errors]
 
 
 def _last_change(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,15 @@ list of subscriptions with names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from receiver.store.document import Mistake, from_document
 from receiver.telemetry.subscription import Subscription
 from spark_streaming.plain_yaml import Loc, PlainYamlError, parse, positions
+
+_Read = TypeVar("_Read")
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
@@ -45,6 +48,34 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
     Returns:
         The valid subscriptions, and a line for each mistake: ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
     """
+    found, mistakes = read_documents(file, content, stem, _from_document, "name")
+    return [Entry(subscription, document, place) for subscription, document, place in found], mistakes
+
+
+def _from_document(document: Any, name: str | None) -> Subscription | list[Mistake]:
+    return from_document(document, name=name)
+
+
+def read_documents(
+    file: str,
+    content: bytes,
+    stem: str | None,
+    read: Callable[[Any, str | None], _Read | list[Mistake]],
+    name_key: str,
+) -> tuple[list[tuple[_Read, Any, str]], list[str]]:
+    """Read a file of one document, or of a list of them.
+
+    Args:
+        file: The file's name in places and mistakes.
+        content: Its bytes, as YAML or JSON.
+        stem: The default name of its one document.
+        read: Reads a document with its default name, or returns its mistakes.
+        name_key: The key of a document's name.
+
+    Returns:
+        What was read, each with its document and the place of its name; and a line for each
+        mistake.
+    """
     if len(content) > MAX_FILE_BYTES:
         return [], [too_large(file)]
     try:
@@ -68,14 +99,14 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
         found = [((index,), entry, None) for index, entry in enumerate(document)]
     else:
         found = [((), document, stem)]
-    entries: list[Entry] = []
+    entries: list[tuple[_Read, Any, str]] = []
     mistakes: list[str] = []
     for loc, value, name in found:
-        read = from_document(value, name=name)
-        if isinstance(read, Subscription):
-            entries.append(Entry(read, value, place((*loc, "name"))))
+        result = read(value, name)
+        if isinstance(result, list):
+            mistakes += [f"{place((*loc, *it.loc))}: {Mistake((*loc, *it.loc), it.text)}" for it in result]
         else:
-            mistakes += [f"{place((*loc, *it.loc))}: {Mistake((*loc, *it.loc), it.text)}" for it in read]
+            entries.append((result, value, place((*loc, name_key))))
     return entries, mistakes
 
 

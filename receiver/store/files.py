@@ -7,9 +7,7 @@ every client's request.
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,21 +15,17 @@ from typing import Final
 
 import structlog
 
-from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries
-from receiver.store.store import ReadOnlyError, StoreError, StoreStatus
+from receiver.store.entries import Entry, name_taken, read_entries
+from receiver.store.folder import EVERY_S, FolderError, FolderFollower, folder_error, folder_files, read_file
+from receiver.store.store import ReadOnlyError, StoreStatus
 from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.subscription_checks import MAX_SUBSCRIPTIONS
-from receiver.watch import Stamp, stamp
-from receiver.workers import start_thread
 
 #: The most files, because each has one subscription at least.
 MAX_FILES: Final = MAX_SUBSCRIPTIONS
 
-_EVERY_S: Final = 1.0
 _MAX_LOGGED: Final = 20
-
-_Stamps = tuple[tuple[str, Stamp], ...]
 
 _log = structlog.get_logger("receiver.store")
 
@@ -47,17 +41,6 @@ class Folder:
 
     subscriptions: SubscriptionSet
     files: dict[str, str]
-
-
-@dataclass(eq=False)
-class FolderError(StoreError):
-    """Files of a folder can't be used; no file is applied.
-
-    Attributes:
-        mistakes: A line for each, ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
-    """
-
-    mistakes: tuple[str, ...] = ()
 
 
 def read_folder(folder: Path) -> Folder:
@@ -89,7 +72,7 @@ def read_folder(folder: Path) -> Folder:
             )
         except SubscriptionError as error:  # too many of all files together
             mistakes.append(str(error))
-    raise _folder_error(folder, mistakes)
+    raise folder_error(folder, mistakes)
 
 
 class FileSubscriptionStore:
@@ -104,22 +87,16 @@ class FileSubscriptionStore:
         every_s: Seconds between two looks at the folder.
     """
 
-    def __init__(self, folder: Path, *, strict: bool = False, every_s: float = _EVERY_S) -> None:
+    def __init__(self, folder: Path, *, strict: bool = False, every_s: float = EVERY_S) -> None:
         self._folder = folder
         self._every_s = every_s
         self._status = StoreStatus()
         self._known = Folder(subscriptions=SubscriptionSet(), files={})
         self._is_known = False
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-        # Taken before the files are read, so that a change in between is found.
-        self._read_at = self._stamps()
-        try:
-            self._known, self._is_known = read_folder(folder), True
-        except FolderError as error:
-            if strict:
-                raise
-            self._failed(error)
+        self._follower = FolderFollower(
+            partial(read_folder, folder), partial(_files, folder), self._used, self._failed
+        )
+        self._follower.read(strict=strict)
 
     def load_all(self) -> tuple[Subscription, ...]:
         """Return the subscriptions of the last good state of the folder."""
@@ -138,7 +115,7 @@ class FileSubscriptionStore:
 
     def follow(self, changed: Callable[[], None]) -> None:
         """Compare the folder once a second from now on."""
-        self._thread = start_thread("subscriptions-folder", partial(self._watch, changed))
+        self._follower.follow("subscriptions-folder", self._every_s, changed)
 
     def status(self) -> StoreStatus:
         """Return whether the folder's present state is in force."""
@@ -146,30 +123,11 @@ class FileSubscriptionStore:
 
     def close(self) -> None:
         """Stop following the folder."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._follower.close()
 
-    def _watch(self, changed: Callable[[], None]) -> None:
-        seen = self._read_at
-        while not self._closed.wait(self._every_s):
-            before, seen = seen, self._stamps()
-            # A checkout takes its time. So a state is read when it was there at two looks.
-            if seen == self._read_at or seen != before:
-                continue
-            try:
-                known = read_folder(self._folder)
-            except FolderError as error:
-                if self._stamps() == seen:
-                    self._read_at = seen
-                    self._failed(error)
-                continue
-            if self._stamps() != seen:
-                continue  # changed while it was read: some files may be of the old state
-            self._read_at = seen
-            self._known, self._is_known = known, True
-            self._status = StoreStatus(failures=self._status.failures)
-            changed()
+    def _used(self, known: Folder) -> None:
+        self._known, self._is_known = known, True
+        self._status = StoreStatus(failures=self._status.failures)
 
     def _failed(self, error: FolderError) -> None:
         count = len(error.mistakes)
@@ -188,12 +146,6 @@ class FileSubscriptionStore:
             mistakes=list(error.mistakes[:_MAX_LOGGED]),
         )
 
-    def _stamps(self) -> _Stamps:
-        try:
-            return tuple((path.name, stamp(path)) for path in _files(self._folder))
-        except FolderError as error:
-            return ((error.problem, None),)
-
     def _read_only(self, name: str) -> ReadOnlyError:
         file = self._known.files.get(name)
         place = self._folder if file is None else self._folder / file
@@ -209,46 +161,16 @@ class FileSubscriptionStore:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the paths of the files in order.
-
-    Raises:
-        FolderError: The folder can't be listed, or has too many files.
-    """
-    try:
-        found = list(itertools.islice(_listed(folder), MAX_FILES + 1))
-    except OSError as error:
-        raise FolderError(
-            str(folder), f"the folder can't be read: {error.strerror}; set subscriptions.path to a folder"
-        ) from None
-    if len(found) > MAX_FILES:
-        raise FolderError(
-            str(folder), f"has more than {MAX_FILES} files; put several subscriptions into one file"
-        )
-    return sorted(found)
-
-
-def _listed(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
-        # A link to nothing is a mistake of its own. A pipe would block.
-        if path.suffix in SUFFIXES and path.name[0] != "." and (path.is_file() or not path.exists()):
-            yield path
+    return folder_files(folder, MAX_FILES, "subscriptions.path", "subscriptions")
 
 
 def _read(path: Path) -> tuple[list[Entry], list[str]]:
     """Return the subscriptions of a file, and its mistakes."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        return [], [f"{path.name}: cannot be read: {error.strerror}"]
+    content, problem = read_file(path)
+    if content is None:
+        return [], [problem]
     try:
         return read_entries(path.name, content, stem=path.stem)
     except Exception as error:  # a file must neither end the process nor the following of the folder
         _log.exception("a file of subscriptions can't be read because of a defect", file=path.name)
         return [], [f"{path.name}: {type(error).__name__}, a defect of the receiver; see the log"]
-
-
-def _folder_error(folder: Path, mistakes: list[str]) -> FolderError:
-    first, count = mistakes[0], len(mistakes)
-    more = f" (and {count - 1} more)" if count > 1 else ""
-    return FolderError(str(folder), f"{first}{more}", tuple(mistakes))

@@ -162,8 +162,8 @@ class ClientInstance:
     _labels: Labels | None = None
     _label_bytes: bytes = b""
     _wanted: tuple[bytes, ...] | None = None
-    #: The labels of its latest push, and what they were made of: its identity, and the rules.
-    labelled: tuple[ClientIdentity, object, Labels] | None = None
+    #: The labels of its latest push, and what they were made of.
+    labelled: tuple[tuple[object, ...], Labels] | None = None
     _resource: int | None = None  # a hash of the Resource that revealed what is known
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ client may push now, and what it is answered.
 from __future__ import annotations
 
 from collections.abc import Collection
+from operator import is_
 from typing import Final
 
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
@@ -20,6 +21,7 @@ from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels, identity_labels
 from receiver.telemetry.otlp import LabelledMetrics, label_metrics
 from receiver.telemetry.outcomes import PushOutcome, refused
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.push import build_push, content_id, empty_id
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.metrics import SeriesBound
@@ -59,6 +61,7 @@ class Intake:
         self._series = series
         self._history = history
         self._offenders = offenders
+        self.owners = Owners()
         self.replace_rules(rules)
 
     def replace_rules(self, rules: Rules) -> None:
@@ -191,15 +194,16 @@ class Intake:
     def _labels(self, instance: ClientInstance) -> Labels:
         """Return the labels of a push, folded and with the privacy rules applied.
 
-        They are those of the push before it, unless the identity or a rule has changed since.
+        They are those of the push before it, unless what they are made of has changed since.
         """
-        identity, known = instance.identity, instance.labelled
-        if known is not None and known[0] is identity and known[1] is self._rules:
-            return known[2]
-        labels = identity_labels(identity)
+        identity, known, revealed = instance.identity, instance.labelled, instance.revealed
+        made_of = (identity, self._rules, self.owners, revealed)
+        if known is not None and all(map(is_, known[0], made_of)):
+            return known[1]
+        labels = identity_labels(identity, self.owners.team_of(identity, revealed))
         client_id = self._folding.fold(identity.client_id)
         if client_id != identity.client_id:
             labels = labels._replace(client_id=client_id)
         labels = self._steps.privacy.labels(labels)
-        instance.labelled = identity, self._rules, labels
+        instance.labelled = made_of, labels
         return labels

@@ -17,8 +17,8 @@ class Labels(NamedTuple):
     None leaves a label out.
 
     ``broker_id`` and ``cluster_id`` are None while they are unknown, ``client_source_port`` if it
-    stays unknown, ``sasl_mechanism`` without a
-    SASL login, and any label that a rule of ``telemetry.privacy`` drops.
+    stays unknown, ``sasl_mechanism`` without a SASL login, ``client_owner`` without a declared
+    owner, and any label that a rule of ``telemetry.privacy`` drops.
     """
 
     client_id: str | None
@@ -33,14 +33,15 @@ class Labels(NamedTuple):
     security_protocol: str | None
     cluster_id: str | None
     sasl_mechanism: str | None
+    client_owner: str | None
 
 
 #: The keys, in that order.
 OWNED_LABELS: Final = Labels._fields
 
 
-def identity_labels(identity: ClientIdentity) -> Labels:
-    """Return the labels of a client."""
+def identity_labels(identity: ClientIdentity, owner: str | None = None) -> Labels:
+    """Return the labels of a client and its owner."""
     return Labels(
         client_id=identity.client_id,
         client_instance_id=identity.instance_text,
@@ -54,6 +55,7 @@ def identity_labels(identity: ClientIdentity) -> Labels:
         security_protocol=identity.security_protocol,
         cluster_id=identity.broker.cluster_id,
         sasl_mechanism=identity.sasl_mechanism,
+        client_owner=owner,
     )
 
 

@@ -24,6 +24,7 @@ from receiver.telemetry.instance import ClientInstance, ClientInstances, Default
 from receiver.telemetry.intake import Intake
 from receiver.telemetry.latest_pushes import LatestPushes
 from receiver.telemetry.outcomes import PushOutcome, SubscriptionsOutcome, not_now, refused
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.rules import Rules
@@ -119,6 +120,15 @@ class ClientTelemetry:
         self.backpressure.replace_settings(settings.backpressure)
         self.offenders.replace_settings(settings.backpressure)
         self.subscriptions.match_anew()
+
+    @property
+    def owners(self) -> Owners:
+        """The owners of clients; another value counts from each client's next push on."""
+        return self._intake.owners
+
+    @owners.setter
+    def owners(self, owners: Owners) -> None:
+        self._intake.owners = owners
 
     def get_telemetry_subscriptions(
         self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, *, now: float

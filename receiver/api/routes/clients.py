@@ -19,7 +19,7 @@ from receiver.api.cluster import (
     use_answers,
 )
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.filters import UUID_PATTERN, ClientQuery, matching_clients
+from receiver.api.filters import UUID_PATTERN, ClientQuery, client_owner, matching_clients
 from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
 from receiver.api.routes.connections import ConnectionFields, connection_fields
@@ -187,7 +187,10 @@ def _page(
     now = dependencies.monotonic()
     later = instances if start is None else [instance for instance in instances if instance.id > start]
     found, following = first_page(
-        matching_clients(later, query, now), query.limit, attrgetter("text_id"), attrgetter("id")
+        matching_clients(later, query, dependencies.telemetry.owners, now),
+        query.limit,
+        attrgetter("text_id"),
+        attrgetter("id"),
     )
     return {"items": [_document(client, dependencies, now) for client in found], "next": following}
 
@@ -293,7 +296,7 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
             "interval_factor": 1,
         }
     return {
-        **connection_fields(identity),
+        **connection_fields(identity, client_owner(client, dependencies.telemetry.owners)),
         "client_instance_id": client.text_id,
         "via": identity.via,
         "connection_id": identity.id,

@@ -20,6 +20,7 @@ from receiver.api.filters import (
     ConnectionOrder,
     ConnectionQuery,
     ConnectionState,
+    connection_owner,
     connection_state,
     matching_connections,
 )
@@ -30,6 +31,7 @@ from receiver.numbers import whole_number
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.owners import Owners
 from receiver.traffic.traffic import ClosedConnection, Counters, Traffic
 from receiver.wire.api_keys import api_name
 
@@ -63,6 +65,7 @@ class ConnectionFields(BaseModel):
     client_software_version: str
     principal: str
     sasl_mechanism: str | None = Field(description="The SASL mechanism of the login; null without SASL.")
+    owner: str | None = Field(description="The name of its owner (`owners`); null: nobody declares it.")
 
 
 class LastMinute(BaseModel):
@@ -133,6 +136,7 @@ class GroupView(Moved):
     software: str | None = Field(default=None, description="With `by=software`: name and version.")
     address: str | None = Field(default=None, description="With `by=address`.")
     listener: str | None = Field(default=None, description="With `by=listener`.")
+    owner: str | None = Field(default=None, description="With `by=owner`; empty: those without an owner.")
     connections: int
 
 
@@ -179,6 +183,7 @@ async def list_connections(
         entries,
         list(dependencies.telemetry.instances),
         start=None if query.after is None else _place_of(query.after, query.by),
+        owners=dependencies.telemetry.owners,
         receiver=dependencies.cluster.receiver_id,
         now=dependencies.monotonic(),
         wall_ms=dependencies.wall_ns() // 1_000_000,
@@ -194,16 +199,21 @@ def _page(
     query: ConnectionQuery,
     *,
     start: tuple[int, str, str] | None,
+    owners: Owners,
     receiver: str,
     now: float,
     wall_ms: int,
 ) -> dict[str, Any]:
     by_connection = {instance.identity.id: instance for instance in instances if not instance.is_expired(now)}
-    passing = matching_connections([entry.identity for entry in entries], query, by_connection, now)
+
+    def owner_of(identity: ClientIdentity) -> str | None:
+        return connection_owner(identity, by_connection.get(identity.id), owners)
+
+    passing = matching_connections([entry.identity for entry in entries], query, by_connection, owners, now)
     known = {entry.identity.id: entry for entry in entries}
     found = [known[identity.id] for identity in passing]
     if query.by is not None:
-        documents = list(_groups(found, query.by).values())
+        documents = list(_groups(found, query.by, owner_of).values())
         return _sorted_page([(_value_of(document, query), document) for document in documents], query, start)
     value, sign = _VALUES[query.order[0]], _sign(query)
     places = [((sign * value(entry), entry.identity.id, receiver), entry) for entry in found]
@@ -216,7 +226,9 @@ def _page(
         places, query.limit, lambda placed: _cursor(placed[0], sign), lambda placed: placed[0]
     )
     return {
-        "items": [_document(entry, by_connection, now, wall_ms) for _, entry in page],
+        "items": [
+            _document(entry, by_connection, owner_of(entry.identity), now, wall_ms) for _, entry in page
+        ],
         "next": following,
     }
 
@@ -250,7 +262,7 @@ def _value_of(item: Item, query: ConnectionQuery) -> int:
     return int(item[order.value] or 0)
 
 
-def connection_fields(identity: ClientIdentity) -> dict[str, Any]:
+def connection_fields(identity: ClientIdentity, owner: str | None) -> dict[str, Any]:
     """Return what :class:`ConnectionFields` describes."""
     return {
         "listener": identity.listener,
@@ -261,11 +273,12 @@ def connection_fields(identity: ClientIdentity) -> dict[str, Any]:
         "client_software_version": identity.client_software_version,
         "principal": identity.principal,
         "sasl_mechanism": identity.sasl_mechanism,
+        "owner": owner,
     }
 
 
 def _document(
-    entry: _Entry, by_connection: dict[str, ClientInstance], now: float, wall_ms: int
+    entry: _Entry, by_connection: dict[str, ClientInstance], owner: str | None, now: float, wall_ms: int
 ) -> dict[str, Any]:
     identity, counters, closed = entry.identity, entry.counters(), entry.closed
     since_ms = _milliseconds(identity.since)
@@ -274,7 +287,7 @@ def _document(
     if closed is None:
         state = connection_state(by_connection.get(identity.id), now)
     return {
-        **connection_fields(identity),
+        **connection_fields(identity, owner),
         **_moved(counters),
         "id": identity.id,
         "security_protocol": identity.security_protocol,
@@ -315,6 +328,7 @@ def _moved(counters: Counters | None) -> dict[str, Any]:
 
 # -- groups ----------------------------------------------------------------------------------------
 
+#: The values of groups; an owner depends on the client instance too.
 _GROUPED: Final[dict[ConnectionGroup, Callable[[ClientIdentity], str]]] = {
     ConnectionGroup.PRINCIPAL: lambda identity: identity.principal,
     ConnectionGroup.CLIENT_ID: lambda identity: identity.client_id,
@@ -330,12 +344,14 @@ _GROUPED: Final[dict[ConnectionGroup, Callable[[ClientIdentity], str]]] = {
 _SUMS: Final = ("connections", "bytes_in", "bytes_out", "requests", "in_flight")
 
 
-def _groups(found: Iterable[_Entry], by: ConnectionGroup) -> dict[str, Item]:
+def _groups(
+    found: Iterable[_Entry], by: ConnectionGroup, owner_of: Callable[[ClientIdentity], str | None]
+) -> dict[str, Item]:
     """Return what :class:`GroupView` describes, by value."""
     groups: dict[str, Item] = {}
-    value_of = _GROUPED[by]
+    value_of = _GROUPED.get(by)
     for entry in found:
-        value = value_of(entry.identity)
+        value = value_of(entry.identity) if value_of is not None else owner_of(entry.identity) or ""
         moved = {**_moved(entry.counters()), "connections": 1, by.value: value}
         known = groups.get(value)
         groups[value] = _sum((moved,) if known is None else (known, moved), by)

@@ -142,6 +142,7 @@ def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
             "client_software_version": "1.2-rc",
             "principal": "User:ANONYMOUS",
             "sasl_mechanism": None,
+            "owner": None,
         }
     gateway.wait_for_no_connections()
     gateway.wait_for_log('"client_software_name": "software.name"')  # the request log

@@ -257,6 +257,14 @@ def api(tmp_path: Path) -> Iterator[Api]:
     store.close()
 
 
+@pytest.fixture
+def apis(tmp_path: Path) -> Iterator[list[Api]]:
+    stores = [SqliteSubscriptionStore(tmp_path / f"{number}.db") for number in range(3)]
+    yield [Api(store, clock=Clock()) for store in stores]
+    for store in stores:
+        store.close()
+
+
 def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:
     """The problem document of an answer, once it has been checked to be one."""
     assert answer.status_code == status, answer.text

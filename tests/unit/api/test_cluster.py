@@ -13,14 +13,12 @@ from receiver.api import Cluster
 from receiver.cluster.members import ClusterError, Members
 from receiver.settings.cluster import ClusterSettings
 from receiver.settings.rest import RestSettings
-from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.wire.uuid import uuid_to_text
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import free_port, listening_on
 from tests.unit.api.conftest import (
     VIEWER_TOKEN,
     Api,
-    Clock,
     ask,
     bearer,
     connection,
@@ -58,14 +56,6 @@ async def cluster_of(
                 )
             )
         yield clients
-
-
-@pytest.fixture
-def apis(tmp_path: Path) -> Any:
-    stores = [SqliteSubscriptionStore(tmp_path / f"{number}.db") for number in range(3)]
-    yield [Api(store, clock=Clock()) for store in stores]
-    for store in stores:
-        store.close()
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -29,8 +29,8 @@ from tests.unit.session.support import Clock
 from tests.unit.telemetry.parts import labels_of, payload
 
 METRICS = payload("ck-producer-star-01")
-#: A bridge does not know a SASL mechanism.
-OWNED = tuple(label for label in OWNED_LABELS if label != "sasl_mechanism")
+#: A bridge does not know a SASL mechanism, and there are no owners.
+OWNED = tuple(label for label in OWNED_LABELS if label not in {"sasl_mechanism", "client_owner"})
 
 
 class Core:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor.clients import Fleet, client_findings, one_client, subscription_findings
+from receiver.doctor.clients import Fleet, client_findings, one_client, owner_findings, subscription_findings
 from receiver.doctor.findings import Finding, State
 
 
@@ -228,3 +228,20 @@ def test_of_a_client_of_a_bridge_only_its_pushes_are_judged() -> None:
     assert (one.state, one.seen) == (State.OK, "3 pushes by the broker's bridge, the last 20 s ago")
     (late,) = one_client(fleet({**bridged, "state": "silent"}), "client-1")
     assert (late.check, late.state) == ("late", State.FAILED)
+
+
+def test_clients_without_an_owner_and_absent_principals_are_named() -> None:
+    owner = {"team": "pay", "contact": "#pay", "absent": ["User:pay"]}
+    well = {**owner, "team": "ops", "absent": []}
+    row = {"principal": "User:x"}
+    found = fleet(
+        client(1, **row, owner=None), client(2, **row, owner="ops"), owners=[owner, well],
+        connections=[{**connection(1), **row, "owner": None}, {**connection(3), **row, "owner": None}],
+    )  # fmt: skip
+    absent, *undeclared = owner_findings(found)
+    assert (absent.check, absent.subject) == ("absent", "owner pay")
+    assert absent.seen == "expects User:pay, of which nothing is connected"
+    assert absent.do.startswith("ask #pay")
+    assert [finding.check for finding in undeclared] == ["undeclared"] * 2
+    assert [finding.subject.split()[1] for finding in undeclared] == ["client-1", "client-3"]
+    assert not owner_findings(fleet(client(1, owner=None)))

@@ -11,9 +11,9 @@ from receiver.store.entries import MAX_FILE_BYTES
 from receiver.store.files import (
     MAX_FILES,
     FileSubscriptionStore,
-    FolderError,
     read_folder,
 )
+from receiver.store.folder import FolderError
 from receiver.store.store import ReadOnlyError
 from receiver.telemetry.subscription import Subscription
 

@@ -16,6 +16,7 @@ NAN = b"\x21\x00\x00\x00\x00\x00\x00\xf8\x7f"
 
 FACTS = identity_labels(
     client(sasl_mechanism="SCRAM-SHA-512", broker=Broker(id=3, cluster_id="5L6g3nShT-eMCtK--X86sw")),
+    owner="payments",
 )
 LABELS = label_bytes(FACTS)
 EXPECTED = {
@@ -31,6 +32,7 @@ EXPECTED = {
     "security_protocol": "PLAINTEXT",
     "cluster_id": "5L6g3nShT-eMCtK--X86sw",
     "sasl_mechanism": "SCRAM-SHA-512",
+    "client_owner": "payments",
 }
 
 

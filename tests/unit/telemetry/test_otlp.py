@@ -84,7 +84,7 @@ def test_unknown_values_have_no_label_but_an_empty_client_id_has() -> None:
         push(resource_metrics(gauge("a", 1.0))), label_bytes(facts), max_entries=MAX_ENTRIES
     )
     (labels,) = labels_of(MetricsData.FromString(labelled.data))
-    unknown = ("cluster_id", "sasl_mechanism")
+    unknown = ("cluster_id", "sasl_mechanism", "client_owner")
     assert labels == {key: value for key, value in EXPECTED.items() if key not in unknown} | {"client_id": ""}
     assert tuple(EXPECTED) == OWNED_LABELS
 

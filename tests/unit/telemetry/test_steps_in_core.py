@@ -9,6 +9,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.errors import InvalidValueError
+from receiver.telemetry.owners import Owner, Owners
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.privacy import Privacy
 from receiver.telemetry.telemetry import ClientTelemetry
@@ -46,6 +47,22 @@ def test_known_bad_values_are_dropped_by_client_version() -> None:
     new = client(connected={"client_software_name": "kgo", "client_software_version": "v1.22.2"})
     outcome = new.push(1, metrics)
     assert outcome.metrics.steps.bad_points == 0
+
+
+def test_the_owner_is_a_label_from_the_next_push_on() -> None:
+    made = client()
+
+    def owner(now: float) -> str | None:
+        outcome = made.push(now, push(resource_metrics(gauge("a", 1.0), client_owner="forged")))
+        assert outcome.push is not None
+        (labels,) = labels_of(outcome.push.payload.metrics)
+        return labels.get("client_owner")
+
+    assert owner(1) is None
+    made.telemetry.owners = Owners([Owner(team="payments", match={"client_id": ".*"})])
+    assert owner(400) == "payments"
+    made.telemetry.owners = Owners()
+    assert owner(800) is None
 
 
 def test_the_context_shows_no_more_than_the_labels() -> None:

@@ -96,6 +96,7 @@ export interface ClientView {
   client_software_version: string;
   principal: string;
   sasl_mechanism: string | null;
+  owner: string | null;
   client_instance_id: string;
   via: Via;
   connection_id: string;
@@ -146,7 +147,13 @@ export interface ClusterPage_GroupView_ {
   members?: (MemberView)[];
 }
 
-export type ConnectionGroup = "principal" | "client_id" | "software" | "address" | "listener";
+export interface ClusterPage_OwnerView_ {
+  items: (OwnerView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
+export type ConnectionGroup = "principal" | "client_id" | "software" | "address" | "listener" | "owner";
 
 export type ConnectionState = "no_telemetry" | "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing" | "closed";
 
@@ -165,6 +172,7 @@ export interface ConnectionView {
   client_software_version: string;
   principal: string;
   sasl_mechanism: string | null;
+  owner: string | null;
   id: string;
   security_protocol: string;
   client_instance_id: string | null;
@@ -242,6 +250,7 @@ export interface GroupView {
   software?: string | null;
   address?: string | null;
   listener?: string | null;
+  owner?: string | null;
   connections: number;
 }
 
@@ -305,6 +314,18 @@ export interface NodeView {
 }
 
 export type Origin = "subscription" | "default" | "quirk" | "back_pressure";
+
+export interface OwnerView {
+  team: string;
+  contact: string;
+  link: string;
+  match: Record<string, string>;
+  expected: (string)[];
+  absent: (string)[];
+  connections: number;
+  clients: number;
+  receiver?: string | null;
+}
 
 export interface Page_ListenerView_ {
   items: (ListenerView)[];

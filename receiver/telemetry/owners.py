@@ -1,0 +1,172 @@
+"""Owners: the team that a client belongs to, in the language of subscriptions.
+
+Of several owners that match a client, the first counts, in the order of their files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from receiver.telemetry.errors import SubscriptionError
+from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.matching import Matcher, bits
+from receiver.telemetry.selectors import NOTHING_REVEALED, Revealed, selector_value
+from receiver.telemetry.subscription_checks import CHECKS
+
+#: The maximum number of owners, because each is matched against each client.
+MAX_OWNERS: Final = 1000
+#: The maximum number of principals that one owner expects.
+MAX_EXPECTED: Final = 256
+_MAX_TEAM: Final = 128
+_MAX_TEXT: Final = 512
+#: Clients with the same matched values share an answer. At the bound all are found anew.
+_MAX_KNOWN: Final = 16_384
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_Report = Callable[[SubscriptionError], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A team, and the clients that belong to it.
+
+    Attributes:
+        team: Its name, unique.
+        match: Regular expressions (RE2) by selector, as of a subscription.
+        contact: Where to reach it.
+        link: A page about it.
+        principals: Principals that should be connected.
+
+    Raises:
+        SubscriptionError: A value is invalid. The error names its field, and ``further`` has the
+            errors of all other fields.
+    """
+
+    team: str
+    match: Mapping[str, str] = field(hash=False)
+    contact: str = ""
+    link: str = ""
+    principals: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        errors: list[SubscriptionError] = []
+        if self.team == "":
+            errors.append(SubscriptionError("team", self.team, "is not a name", "give a text"))
+        for name, most in (("team", _MAX_TEAM), ("contact", _MAX_TEXT), ("link", _MAX_TEXT)):
+            _check_text(name, getattr(self, name), most, errors.append)
+        object.__setattr__(self, "match", CHECKS["match"](self.match, errors.append))
+        object.__setattr__(self, "principals", _checked_principals(self.principals, errors.append))
+        if errors:
+            first, *first.further = errors
+            raise first
+
+
+class Owners:
+    """All owners, immutable: a change makes a new object.
+
+    Attributes:
+        owners: The owners, the first that matches first.
+
+    Raises:
+        SubscriptionError: Two owners have the same name, or they are too many.
+    """
+
+    def __init__(self, owners: Iterable[Owner] = ()) -> None:
+        self.owners: Final = tuple(islice(owners, MAX_OWNERS + 1))
+        if len(self.owners) > MAX_OWNERS:
+            fix = f"keep at most {MAX_OWNERS}"
+            raise SubscriptionError("team", f"more than {MAX_OWNERS} owners", "are too many", fix)
+        self._matcher = Matcher([owner.match for owner in self.owners])
+        self._selectors = sorted(self._matcher.selectors)
+        self._known: dict[tuple[bytes, ...], Owner | None] = {}
+
+    def owner_of(self, client: ClientIdentity, revealed: Revealed = NOTHING_REVEALED) -> Owner | None:
+        """Return the owner of a client; None: nobody declares it."""
+        if not self.owners:
+            return None
+        values = tuple(selector_value(name, client, revealed) for name in self._selectors)
+        try:
+            return self._known[values]
+        except KeyError:
+            first = next(iter(bits(self._matcher.matching(client, revealed))), None)
+            owner = None if first is None else self.owners[first]
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[values] = owner
+        return owner
+
+    def team_of(self, client: ClientIdentity, revealed: Revealed = NOTHING_REVEALED) -> str | None:
+        """Return the name of a client's owner."""
+        owner = self.owner_of(client, revealed)
+        return None if owner is None else owner.team
+
+
+_FIELDS: Final = ("team", "match", "contact", "link", "expected")
+
+
+def read_owner(document: object, *, team: str | None = None) -> Owner:
+    """Read an owner from a document of YAML.
+
+    Args:
+        document: A mapping with ``match``, and perhaps ``team``, ``contact``, ``link`` and
+            ``expected: {principals: [...]}``.
+        team: The name of an owner without ``team``.
+
+    Raises:
+        SubscriptionError: It is no owner; ``further`` has the errors of all other fields.
+    """
+    if not isinstance(document, Mapping):
+        raise SubscriptionError("", document, "is not a mapping", "give an owner: team and match")
+    unknown = [
+        SubscriptionError(str(key), value, "is an unknown field", f"use {', '.join(_FIELDS)}")
+        for key, value in document.items()
+        if key not in _FIELDS
+    ]
+    expected = document.get("expected", {})
+    if not isinstance(expected, Mapping) or expected.keys() - {"principals"}:
+        fix = "give principals: [User:orders]"
+        unknown.append(SubscriptionError("expected", expected, "is not a mapping with principals", fix))
+        expected = {}
+    if "match" not in document:
+        fix = 'give patterns by selector, for example {client_id: "orders-.*"}'
+        unknown.append(SubscriptionError("match", None, "is missing", fix))
+    known: Any = document
+    try:
+        owner = Owner(
+            team=known.get("team", team),
+            match=known.get("match", {}),
+            contact=known.get("contact", ""),
+            link=known.get("link", ""),
+            principals=expected.get("principals", ()),
+        )
+    except SubscriptionError as error:
+        unknown += error.all
+    if unknown:
+        first, *first.further = unknown
+        raise first
+    return owner
+
+
+def _check_text(name: str, text: object, most: int, report: _Report) -> None:
+    if not isinstance(text, str) or _UNPRINTABLE.search(text):
+        fix = "give a text on one line, without control characters"
+        report(SubscriptionError(name, text, "is not a text", fix))
+    elif len(text) > most:
+        report(SubscriptionError(name, text, f"has {len(text)} characters", f"give at most {most}"))
+
+
+def _checked_principals(principals: object, report: _Report) -> tuple[str, ...]:
+    if not isinstance(principals, list | tuple) or not all(isinstance(entry, str) for entry in principals):
+        fix = 'give a list such as ["User:orders"]'
+        report(SubscriptionError("expected", principals, "has no list of principals", fix))
+        return ()
+    if len(principals) > MAX_EXPECTED:
+        fix = f"give at most {MAX_EXPECTED}"
+        report(SubscriptionError("expected", f"{len(principals)} principals", "are too many", fix))
+        return ()
+    return tuple(dict.fromkeys(principals))

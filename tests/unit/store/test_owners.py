@@ -1,0 +1,67 @@
+"""A folder of owners: all mistakes with their places, and the last good state stays in force."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from receiver.store.folder import FolderError
+from receiver.store.owners import OwnersFolder, read_owners
+from tests.unit.api.conftest import connection
+
+PAYMENTS = """
+match: {client_id: "pay-.*"}
+contact: "#payments"
+expected: {principals: ["User:pay"]}
+"""
+
+
+def test_a_file_is_an_owner_or_a_list(tmp_path: Path) -> None:
+    (tmp_path / "payments.yaml").write_text(PAYMENTS)
+    (tmp_path / "b.yml").write_text("[{team: x, match: {}}, {team: a, match: {listener: L}}]")
+    (tmp_path / ".hidden.yaml").write_text("[")
+    owners = read_owners(tmp_path)
+    assert [owner.team for owner in owners.owners] == ["x", "a", "payments"]
+    assert owners.owners[2].principals == ("User:pay",)
+
+
+def test_every_mistake_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("team: pay\nmatch: {clientid: x}\n")
+    (tmp_path / "b.yaml").write_text("- {team: pay, match: {}}\n- {team: pay, match: {}}\n")
+    (tmp_path / "c.yaml").write_text("[")
+    with pytest.raises(FolderError) as caught:
+        read_owners(tmp_path)
+    first, second, third = caught.value.mistakes
+    assert first.startswith("a.yaml:2:9: match.clientid: 'x' has an unknown selector")
+    assert second == "b.yaml:2:4: team: 'pay' is an owner at b.yaml:1:4 too; give another name"
+    assert third.startswith("c.yaml:")
+    with pytest.raises(FolderError, match=r"set owners\.path to a folder"):
+        read_owners(tmp_path / "none")
+
+
+def test_a_folder_is_followed(tmp_path: Path) -> None:
+    file = tmp_path / "payments.yaml"
+    file.write_text(PAYMENTS)
+    folder = OwnersFolder(tmp_path)
+    client = connection(1, client_id="new-1")
+    changed = threading.Event()
+    try:
+        folder.follow(changed.set, every_s=0.01)
+        assert folder.owners.team_of(client) is None
+        file.write_text('match: {client_id: "new-.*"}')
+        assert changed.wait(120)
+        assert folder.owners.team_of(client) == "payments"
+        file.write_text("match: 5")
+        while folder.problem is None:
+            threading.Event().wait(0.01)
+        assert folder.problem == f"owners.path: {tmp_path}: 1 mistake in its files; the log has them"
+        assert folder.owners.team_of(client) == "payments"
+    finally:
+        folder.close()
+
+
+def test_a_folder_with_mistakes_has_no_owners_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("5")
+    assert not OwnersFolder(tmp_path).owners.owners
+    with pytest.raises(FolderError):
+        OwnersFolder(tmp_path, strict=True)
