@@ -74,6 +74,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("rollup", "run"),
         ("rollup", "migrate"),
         ("rollup", "rebuild"),
+        ("rollup", "findings"),
         ("rollup", "status"),
         ("rollup", "reference"),
     }
