@@ -27,6 +27,21 @@ def _grew(counter: str, minutes: int, *by: str) -> str:
     )
 
 
+def _jumped(counter: str, times: int, least: int, *by: str) -> str:
+    """Return PromQL that finds rates that are so many times those of the day before.
+
+    Args:
+        counter: The counter.
+        times: How many times.
+        least: The least rate in a second.
+        by: The labels that stay beside job.
+    """
+    labels = ", ".join(("job", *by))
+    now = f"sum by ({labels}) (rate({counter}[10m]))"
+    before = f"sum by ({labels}) (rate({counter}[1d] offset 30m))"
+    return f"{now} > {least} and {now} > {times} * {before}"
+
+
 RECEIVER_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryNotReady",
@@ -64,6 +79,43 @@ RECEIVER_RULES: Final = (
         "tls_handshake: the client does not use TLS, or one side does not trust the other. "
         "handshake_timeout: a peer connects and does not complete the handshake. "
         "principal: no mapping rule fits the client's certificate.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryConnectionStorm",
+        expression=_jumped("kafka_telemetry_connections_opened_total", 4, 20, "instance", "listener"),
+        lasts="10m",
+        severity="warning",
+        summary="Clients open far more connections to {{ .Labels.instance }} than the day before",
+        description="Clients reconnect in a loop, or make a new client for each message. "
+        "`kafka-telemetry connections --closed --by client_id --order-by connections` names them.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryTrafficJumps",
+        expression=_jumped("kafka_telemetry_traffic_bytes_total", 5, 1_000_000, "principal"),
+        lasts="10m",
+        severity="warning",
+        summary="The traffic of {{ .Labels.principal }} is five times that of the day before",
+        description="A client reads a topic again, or a new one has started. "
+        "`kafka-telemetry connections --order-by last_minute` names it.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryCredentialUnused",
+        # Every receiver of a cluster sees some of a principal's connections.
+        expression="time() - max by (job, principal) (kafka_telemetry_principal_last_used_timestamp_seconds) "
+        "> 30 * 86400",
+        lasts="0m",
+        severity="warning",
+        summary="Nobody has used {{ .Labels.principal }} for 30 days",
+        description="Remove the credential, or its program has stopped.",
+    ),
+    PrometheusRule(
+        name="KafkaTelemetryCredentialFromNewNetwork",
+        expression=_grew("kafka_telemetry_principal_new_networks_total", 60, "principal"),
+        lasts="0m",
+        severity="warning",
+        summary="{{ .Labels.principal }} is used from a new network",
+        description="Its program has moved, or another one has its credential. "
+        "`kafka-telemetry connections --principal PRINCIPAL --by address` has the addresses.",
     ),
     PrometheusRule(
         name="KafkaTelemetryInternalError",

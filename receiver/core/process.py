@@ -199,7 +199,11 @@ class _Core:
             self._store, current, now=self._now, changed=self._subscriptions_changed
         )
         self._usage_file = usage_file
-        self._traffic = Traffic(open_usage(settings.usage, usage_file), self._clock.wall_ns)
+        self._traffic = Traffic(
+            open_usage(settings.usage, usage_file),
+            self._clock.wall_ns,
+            self._telemetry.principal_label,
+        )
         self._relays = Relays(
             expected=setup.relays,
             calls=(
@@ -237,6 +241,7 @@ class _Core:
         self._rest = self._rest_server(settings, setup.rest, self._members)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
+        self._metrics.registry.register(self._traffic.metrics)
         self._supervision = Supervision()
         self._metrics.registry.register(self._supervision)
         self._logged_factor = 1
@@ -562,7 +567,7 @@ class _Core:
             not_ready_because=self.not_ready_because,
             warnings=lambda: list(chain.from_iterable(self._warnings().values())),
             accepts_somewhere=self.accepts_somewhere,
-            refresh=self._relays.refresh_statistics,
+            refresh=self._refresh,
             exposition=self._metrics.exposition,
             count_refusal=self._metrics.rest_refused,
             processes=self._processes,
@@ -576,6 +581,10 @@ class _Core:
             wall_ns=self._clock.wall_ns,
         )
         return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)
+
+    async def _refresh(self) -> None:
+        """Read the numbers of other processes that the metrics show."""
+        await asyncio.gather(self._relays.refresh_statistics(), self._traffic.settle())
 
     def _sources(self) -> Sources:
         return Sources(

@@ -71,6 +71,10 @@ class Intake:
         self._steps = rules.steps
         self._settings = rules.settings
 
+    def principal_label(self, principal: str) -> str | None:
+        """Return a principal as privacy rules let it be shown; None: not at all."""
+        return self._steps.privacy.principal_label(principal)
+
     def accept(
         self,
         instance: ClientInstance,

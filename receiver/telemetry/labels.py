@@ -40,6 +40,10 @@ class Labels(NamedTuple):
 OWNED_LABELS: Final = Labels._fields
 
 
+#: Labels without any value.
+NO_LABELS: Final = Labels(*[None] * len(OWNED_LABELS))
+
+
 def identity_labels(identity: ClientIdentity, owner: str | None = None) -> Labels:
     """Return the labels of a client and its owner."""
     return Labels(

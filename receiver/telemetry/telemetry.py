@@ -130,6 +130,10 @@ class ClientTelemetry:
     def owners(self, owners: Owners) -> None:
         self._intake.owners = owners
 
+    def principal_label(self, principal: str) -> str | None:
+        """Return a principal as privacy rules let it be shown; None: not at all."""
+        return self._intake.principal_label(principal)
+
     def get_telemetry_subscriptions(
         self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, *, now: float
     ) -> SubscriptionsOutcome:

@@ -21,9 +21,11 @@ from typing import Final, TypeAlias
 import structlog
 
 from receiver.log import RateLimitedLog
+from receiver.peers.sources import source_of
 from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
 from receiver.traffic import table
 from receiver.traffic.table import CoreTable
+from receiver.traffic.traffic_metrics import TrafficMetrics
 from receiver.traffic.usage_store import Amounts, Key, Settlement, UsageStore
 from receiver.wire.seen_versions import versions
 
@@ -122,14 +124,22 @@ class Traffic:
     Args:
         store: Keeps the usage.
         wall_ns: Nanoseconds since the epoch.
+        label_of: Returns the label of a principal in metrics; None: it has none.
 
     Attributes:
         store: As given.
         closed: The connections that have closed, the latest last.
+        metrics: What principals have moved.
     """
 
-    def __init__(self, store: UsageStore, wall_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        store: UsageStore,
+        wall_ns: Callable[[], int] = time.time_ns,
+        label_of: Callable[[str], str | None] = str,
+    ) -> None:
         self.store = store
+        self.metrics = TrafficMetrics(label_of, lambda: store.principals)
         self.closed: deque[ClosedConnection] = deque(maxlen=MAX_CLOSED)
         self._wall_ns = wall_ns
         self._committed = store.committed
@@ -300,8 +310,9 @@ class Traffic:
                 if number % _PORTION == 0:
                     await asyncio.sleep(0)
             if settlement.usage:
-                await asyncio.to_thread(self.store.commit, settlement)
+                new_networks = await asyncio.to_thread(self.store.commit, settlement)
                 self._committed = settlement.stamp
+                self.metrics.add(settlement.usage, new_networks)
         except BaseException as error:
             self._closing = closing + self._closing
             self._warnings.warning("usage is not stored", kind="usage", problem=str(error))
@@ -330,6 +341,8 @@ class Traffic:
             counted = reached
         settlement.add(_key(identity), Amounts(0, 0, 0, int(is_new)))
         tracked.earlier.clear()
+        if identity.principal not in SHARED_PRINCIPALS:
+            settlement.networks.setdefault(identity.principal, set()).add(_network(identity.source_address))
         table.settle(words, totals, settlement.stamp)
         if tracked.table is not None:
             used_apis = _known_versions(tracked.table.seen(tracked.index))
@@ -359,6 +372,11 @@ def _merge(settlement: Settlement, identity: ClientIdentity, used: Mapping[int, 
         least, most = merged.get(api_key, (lowest, highest))
         merged[api_key] = (min(least, lowest), max(most, highest))
     settlement.apis[group] = merged
+
+
+def _network(address: str) -> str:
+    """Return the network: 24 bits of an IPv4 address, 64 of an IPv6 one."""
+    return source_of(address) if ":" in address else f"{address.rpartition('.')[0]}.0/24"
 
 
 def _key(identity: ClientIdentity) -> Key:

@@ -22,6 +22,15 @@ _APPLICATION_ID: Final = 0x4B435531
 _SCHEMA_VERSION: Final = 1
 _BUSY_TIMEOUT_S: Final = 5.0
 
+#: Most networks that are known of a principal, and the milliseconds after which another one is new.
+_MAX_NETWORKS: Final = 256
+_LEARNING_MS: Final = 7 * 86_400_000
+
+#: Most principals whose use is known.
+_MAX_PRINCIPALS: Final = 20_000
+
+_DAY_MS: Final = 86_400_000
+
 #: What stands for the client ids, or the principals, for which a day has no room.
 OTHER: Final = "(other)"
 
@@ -42,6 +51,12 @@ _CREATE: Final = (
         PRIMARY KEY (principal, client_id, software, version, api_key)
     ) WITHOUT ROWID""",
     "CREATE INDEX api_use_last ON api_use (last_ms)",
+    """CREATE TABLE principal (
+        principal TEXT NOT NULL PRIMARY KEY, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE network (
+        principal TEXT NOT NULL, network TEXT NOT NULL, PRIMARY KEY (principal, network)
+    ) WITHOUT ROWID""",
     "CREATE TABLE committed (stamp INTEGER NOT NULL)",
     "INSERT INTO committed VALUES (0)",
 )
@@ -51,6 +66,13 @@ _ADD: Final = """
     INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         bytes_in = bytes_in + excluded.bytes_in, bytes_out = bytes_out + excluded.bytes_out,
         requests = requests + excluded.requests, connections = connections + excluded.connections
+"""
+_USED: Final = """
+    INSERT INTO principal VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_ms = excluded.last_ms
+"""
+_FROM: Final = """
+    INSERT OR IGNORE INTO network SELECT ?1, ?2
+    WHERE (SELECT count(*) FROM network WHERE principal = ?1) < ?3
 """
 _FORGET_APIS: Final = """
     DELETE FROM api_use WHERE last_ms < (SELECT last_ms FROM api_use ORDER BY last_ms DESC LIMIT 1 OFFSET ?)
@@ -80,6 +102,13 @@ class Amounts(NamedTuple):
     def plus(self, other: Amounts) -> Amounts:
         """Return the sum."""
         return Amounts(*(mine + more for mine, more in zip(self, other, strict=True)))
+
+
+class PrincipalUse(NamedTuple):
+    """When a principal was first and last used, in milliseconds since the epoch."""
+
+    first_ms: int
+    last_ms: int
 
 
 #: Principal, client id, software name and version.
@@ -129,6 +158,7 @@ class Settlement:
         now_ms: Milliseconds since the epoch.
         usage: What was used.
         apis: The lowest and the highest version by API key, of each group.
+        networks: The networks that each principal was used from.
     """
 
     stamp: int
@@ -136,6 +166,7 @@ class Settlement:
     now_ms: int
     usage: dict[Key, Amounts] = field(default_factory=dict)
     apis: dict[ApiGroup, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    networks: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, key: Key, amounts: Amounts) -> None:
         """Add what was used."""
@@ -177,6 +208,10 @@ class UsageStore:
 
     Raises:
         sqlite3.Error: It can't be opened.
+
+    Attributes:
+        path: As given.
+        principals: When each principal was used.
     """
 
     def __init__(self, path: Path | None, *, days: int, max_rows: int) -> None:
@@ -195,6 +230,10 @@ class UsageStore:
         except BaseException:
             self._db.close()
             raise
+        self.principals: dict[str, PrincipalUse] = {
+            principal: PrincipalUse(first_ms, last_ms)
+            for principal, first_ms, last_ms in self._db.execute("SELECT * FROM principal")
+        }
         self._known: dict[Key, None] = {}  # those that have a row of the day
         self._day = ""
 
@@ -222,8 +261,11 @@ class UsageStore:
             (stamp,) = self._db.execute("SELECT stamp FROM committed").fetchone()
         return int(stamp)
 
-    def commit(self, settlement: Settlement) -> None:
+    def commit(self, settlement: Settlement) -> dict[str, int]:
         """Add a settlement, and delete days that are too old.
+
+        Returns:
+            The number of networks that are new for each principal.
 
         Raises:
             sqlite3.Error: It could not be stored.
@@ -239,6 +281,31 @@ class UsageStore:
                 db.executemany(_ADD, usage)
                 db.executemany(_SAW, _api_rows(settlement))
                 db.execute("UPDATE committed SET stamp = ?", (settlement.stamp,))
+                new_networks = self._use_principals(settlement)
+            self._note_use(settlement)
+        return new_networks
+
+    def _use_principals(self, settlement: Settlement) -> dict[str, int]:
+        now_ms = settlement.now_ms
+        used = {key.principal for key in settlement.usage}
+        self._db.executemany(_USED, [(principal, now_ms, now_ms) for principal in used])
+        found: dict[str, int] = {}
+        for principal, networks in settlement.networks.items():
+            use = self.principals.get(principal)
+            is_known = use is not None and now_ms - use.first_ms >= _LEARNING_MS
+            for network in networks:
+                added = self._db.execute(_FROM, (principal, network, _MAX_NETWORKS)).rowcount
+                if added > 0 and is_known:
+                    found[principal] = found.get(principal, 0) + 1
+        return found
+
+    def _note_use(self, settlement: Settlement) -> None:
+        principals = dict(self.principals)  # others read it
+        for key in settlement.usage:
+            use = principals.get(key.principal)
+            first_ms = settlement.now_ms if use is None else use.first_ms
+            principals[key.principal] = PrincipalUse(first_ms, settlement.now_ms)
+        self.principals = principals
 
     def _begin_day(self, day: str) -> None:
         rows = self._db.execute("SELECT principal, client_id FROM usage WHERE day = ?", (day,))
@@ -246,6 +313,16 @@ class UsageStore:
         self._day = day
         self._db.execute("DELETE FROM usage WHERE day <= date(?, ?)", (day, f"-{self._days} days"))
         self._db.execute(_FORGET_APIS, (_MAX_API_ROWS,))
+        self._forget_principals()
+
+    def _forget_principals(self) -> None:
+        latest = sorted(self.principals.items(), key=lambda entry: -entry[1].last_ms)
+        since_ms = (latest[0][1].last_ms if latest else 0) - self._days * _DAY_MS
+        kept = {name: use for name, use in latest[:_MAX_PRINCIPALS] if use.last_ms > since_ms}
+        gone = [(name,) for name in self.principals.keys() - kept.keys()]
+        self._db.executemany("DELETE FROM principal WHERE principal = ?", gone)
+        self._db.executemany("DELETE FROM network WHERE principal = ?", gone)
+        self.principals = kept
 
     def _folded(self, key: Key) -> Key:
         """Return whose row a key counts in, which exists from now on."""

@@ -37,13 +37,13 @@ def _day(value: Any) -> Any:
     if isinstance(value, str) and len(value) > len("2026-11-29"):
         try:
             moment = datetime.fromisoformat(value)
-        except ValueError:
+            return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date()
+        except (ValueError, OverflowError):
             return value
-        return moment.astimezone(UTC).date() if moment.tzinfo is not None else moment.date()
     return value
 
 
-_Day = Annotated[date, BeforeValidator(_day, json_schema_input_type=str)]
+_Day = Annotated[date, Field(ge=date(2000, 1, 1)), BeforeValidator(_day, json_schema_input_type=str)]
 
 
 class UsageQuery(PageQuery):

@@ -19,7 +19,7 @@ from receiver.settings.key_file import MIN_KEY_BYTES
 from receiver.settings.metric_processing import PrivacySettings
 from receiver.telemetry.errors import InvalidValueError
 from receiver.telemetry.identity import SHARED_PRINCIPALS
-from receiver.telemetry.labels import Labels
+from receiver.telemetry.labels import NO_LABELS, Labels
 
 _Text = TypeVar("_Text", str, bytes, str | bytes)
 _Answer = TypeVar("_Answer")
@@ -134,6 +134,10 @@ class Privacy:
             elif label in self._pseudonymized and value not in _NOT_HASHED:
                 changes[label] = self._principal(value) if label == "principal" else self.hash_of(value)
         return labels._replace(**changes)
+
+    def principal_label(self, principal: str) -> str | None:
+        """Return a principal as the label may be forwarded; None: the label is dropped."""
+        return self.labels(NO_LABELS._replace(principal=principal)).principal
 
     def _principal(self, principal: str) -> str:
         """Hash the name of a principal and keep its type."""

@@ -25,6 +25,7 @@ ASKED: Final = MINUTES[70:]
 EVENT: Final = 80
 NOW_S: Final = time.time() // 60 * 60
 DAY_S: Final = 86400
+_MOST_SAMPLES: Final = 50_000
 STARTED: Final = "process_start_time_seconds"
 
 #: A series' value in a minute; None: it is not there.
@@ -85,7 +86,9 @@ def fired(cases: Mapping[str, Shown], asked: Mapping[str, Mapping[str, Any]]) ->
     with Prometheus() as prometheus:
         writer = RemoteWriter(RemoteWriteConfig(url=prometheus.write_url, version="1.0"))
         writer.open()
-        assert writer.write(list(_samples(cases))) is None
+        samples = list(_samples(cases))
+        for begin in range(0, len(samples), _MOST_SAMPLES):  # a request may have 32 MiB
+            assert writer.write(samples[begin : begin + _MOST_SAMPLES]) is None
         writer.close()
         for name, rule in asked.items():
             lasts = _minutes(rule["for"])

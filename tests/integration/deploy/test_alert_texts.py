@@ -67,6 +67,12 @@ SUMMARIES: Final = {
     "KafkaTelemetryConnectionsRefused": (
         "Receiver sidecar:8080 refuses more than 12 connections a minute (limit)"
     ),
+    "KafkaTelemetryConnectionStorm": (
+        "Clients open far more connections to sidecar:8080 than the day before"
+    ),
+    "KafkaTelemetryTrafficJumps": "The traffic of User:orders is five times that of the day before",
+    "KafkaTelemetryCredentialUnused": "Nobody has used User:orders for 30 days",
+    "KafkaTelemetryCredentialFromNewNetwork": "User:orders is used from a new network",
     "KafkaTelemetryInternalError": "Receiver sidecar:8080 closed connections after an internal error",
     "KafkaTelemetryClosesForMemory": "Receiver sidecar:8080 closed connections because too many bytes wait",
     "KafkaTelemetryProtocolErrors": "Listener CLIENT of sidecar:8080 receives other protocols than Kafka",

@@ -43,6 +43,10 @@ EVICTED: Final = "kafka_telemetry_instances_evicted_total"
 WARNINGS: Final = 'kafka_telemetry_warnings{kind="%s"}'
 STALE: Final = "kafka_telemetry_subscriptions_stale"
 RELOADED: Final = "kafka_telemetry_config_last_reload_successful"
+OPENED: Final = 'kafka_telemetry_connections_opened_total{listener="CLIENT"}'
+TRAFFIC: Final = 'kafka_telemetry_traffic_bytes_total{direction="to_clients",principal="User:ann"}'
+LAST_USED: Final = 'kafka_telemetry_principal_last_used_timestamp_seconds{principal="User:ann"}'
+NEW_NETWORKS: Final = 'kafka_telemetry_principal_new_networks_total{principal="User:ann"}'
 CERTIFICATE: Final = (
     'kafka_telemetry_tls_certificate_expiry_timestamp_seconds{listener="CLIENT",side="client"}'
 )
@@ -81,6 +85,10 @@ WELL: Final[Shown] = {
     WARNINGS % "plugin": always(1),
     RELOADED: always(1),
     CERTIFICATE: always(NOW_S + 60 * DAY_S),
+    OPENED: grows,
+    TRAFFIC: grows,
+    LAST_USED: always(NOW_S - 29 * DAY_S),
+    NEW_NETWORKS: always(2),
 }
 
 
@@ -96,6 +104,7 @@ QUIET: Final[dict[str, Shown]] = {
         STARTED: but_at(MINUTES[EVENT : EVENT + 1], changes(NOW_S - 30 * DAY_S, at_s(EVENT))),
         CLOSED % "internal_error": changes(1, None),
         CLOSED % "held_bytes": changes(1, None),
+        NEW_NETWORKS: changes(2, None),
         PUSHES % ("java", "INVALID_RECORD"): changes(2, None),
         PUSHES % ("java", "TELEMETRY_TOO_LARGE"): changes(2, None),
         PUSHES_NOT_STORED: but_at(MINUTES[EVENT : EVENT + 1], changes(4, 0)),
@@ -161,6 +170,18 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
         "KafkaTelemetryReloadRefused",
         WELL | {RELOADED: always(0)},
     ),
+    "clients reconnect in a loop": (
+        "KafkaTelemetryConnectionStorm",
+        WELL | {OPENED: lambda minute: 3_000 * grows_from_then_on(minute)},
+    ),
+    "a principal reads much": (
+        "KafkaTelemetryTrafficJumps",
+        WELL | {TRAFFIC: lambda minute: 120e6 * grows_from_then_on(minute)},
+    ),
+    "a credential is forgotten": (
+        "KafkaTelemetryCredentialUnused",
+        WELL | {LAST_USED: always(NOW_S - 31 * DAY_S)},
+    ),
     "a certificate ends": (
         "KafkaTelemetryCertificateEnds",
         WELL | {CERTIFICATE: always(NOW_S + 13 * DAY_S)},
@@ -213,6 +234,10 @@ ONCE: Final[dict[str, tuple[str, Shown]]] = {
             READY: changes(None, 1),
             DROPPED % "spool_damaged": changes(None, 9),
         },
+    ),
+    "a credential that is used elsewhere": (
+        "KafkaTelemetryCredentialFromNewNetwork",
+        WELL | {NEW_NETWORKS: changes(2, 3)},
     ),
     "a disk that was slow for a moment": (
         "KafkaTelemetryPushesNotStored",

@@ -159,7 +159,8 @@ def test_usage_by_day_as_json_and_as_csv(api: Api) -> None:
         assert head == ["day", "principal", "bytes_in", "bytes_out", "requests", "connections"]
         assert first == ["2026-09-01", "User:ann", "2", "2", "2", "2"]
         problem_of(await rest.get("/v1/usage?since=2026-11-22&until=2026-11-21"), 422)
-        problem_of(await rest.get("/v1/usage?since=yesterday"), 422)
+        for wrong in ("since=yesterday", "until=0001-01-01"):
+            problem_of(await rest.get(f"/v1/usage?{wrong}"), 422)
 
     api.run(scenario)
 
