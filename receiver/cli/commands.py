@@ -18,6 +18,7 @@ from receiver.cli import rest
 from receiver.cli.clients import clients_app, list_connections, list_owners
 from receiver.cli.doctor import doctor
 from receiver.cli.events import follow_events
+from receiver.cli.mcp_server import serve_mcp
 from receiver.cli.output import fail
 from receiver.cli.rollup import rollup_app
 from receiver.cli.status import show_status
@@ -64,6 +65,7 @@ app.command("owners")(list_owners)
 app.command("listeners")(rest.show_listeners)
 app.command("plugins")(rest.show_plugins)
 app.command("series")(rest.show_series)
+app.command("mcp")(serve_mcp)
 app.command("events")(follow_events)
 app.add_typer(token_app, name="token")
 app.add_typer(rollup_app, name="rollup")

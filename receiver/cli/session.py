@@ -33,7 +33,8 @@ from receiver.cli.profiles import (
 
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
-_TIMEOUT_S: Final = 10.0
+#: Seconds for a request.
+TIMEOUT_S: Final = 10.0
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 #: The most sidecars that are asked at once.
@@ -215,6 +216,20 @@ def rest_command(command: Callable[Concatenate[Session, _Own], None]) -> Callabl
     return _with_options(command, functools.partial(_each, command, stops=False))
 
 
+def asked_session(command: Callable[Concatenate[Target, _Own], None]) -> Callable[..., None]:
+    """Add the shared options to a command that asks one sidecar while it runs.
+
+    Its first argument is the sidecar.
+    """
+
+    def run(asked: list[Target], arguments: dict[str, Any]) -> None:
+        if len(asked) > 1:
+            raise fail("give one --url or --profile: one sidecar answers for its cluster", 2)
+        command(asked[0], **arguments)  # type: ignore[call-arg]  # the signature is right
+
+    return _with_options(command, run)
+
+
 def change_command(command: Callable[Concatenate[Session, _Own], None]) -> Callable[..., None]:
     """Add the shared options to a command that changes one sidecar after the other.
 
@@ -326,15 +341,15 @@ def document_of(response: httpx.Response) -> Any:
 def rest_session(target: Target) -> Iterator[Session]:
     """Open a session with the REST API. What goes wrong in it exits with a message."""
     url, client_certificate = target.url, target.client_certificate
-    token = read_token(target.token_file)
+    headers = request_headers(target)
     try:
         # trust_env=False, because a proxy of the environment would see the token.
         with Session(
             base_url=url,
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
             trust_env=False,
-            headers={} if token is None else {"authorization": f"Bearer {token}"},
-            verify=_trust(target.ca_file, client_certificate, target.client_key),
+            headers=headers,
+            verify=trust(target),
         ) as client:
             yield client
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
@@ -350,7 +365,7 @@ def rest_session(target: Target) -> Iterator[Session]:
             f"{url}: cannot connect ({error}); check that the sidecar runs there, or give --url"
         ) from None
     except httpx.TimeoutException:
-        raise fail(f"{url}: no response within {_TIMEOUT_S:.0f} seconds") from None
+        raise fail(f"{url}: no response within {TIMEOUT_S:.0f} seconds") from None
     except httpx.HTTPError as error:
         problem = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
@@ -362,6 +377,12 @@ def rest_session(target: Target) -> Iterator[Session]:
             else:
                 problem += "; it may reject the --client-certificate: expired, or of an unknown CA"
         raise fail(f"{url}: {problem}") from None
+
+
+def request_headers(target: Target) -> dict[str, str]:
+    """Return the headers of requests to a sidecar; a wrong token file exits."""
+    token = read_token(target.token_file)
+    return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
 def read_token(file: Path | None) -> str | None:
@@ -383,7 +404,9 @@ def read_token(file: Path | None) -> str | None:
     return text.strip()
 
 
-def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def trust(target: Target) -> ssl.SSLContext:
+    """Return the TLS context for a sidecar; a wrong file exits."""
+    ca, certificate, key = target.ca_file, target.client_certificate, target.client_key
     if certificate is None and key is not None:
         raise typer.BadParameter("requires --client-certificate", param_hint="--client-key")
     try:
