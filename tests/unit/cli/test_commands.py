@@ -62,6 +62,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("clients", "watch"),
         ("connections",),
         ("usage",),
+        ("mcp",),
         ("owners",),
         ("upgrade-check",),
         ("subscriptions", "delete"),
