@@ -15,6 +15,7 @@ from receiver.cli import filters
 from receiver.cli.output import Output, OutputFormat, print_list
 from receiver.cli.pages import given, pages
 from receiver.cli.session import Fleet, fleet_command, is_document
+from receiver.settings.cluster import AnswerScope
 
 By = Annotated[
     ConnectionGroup | None, typer.Option("--by", help="Add the connections up by this.", metavar="FIELD")
@@ -130,6 +131,7 @@ def show_usage(
     principal: filters.Principal = None,
     client_id: filters.ClientId = None,
     limit: filters.Limit = 10_000,
+    scope: filters.Scope = AnswerScope.CLUSTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what clients have used, day by day.
@@ -139,7 +141,7 @@ def show_usage(
       kafka-telemetry usage
       kafka-telemetry usage --by client_id --since 2026-11-01 --output json
     """
-    query = given(by=by, since=since, until=until, principal=principal, client_id=client_id)
+    query = given(scope=scope, by=by, since=since, until=until, principal=principal, client_id=client_id)
     found = fleet.lists(lambda session: list(pages(session, "/v1/usage", limit, query)))
     print_list(found, output, lambda item: _usage_row(item, by), "nothing was used")
 
@@ -147,7 +149,7 @@ def show_usage(
 def _usage_row(item: Mapping[str, Any], by: UsageGroup) -> dict[str, str]:
     return {
         "day": item["day"],
-        by.replace("_", " "): item[by],
+        by.replace("_", " "): item[by] or "-",
         "in": bytes_text(item["bytes_in"]),
         "out": bytes_text(item["bytes_out"]),
         "requests": str(item["requests"]),
@@ -166,7 +168,9 @@ def check_upgrade(
     ] = 30,
     principal: filters.Principal = None,
     client_id: filters.ClientId = None,
+    owner: filters.Owner = None,
     limit: filters.Limit = 10_000,
+    scope: filters.Scope = AnswerScope.CLUSTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the clients that brokers of a newer version would no longer answer.
@@ -178,7 +182,7 @@ def check_upgrade(
       kafka-telemetry upgrade-check --to 4.0
       kafka-telemetry upgrade-check --to 4.0 --days 7 --output json
     """
-    query = given(to=to, days=str(days), principal=principal, client_id=client_id)
+    query = given(scope=scope, to=to, days=str(days), principal=principal, client_id=client_id, owner=owner)
     found = fleet.lists(lambda session: list(pages(session, "/v1/upgrade-check", limit, query)))
     print_list(found, output, _upgrade_row, f"Kafka {to} answers every client that was seen")
     if found and not fleet.status:
@@ -192,6 +196,7 @@ def _upgrade_row(item: Mapping[str, Any]) -> dict[str, str]:
         "principal": item["principal"],
         "client id": item["client_id"],
         "software": f"{item['client_software_name']} {item['client_software_version']}",
+        "owner": item["owner"] or "-",
         "uses": ", ".join(_use(entry) for entry in item["breaks"]),
         "last seen": max(entry["last_seen"] for entry in item["breaks"]),
     }

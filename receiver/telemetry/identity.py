@@ -102,3 +102,21 @@ class ClientIdentity(_WithPeers):
     def instance_text(self) -> str | None:
         """The client instance id in Kafka's text form; None while it is unknown."""
         return None if self.client_instance_id is None else uuid_to_text(self.client_instance_id)
+
+
+def recorded_identity(
+    principal: str, client_id: str, software_name: str = UNKNOWN, software_version: str = UNKNOWN
+) -> ClientIdentity:
+    """Return the identity of clients of which nothing else was recorded."""
+    return ClientIdentity(
+        id="",
+        listener="",
+        security_protocol="",
+        source_address="",
+        source_port=0,
+        since=0.0,
+        client_id=client_id,
+        client_software_name=software_name,
+        client_software_version=software_version,
+        principal=principal,
+    )

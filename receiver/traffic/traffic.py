@@ -22,7 +22,7 @@ import structlog
 
 from receiver.log import RateLimitedLog
 from receiver.peers.sources import source_of
-from receiver.telemetry.identity import SHARED_PRINCIPALS, ClientIdentity
+from receiver.telemetry.identity import ANONYMOUS, SHARED_PRINCIPALS, ClientIdentity, recorded_identity
 from receiver.traffic import table
 from receiver.traffic.table import CoreTable
 from receiver.traffic.traffic_metrics import TrafficMetrics
@@ -239,14 +239,7 @@ class Traffic:
         for index in range(left.used):
             words = left.words(index)
             if words[table.NUMBER] and index not in known:
-                unknown = ClientIdentity(
-                    id=f"{relay_id}-{words[table.NUMBER]}",
-                    listener="",
-                    security_protocol="",
-                    source_address="",
-                    source_port=0,
-                    since=0.0,
-                )
+                unknown = recorded_identity(ANONYMOUS, "")
                 self._closing.append(_Tracked(unknown, relay_id, "", words[table.NUMBER], left, index, words))
         if self._closing:
             self._settle_within(_SOON_S)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field, field_validator
 
-from receiver.api.background import in_background, json_response
+from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
-from receiver.api.pages import Page, PageQuery, first_page
+from receiver.api.pages import first_page
 from receiver.api.problems import Problem
 from receiver.api.routes.connections import rfc3339
 from receiver.catalogue.dropped_versions import DROPPED_VERSIONS, Dropped
-from receiver.traffic.usage_store import ApiUse
+from receiver.cluster.merge import Item, Order
+from receiver.telemetry.identity import recorded_identity
+from receiver.telemetry.owners import Owners
+from receiver.traffic.usage_store import ApiGroup, ApiUse
 from receiver.wire.api_keys import api_name
 
 router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"])
@@ -24,7 +29,7 @@ router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"])
 _DAY_MS = 86_400_000
 
 
-class UpgradeQuery(PageQuery):
+class UpgradeQuery(ScopedPageQuery):
     """The query parameters of ``/v1/upgrade-check``."""
 
     to: str = Field(description="The version of Kafka to upgrade to, for example `4.0`.")
@@ -33,6 +38,7 @@ class UpgradeQuery(PageQuery):
     )
     principal: Pattern | None = pattern_field("principal")
     client_id: Pattern | None = pattern_field("client id")
+    owner: Pattern | None = pattern_field("name of its owner", "; empty: of those without an owner")
 
     @field_validator("to")
     @classmethod
@@ -63,11 +69,12 @@ class UpgradeView(BaseModel):
     client_id: str
     client_software_name: str
     client_software_version: str
+    owner: str | None = Field(description="The name of their owner (`owners`); null: nobody declares them.")
     breaks: list[BreakView]
 
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": Page[UpgradeView], "description": "A page."},
+    200: {"model": ClusterPage[UpgradeView], "description": "A page."},
     422: {"model": Problem},
 }
 
@@ -82,28 +89,57 @@ async def check_upgrade(dependencies: Dependencies, query: Annotated[UpgradeQuer
     traffic = dependencies.traffic
     await traffic.settle()
     since_ms = dependencies.wall_ns() // 1_000_000 - query.days * _DAY_MS
-    return json_response(await in_background(lambda: _page(traffic.store.apis(since_ms), query)))
+    read = partial(traffic.store.apis, since_ms)
+    owners = dependencies.telemetry.owners
+    return await answer_list(
+        dependencies.cluster, "/v1/upgrade-check", query, lambda asked: _page(read, asked, owners), _ORDER
+    )
 
 
-def _page(uses: Iterable[ApiUse], query: UpgradeQuery) -> dict[str, Any]:
+def _combine(items: Sequence[Item]) -> Item:
+    breaks: dict[str, dict[str, Any]] = {}
+    for entry in chain.from_iterable(item["breaks"] for item in items):
+        known = breaks.setdefault(entry["api"], entry)
+        breaks[entry["api"]] = {
+            **known,
+            "lowest": min(known["lowest"], entry["lowest"]),
+            "highest": max(known["highest"], entry["highest"]),
+            "first_seen": min(known["first_seen"], entry["first_seen"]),
+            "last_seen": max(known["last_seen"], entry["last_seen"]),
+        }
+    return {**items[0], "breaks": list(breaks.values())}
+
+
+_GROUP: Final = ("principal", "client_id", "client_software_name", "client_software_version")
+
+
+def _position(item: Item) -> str:
+    return _cursor([str(item[name]) for name in _GROUP])
+
+
+_ORDER: Final = Order(position=_position, cursor=_position, combine=_combine)
+
+
+def _page(read: Callable[[], Iterable[ApiUse]], query: UpgradeQuery, owners: Owners) -> dict[str, Any]:
     dropped = DROPPED_VERSIONS.up_to(query.to)
     wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
-    found: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
-    for use in uses:
+    found: dict[ApiGroup, list[dict[str, Any]]] = {}
+    for use in read():
         lack = dropped.get(use.api_key)
         if lack is None or not lack.breaks(use.lowest):
             continue
         if wants_principal(use.principal) and wants_client_id(use.client_id):
             found.setdefault(use.group, []).append(_break(use, lack))
-    rows = sorted(found.items())
+    wants_owner = matches(query.owner)
+    rows = [row for row in found.items() if wants_owner(_owner(row[0], owners) or "")]
     if query.after is not None:
-        rows = [row for row in rows if _cursor(row) > query.after]
-    page, following = first_page(rows, query.limit, _cursor, _cursor)
-    return {"items": [_document(*row) for row in page], "next": following}
+        rows = [row for row in rows if _cursor(row[0]) > query.after]
+    page, following = first_page(rows, query.limit, lambda row: _cursor(row[0]), lambda row: _cursor(row[0]))
+    return {"items": [_document(*row, _owner(row[0], owners)) for row in page], "next": following}
 
 
-def _cursor(row: tuple[tuple[str, str, str, str], Sequence[Mapping[str, Any]]]) -> str:
-    return json.dumps(row[0])
+def _cursor(group: Sequence[str]) -> str:
+    return json.dumps(list(group))
 
 
 def _break(use: ApiUse, lack: Dropped) -> dict[str, Any]:
@@ -119,12 +155,17 @@ def _break(use: ApiUse, lack: Dropped) -> dict[str, Any]:
     }
 
 
-def _document(group: tuple[str, str, str, str], breaks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _owner(group: ApiGroup, owners: Owners) -> str | None:
+    return owners.team_of(recorded_identity(*group))
+
+
+def _document(group: ApiGroup, breaks: Sequence[dict[str, Any]], owner: str | None) -> dict[str, Any]:
     principal, client_id, software, version = group
     return {
         "principal": principal,
         "client_id": client_id,
         "client_software_name": software,
         "client_software_version": version,
+        "owner": owner,
         "breaks": list(breaks),
     }

@@ -7,16 +7,22 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field
 
-from receiver.api.background import in_background, json_response
+from receiver.api.background import in_background
+from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
-from receiver.api.pages import Page, PageQuery, first_page
+from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, Problem, field_error
+from receiver.cluster.merge import Item, Order
+from receiver.settings.cluster import AnswerScope
+from receiver.telemetry.identity import recorded_identity
+from receiver.telemetry.owners import Owners
 from receiver.traffic.usage_store import Amounts, UsageRow
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])
@@ -30,6 +36,7 @@ class UsageGroup(StrEnum):
 
     PRINCIPAL = "principal"
     CLIENT_ID = "client_id"
+    OWNER = "owner"
 
 
 def _day(value: Any) -> Any:
@@ -46,7 +53,7 @@ def _day(value: Any) -> Any:
 _Day = Annotated[date, Field(ge=date(2000, 1, 1)), BeforeValidator(_day, json_schema_input_type=str)]
 
 
-class UsageQuery(PageQuery):
+class UsageQuery(ScopedPageQuery):
     """The query parameters of ``/v1/usage``."""
 
     by: UsageGroup = Field(default=UsageGroup.PRINCIPAL, description="What to add the usage of a day up by.")
@@ -65,6 +72,10 @@ class UsageView(BaseModel):
     day: str = Field(description="The day in UTC.")
     principal: str | None = Field(default=None, description="With `by=principal`.")
     client_id: str | None = Field(default=None, description="With `by=client_id`.")
+    owner: str | None = Field(
+        default=None,
+        description="With `by=owner`: whose the principal and client id are by `owners`; empty: nobody's.",
+    )
     bytes_in: int = Field(description="Bytes from clients.")
     bytes_out: int = Field(description="Bytes to clients.")
     requests: int = Field(description="Requests of clients.")
@@ -72,7 +83,7 @@ class UsageView(BaseModel):
 
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": Page[UsageView], "description": "A page; with `Accept: text/csv` all rows as CSV."},
+    200: {"model": ClusterPage[UsageView], "description": "A page; with `Accept: text/csv` all rows as CSV."},
     422: {"model": Problem},
 }
 
@@ -92,24 +103,51 @@ async def list_usage(
         raise InvalidError(field_error(("since",), since.isoformat(), f"must not be after until ({until})"))
     traffic = dependencies.traffic
     await traffic.settle()
-    rows = await in_background(_grouped, traffic.store.usage, since, until, query)
-    if _wants_csv(request):
-        return Response(_csv(rows, query.by), media_type="text/csv; charset=utf-8")
-    return json_response(_page(rows, query))
+    read = partial(_grouped, traffic.store.usage, since, until, owners=dependencies.telemetry.owners)
+    if not _wants_csv(request):
+        order = _order(query.by)
+        return await answer_list(
+            dependencies.cluster, "/v1/usage", query, lambda asked: _page(read(asked), asked), order
+        )
+    if query.scope is AnswerScope.CLUSTER:
+        raise InvalidError(field_error(("scope",), query.scope, "CSV is of one receiver: omit scope"))
+    return Response(_csv(await in_background(read, query), query.by), media_type="text/csv; charset=utf-8")
+
+
+def _order(by: UsageGroup) -> Order:
+    def position(item: Item) -> tuple[str, str]:
+        return str(item["day"]), str(item[by.value])
+
+    def combine(items: Sequence[Item]) -> Item:
+        sums = {name: sum(int(item[name]) for item in items) for name in Amounts._fields}
+        return {"day": items[0]["day"], by.value: items[0][by.value], **sums}
+
+    return Order(position=position, cursor=lambda item: "/".join(position(item)), combine=combine)
 
 
 def _grouped(
-    read: Callable[[str, str], Iterable[UsageRow]], since: date, until: date, query: UsageQuery
+    read: Callable[[str, str], Iterable[UsageRow]],
+    since: date,
+    until: date,
+    query: UsageQuery,
+    *,
+    owners: Owners,
 ) -> list[tuple[str, str, Amounts]]:
     """Return day, value and amounts, in order."""
     sums: dict[tuple[str, str], Amounts] = {}
     wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
     for row in read(since.isoformat(), until.isoformat()):
         if wants_principal(row.principal) and wants_client_id(row.client_id):
-            value = row.principal if query.by is UsageGroup.PRINCIPAL else row.client_id
+            value = _value(row, query.by, owners)
             known = sums.get((row.day, value))
             sums[row.day, value] = row.amounts if known is None else known.plus(row.amounts)
     return [(*key, sums[key]) for key in sorted(sums)]
+
+
+def _value(row: UsageRow, by: UsageGroup, owners: Owners) -> str:
+    if by is UsageGroup.OWNER:
+        return owners.team_of(recorded_identity(row.principal, row.client_id)) or ""
+    return row.principal if by is UsageGroup.PRINCIPAL else row.client_id
 
 
 def _page(rows: Sequence[tuple[str, str, Amounts]], query: UsageQuery) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
+from receiver.telemetry.owners import Owner, Owners
 from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, RelayTable, new_table
 from receiver.traffic.table import arrived as note_arrival
 from receiver.traffic.usage_store import Amounts, Key, Settlement
 from receiver.wire.seen_versions import note_version
 from tests.unit.api.conftest import WALL_NS, Api, connection, problem_of
+from tests.unit.api.test_cluster import cluster_of, everything, run
 
 NOW_MS = WALL_NS // 1_000_000
 TODAY = "2026-11-21"
@@ -194,3 +196,31 @@ def test_an_upgrade_names_the_clients_that_it_breaks(api: Api) -> None:
             assert "to" in problem_of(await rest.get(f"/v1/upgrade-check?to={wrong}"), 422)["detail"]
 
     api.run(scenario)
+
+
+OWNERS = Owners([Owner(team="pay", match={"principal": "User:ann"})])
+
+
+def test_usage_and_upgrades_of_owners_and_of_the_cluster(apis: list[Api]) -> None:
+    for number, api in enumerate(apis[:2], 1):
+        settle(api, 1, TODAY, ann=(number, 2, 3, 1), bob=(10, 0, 0, 0))
+        settlement = Settlement(2, TODAY, NOW_MS + number)
+        settlement.add(Key("User:ann", "a"), Amounts(0, 0, 0, 0))
+        settlement.apis["User:ann", "a", "sarama", "1"] = {0: (number, number), 1: (number, 11)}
+        api.traffic().store.commit(settlement)
+        api.telemetry.owners = OWNERS
+
+    async def scenario() -> None:
+        async with cluster_of(apis[:2]) as (client, _):
+            rows = await everything(client, "/v1/usage", by="owner", limit=1)
+            assert [(row["owner"], row["bytes_in"]) for row in rows] == [("", 40), ("pay", 6)]
+            (broken,) = await everything(client, "/v1/upgrade-check", to="4.0", owner="pay")
+            assert (broken["client_id"], broken["owner"]) == ("a", "pay")
+            assert [(use["api"], use["lowest"], use["highest"]) for use in broken["breaks"]] == [
+                ("Produce", 1, 2),
+                ("Fetch", 1, 11),
+            ]
+            answer = await client.get("/v1/usage?scope=cluster", headers={"accept": "text/csv"})
+            assert "scope" in problem_of(answer, 422)["detail"]
+
+    run(scenario)

@@ -153,6 +153,18 @@ export interface ClusterPage_OwnerView_ {
   members?: (MemberView)[];
 }
 
+export interface ClusterPage_UpgradeView_ {
+  items: (UpgradeView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
+export interface ClusterPage_UsageView_ {
+  items: (UsageView)[];
+  next?: string | null;
+  members?: (MemberView)[];
+}
+
 export type ConnectionGroup = "principal" | "client_id" | "software" | "address" | "listener" | "owner";
 
 export type ConnectionState = "no_telemetry" | "terminated" | "silent" | "failing" | "unsubscribed" | "waiting" | "pushing" | "closed";
@@ -339,16 +351,6 @@ export interface Page_PluginView_ {
 
 export interface Page_SubscriptionView_ {
   items: (SubscriptionView)[];
-  next?: string | null;
-}
-
-export interface Page_UpgradeView_ {
-  items: (UpgradeView)[];
-  next?: string | null;
-}
-
-export interface Page_UsageView_ {
-  items: (UsageView)[];
   next?: string | null;
 }
 
@@ -592,15 +594,17 @@ export interface UpgradeView {
   client_id: string;
   client_software_name: string;
   client_software_version: string;
+  owner: string | null;
   breaks: (BreakView)[];
 }
 
-export type UsageGroup = "principal" | "client_id";
+export type UsageGroup = "principal" | "client_id" | "owner";
 
 export interface UsageView {
   day: string;
   principal?: string | null;
   client_id?: string | null;
+  owner?: string | null;
   bytes_in: number;
   bytes_out: number;
   requests: number;
