@@ -1,8 +1,12 @@
 """``python -m examples.demo``: starts everything, shows live who pushes what, ends with a summary.
 
+One client is throttled, and one group rebalances all the time. The console at the address that the
+demo prints shows both, and the demo ends with them in words.
+
 Ctrl-C ends it. With ``DEMO_SECONDS=60`` it ends after a minute, or up to three minutes later while
 metrics are missing, because Spark starts slowly on a busy machine. The exit status is then 0 only
-if metrics of every client arrived at the collector with all labels, and in PostgreSQL.
+if metrics of every client arrived at the collector with all labels, and in PostgreSQL, and the
+throttled client was found.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +26,7 @@ from rich.console import Console
 from rich.live import Live
 
 from examples.demo.arrivals import Arrivals
+from examples.demo.culprits import THROTTLED, in_words, restless_member, signs_of, throttled_producer
 from examples.demo.rolled_up import RolledUp, Summary
 from examples.demo.view import view
 from spark_streaming.embedded import EmbeddedError, EmbeddedPostgres
@@ -34,6 +40,8 @@ from tests.testbed.rollup import Rollup
 from tests.testbed.sidecar import Sidecar, config_for
 
 _TOPIC: Final = "orders"
+#: The group of the Java consumer.
+_REBALANCING: Final = "orders-java-consumer"
 _PUSH_INTERVAL_MS: Final = 2_000
 _PRINT_EVERY_S: Final = 10.0
 _ROLL_SECONDS: Final = 2
@@ -94,6 +102,10 @@ def _start(stack: ExitStack) -> _Running:
             _say(f"a {kind.language} {mode}")
             client = kind(mode, bootstrap=sidecar.bootstrap(), topic=_TOPIC)
             clients.append(stack.enter_context(client))
+    _say(f"a librdkafka producer, {THROTTLED}, with a quota far below what it sends")
+    clients.append(stack.enter_context(throttled_producer(broker, sidecar.bootstrap(), _TOPIC)))
+    _say(f"a member that joins and leaves the group {_REBALANCING} all the time")
+    stack.enter_context(restless_member(sidecar.bootstrap(), _TOPIC, _REBALANCING))
     _say("a PostgreSQL and the roll-up: kafka-telemetry rollup run. Spark takes a while to start")
     data = stack.enter_context(ScratchFolder("postgres")).path
     postgres = stack.enter_context(EmbeddedPostgres(data)).url
@@ -103,7 +115,7 @@ def _start(stack: ExitStack) -> _Running:
         timeout_s=_SPARK_WITHIN_S,
         what="the roll-up's tables",
     )
-    _say(f"everything runs, after {time.monotonic() - began:.1f} s")
+    _say(f"everything runs, after {time.monotonic() - began:.1f} s. The console: {sidecar.url}/")
     return _Running(sidecar=sidecar, collector=collector, clients=clients, rollup=rollup, postgres=postgres)
 
 
@@ -115,13 +127,17 @@ def _known_clients(sidecar: Sidecar) -> dict[str, dict[str, Any]]:
     return {client["client_id"]: client for client in answer["items"]}
 
 
+def _lines(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
+    return [f"{client_id} is {kind.replace('_', ' ')}" for kind, client_id in found]
+
+
 def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> bool:
     sidecar, collector, clients = running.sidecar, running.collector, running.clients
     client_ids = [client.client_id for client in clients]
     arrivals = Arrivals(client_ids)
     end = None if seconds is None else time.monotonic() + seconds
     hints = (
-        f"clients:   {sidecar.url}/v1/clients",
+        f"console:   {sidecar.url}/",
         f"metrics:   {sidecar.url}/metrics",
         f"collector: {collector.file}",
         f"postgres:  psql '{running.postgres}'",
@@ -138,9 +154,11 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
         live.start()
     known: dict[str, dict[str, Any]] = {}
     summary = Summary()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
 
     def complete() -> bool:
-        return arrivals.complete and all(summary.metrics.get(client_id) for client_id in client_ids)
+        rolled_up = all(summary.metrics.get(client_id) for client_id in client_ids)
+        return arrivals.complete and rolled_up and ("throttled", THROTTLED) in found
 
     def over() -> bool:
         late_s = -1.0 if end is None else time.monotonic() - end
@@ -154,17 +172,18 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
                 arrivals.take(collector.exports())
                 collector.forget()
                 known = _known_clients(sidecar) or known
+                found |= {(sign["kind"], sign["client_id"]): sign for sign in signs_of(sidecar) or ()}
                 summary = rolled_up.summary()
                 if interactive:
-                    live.update(view(client_ids, arrivals, known, summary, hints))
+                    live.update(view(client_ids, arrivals, known, summary, hints, _lines(found)))
                 elif time.monotonic() - last_printed >= _PRINT_EVERY_S:
                     last_printed = time.monotonic()
-                    _console.print(view(client_ids, arrivals, known, summary, hints))
+                    _console.print(view(client_ids, arrivals, known, summary, hints, _lines(found)))
     finally:
         if interactive:
             live.stop()
     if not interactive:
-        _console.print(view(client_ids, arrivals, known, summary, hints))
+        _console.print(view(client_ids, arrivals, known, summary, hints, _lines(found)))
     for client_id in client_ids:
         arrived, metrics = arrivals[client_id], summary.metrics.get(client_id, 0)
         verdict = (
@@ -174,6 +193,10 @@ def _watch(running: _Running, stop: threading.Event, seconds: float | None) -> b
             f"{client_id}: {len(arrived.names)} metrics, {arrived.points} points, {verdict}; "
             f"{metrics or 'NO'} metrics in PostgreSQL"
         )
+    for sign in found.values():
+        _say(in_words(sign))
+    if not found:
+        _say("NO client showed anything wrong")
     return complete()
 
 
@@ -193,9 +216,11 @@ def main() -> int:
     if seconds is None:
         return 0
     _say(
-        "metrics of every client arrived at the collector with all labels, and in PostgreSQL"
+        "metrics of every client arrived at the collector with all labels, and in PostgreSQL, and the "
+        "throttled client was found"
         if complete
-        else "NOT every client's metrics arrived everywhere with all labels"
+        else "NOT every client's metrics arrived everywhere with all labels, or the throttled client was "
+        "not found"
     )
     return 0 if complete else 1
 

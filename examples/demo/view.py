@@ -23,6 +23,7 @@ def view(
     clients: Mapping[str, Mapping[str, Any]],
     summary: Summary,
     hints: Sequence[str],
+    signs: Sequence[str],
 ) -> Group:
     """Draw who pushes what and what it comes to, in eighty columns.
 
@@ -32,6 +33,7 @@ def view(
         clients: What the sidecar's REST API says of a client, by client id; missing where it says
             nothing.
         summary: What PostgreSQL has.
+        signs: What the latest pushes showed to be wrong, a line each.
         hints: Lines under the tables: where to look, how to stop.
     """
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, title="Who pushes what", title_justify="left")
@@ -52,7 +54,8 @@ def view(
             "" if latency is None else f"{latency:.1f} ms",
             _verdict(arrived),
         )
-    return Group(drawn, *_rolled_up(summary), *(Text(hint, overflow="fold") for hint in hints))
+    shown = [Text(sign, style="bold", overflow="fold") for sign in signs]
+    return Group(drawn, *shown, *_rolled_up(summary), *(Text(hint, overflow="fold") for hint in hints))
 
 
 def _rolled_up(summary: Summary) -> list[Table | Text]:

@@ -84,8 +84,9 @@ RULES: Final[dict[SignKind, Rule]] = {
     SignKind.REBALANCING: Rule(
         metrics=("consumer.coordinator.rebalance.rate.per.hour",),
         passes=gt,
-        bound=300.0,
-        meaning="Its group rebalances more than five times a minute.",
+        # Java counts the rebalances of the last hour.
+        bound=10.0,
+        meaning="Its group has rebalanced more than ten times within an hour.",
         advice="Find the member that comes and goes: it restarts, or misses max.poll.interval.ms or "
         "session.timeout.ms.",
     ),
@@ -120,6 +121,9 @@ def signs(data: bytes) -> tuple[Sign, ...]:
             beyond = rule.bound if seen is None else seen.value
             if rule.passes(value, rule.bound) and rule.passes(value, beyond):
                 found[kind] = Sign(kind=kind, metric=metric.name, value=value)
+    if SignKind.THROTTLED in found:
+        # The wait for the quota is part of the latency.
+        found.pop(SignKind.SLOW_REQUESTS, None)
     return tuple(found[kind] for kind in SignKind if kind in found)
 
 

@@ -48,6 +48,12 @@ async function check(page, path) {
   if (content > width) problems.push(`${path}: ${content} pixels wide in a window of ${width}`);
 }
 
+/** Save a picture for the docs into the folder CONSOLE_PICTURES, if it is given. */
+async function picture(page, file) {
+  const folder = process.env.CONSOLE_PICTURES;
+  if (folder) await page.screenshot({ path: `${folder}/${file}.png` });
+}
+
 const scenarios = {
   async pages() {
     const [client] = (await (await fetch(`${base}/v1/clients?limit=1`)).json()).items;
@@ -199,6 +205,7 @@ const scenarios = {
     await notice.getByText('User:team-6').waitFor();
     await notice.getByText('Raise its quota').waitFor();
     await notice.getByText('is 250 ms, since').waitFor();
+    await picture(page, 'console');
     await notice.getByRole('link', { name: 'orders-13' }).click();
     await page.waitForSelector('.chart canvas');
     await page.locator('.values td', { hasText: '250 ms' }).waitFor();

@@ -275,6 +275,16 @@ class KafkaBroker(Server):
         """
         raw.alter_broker(self.internal_port, self.node_id, settings)
 
+    def limit_client(self, client_id: str, **rates: float | None) -> None:
+        """Set quotas of a client id, such as ``producer_byte_rate`` in bytes a second.
+
+        None removes one.
+
+        Raises:
+            BrokerAnswerError: The broker refused.
+        """
+        raw.limit_client(self.internal_port, client_id, rates)
+
     def delete_client_metrics(self, name: str) -> None:
         """Remove a subscription.
 

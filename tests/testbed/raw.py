@@ -16,6 +16,7 @@ from tests.testbed.process import wait_until
 
 _CREATE_TOPICS = (19, 2)
 _INCREMENTAL_ALTER_CONFIGS = (44, 0)
+_ALTER_CLIENT_QUOTAS = (49, 0)
 _METADATA = (3, 2)
 _SASL_HANDSHAKE = (17, 1)
 _SASL_AUTHENTICATE = (36, 0)
@@ -172,6 +173,27 @@ def _alter(port: int, kind: int, name: str, settings: Mapping[str, str | None]) 
     code, message = answer.int16(), answer.string()
     if code:
         raise BrokerAnswerError(f"resource {name!r} of type {kind}: error {code}: {message}")
+
+
+def limit_client(port: int, client_id: str, rates: Mapping[str, float | None]) -> None:
+    """Set quotas of a client id, such as ``producer_byte_rate``; None removes one.
+
+    Raises:
+        BrokerAnswerError: The broker refused.
+        OSError: It could not be asked.
+    """
+    entity = struct.pack(">i", 1) + _string("client-id") + _string(client_id)
+    changes = b"".join(
+        _string(key) + struct.pack(">d?", rate or 0.0, rate is None) for key, rate in rates.items()
+    )
+    body = struct.pack(">i", 1) + entity + struct.pack(">i", len(rates)) + changes + b"\0"
+    with _connect(port, _TIMEOUT_MS / 1000) as connection:
+        answer = _request(connection, _ALTER_CLIENT_QUOTAS, body)
+    answer.int32()  # throttle time
+    answer.int32()  # one entity
+    code, message = answer.int16(), answer.string()
+    if code:
+        raise BrokerAnswerError(f"quotas of the client id {client_id!r}: error {code}: {message}")
 
 
 def create_delegation_token(port: int, user: str, password: str) -> tuple[str, str]:

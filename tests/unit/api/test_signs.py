@@ -58,6 +58,14 @@ def test_a_sum_counts_as_a_delta_only() -> None:
     assert (sign.kind, sign.value) == (SignKind.FAILING_RECORDS, 3.0)
 
 
+def test_throttling_explains_slow_requests() -> None:
+    slow = gauge(f"{PREFIX}producer.request.latency.avg", 5000.0)
+    assert [sign.kind for sign in signs(push(resource_metrics(slow)))] == [SignKind.SLOW_REQUESTS]
+    assert [sign.kind for sign in signs(push(resource_metrics(slow, gauge(THROTTLE, 7.0))))] == [
+        SignKind.THROTTLED
+    ]
+
+
 def test_the_clients_that_are_throttled(api: Api) -> None:
     api.store.put(Subscription("all", ("*",), 60_000))
 

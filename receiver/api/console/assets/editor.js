@@ -54,9 +54,10 @@ export function Editor({ name }) {
       const answer = await send('PUT', pathOf(target), { body: bodyOf(draft), headers });
       const saved = await answer.json();
       const asked = Number(answer.headers.get('kafka-telemetry-asked-within-ms'));
+      // Its new entity tag comes first: the next change needs it.
+      if (name !== null) await load(false);
       setNotes([`Saved. Every connected client asks for it within ${span(asked / 1000)}.`, ...(saved.warnings ?? [])]);
       if (name === null) go(href(['subscriptions', target]));
-      else await load(false);
     } catch (problem) {
       setError(/** @type {Error} */ (problem));
       if (problem instanceof Problem && problem.status === 412) await load(true).then(() => setError(/** @type {Error} */ (problem)));
