@@ -222,6 +222,7 @@ def rebuild(
     postgres: _Postgres = None,
     postgres_file: _PostgresFile = None,
     checkpoint: _Checkpoint = None,
+    metrics_bind: _MetricsBind = None,
     config: _Config = None,
 ) -> None:
     """Delete the totals since a time and compute them again from the source.
@@ -238,9 +239,16 @@ def rebuild(
     with _errors(spark=True):
         settings = _settings(given)
         _check_source(settings)
-        with _stopping() as stopping, _store(settings) as store, _session(settings) as spark:
+        with (
+            _stopping() as stopping,
+            _metrics(settings) as (metrics, server),
+            _store(settings) as store,
+            _findings(server, store),
+            _session(settings) as spark,
+        ):
             stop = stopping.after_the_batch()
-            began = _module("job").rebuild(spark, store, settings, stop, since=int(since.timestamp()) // 60)
+            minute = int(since.timestamp()) // 60
+            began = _module("job").rebuild(spark, store, settings, stop, since=minute, metrics=metrics)
     if began is None:
         raise _fail("the source holds no pushes to rebuild from; nothing was changed")
     typer.echo(f"rebuilt since {datetime.fromtimestamp(began * 60, UTC):%Y-%m-%dT%H:%MZ}")

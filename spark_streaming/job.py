@@ -26,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
 from spark_streaming.batch import Batches, Progress
+from spark_streaming.checkpoint import damaged_file
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import FindingCounts, PacedFindings
 from spark_streaming.findings.answers import open_findings
@@ -143,6 +144,7 @@ class Job:
         since = None if min_minute is None else int(read_again_since(min_minute).timestamp()) * _SECOND_NS
         pause, tries, committed, migrated = _MIN_PAUSE_S, 0, 0, False
         while not self._stop.is_set():
+            self._forget_failure()
             try:
                 if not migrated:
                     for name in self._store.migrate():
@@ -158,7 +160,13 @@ class Job:
                     metrics=self._metrics,
                     min_minute=min_minute,
                 )
-                self._watch(self._begin(batches, checkpoint, since))
+                query = self._begin(batches, checkpoint, since)
+                if not committed:
+                    _log.info(
+                        "reading, the first batch comes with the first new pushes",
+                        source=self._settings.source,
+                    )
+                self._watch(query)
                 if self._once and not self._stop.is_set():
                     self._maintain(min_minute)
                 return
@@ -168,6 +176,11 @@ class Job:
                 self._metrics.failed("batch", self._failure or error)
                 if self._failure is not None and _is_permanent(self._failure):
                     raise self._failure from None
+                if self._failure is None and (file := damaged_file(checkpoint, str(error))) is not None:
+                    raise JobError(
+                        f"checkpoint: {file} is damaged: delete the folder {checkpoint} and start the job "
+                        "again. Pushes that were counted are recognised"
+                    ) from None
                 if has_ended(self._spark):
                     raise JobError("Spark has ended or was stopped: start the job again") from None
                 failure = self._failure or error
@@ -180,6 +193,10 @@ class Job:
                 raise JobError(f"a batch failed {tries} times and was not committed: {problem}")
             _log.warning("batch failed, retrying", problem=problem, in_s=wait)
             self._stop.wait(wait)
+
+    def _forget_failure(self) -> None:
+        """Forget the failure of a try, because the next one may fail before it begins."""
+        self._failure = None
 
     def _count_read_error(self, failure: BaseException) -> bool:
         """Count a failed read of a file. Return false for other errors."""
@@ -405,7 +422,13 @@ def _offsets(source: dict[str, Any]) -> int:
 
 
 def rebuild(
-    spark: SparkSession, store: Store, settings: RollupSettings, stop: threading.Event, *, since: int
+    spark: SparkSession,
+    store: Store,
+    settings: RollupSettings,
+    stop: threading.Event,
+    *,
+    since: int,
+    metrics: RollupMetrics | None = None,
 ) -> int | None:
     """Delete the totals since a minute and compute them again from the source.
 
@@ -417,6 +440,7 @@ def rebuild(
         settings: The configuration. The lake is not written again.
         stop: Ends the rebuild when set.
         since: First minute to rebuild, in minutes since the epoch.
+        metrics: Gets what the job does. None: nobody reads them.
 
     Returns:
         The first minute that was rebuilt. It is later than ``since`` if the source begins later,
@@ -434,8 +458,12 @@ def rebuild(
     minute = max(since, int(whole_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
     # Rounded up to a whole hour or day where minutes are no longer kept.
     minute = store.forget_since(minute)
+    _log.info(
+        "rebuild, a line for each batch follows",
+        since=f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%MZ}",
+    )
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(spark, store, settings.model_copy(update={"lake": None}), stop)
+        job = Job(spark, store, settings.model_copy(update={"lake": None}), stop, metrics=metrics)
         job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute)
     if stop.is_set():
         raise JobError("the rebuild was stopped before its end: repeat it")

@@ -80,7 +80,7 @@ def runs(points: Points, bucket: Bucket, *, start: int, end: int, level: float) 
             run, level = None, 0.0
         elif run is None and amount > 0:
             run = Run(minute, minute, inf)
-        elif run is not None and amount > bucket.leak * gap:
+        elif run is not None and seen and amount > bucket.leak * gap:
             run = replace(run, last=minute)
         before, seen = minute, True
     if run is not None:

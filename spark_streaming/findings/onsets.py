@@ -20,10 +20,9 @@ _Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 #: Members of a finding whose minutes are read, those that show most.
 _MAX_MEMBERS: Final = 32
-#: A look reads the time in which buckets empty this many times, and further back by this factor
-#: until the onset is certain.
-_LOOK_BACK: Final = 4
-_FURTHER: Final = 6
+#: A look reads the time in which buckets empty. Where that leaves the onset open, it reads further
+#: back by this factor, until the onset is certain.
+_FURTHER: Final = 4
 _FURTHEST: Final = timedelta(days=7)
 #: Kinds whose minutes say yes or no, by a value beyond a threshold.
 _BY_VALUE: Final = frozenset({"slow_client", "poll_bound"})
@@ -41,9 +40,11 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
+    """The times of a finding; None: those that are stored."""
+
     finding_id: int
     began: int | None
-    last: int
+    last: int | None
 
 
 def buckets(settings: FindingSettings, kinds: Iterable[str]) -> dict[str, Bucket]:
@@ -78,7 +79,7 @@ def set_onsets(cursor: _Cursor, settings: FindingSettings, kinds: Sequence[str],
     rules = buckets(settings, kinds)
     first = now - _FURTHEST
     to_do = [_Open(*row) for row in cursor.execute(statement("open_windowed"), {"kinds": list(kinds)})]
-    minutes = _LOOK_BACK * (max(rule.window for rule in rules.values()) + settings.resolve_after_minutes)
+    minutes = max(rule.window for rule in rules.values()) + settings.resolve_after_minutes
     found: list[_Found] = []
     while to_do:
         since = max(first, now - timedelta(minutes=minutes))
@@ -105,7 +106,7 @@ def _settle(
     """Return the times of a finding; None if they need earlier minutes."""
     if finding.began is not None and finding.holds is False:
         last = last_minute(members, rule, began=finding.began, start=start, end=end)
-        return _Found(finding.finding_id, None, finding.began if last is None else last)
+        return _Found(finding.finding_id, None, last)
     times = onset(members, rule, start=start, end=end)
     if times is None:
         # The mean of a window is beyond the threshold, and no minute of it is.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import product
 from math import nan
 from types import TracebackType
 from typing import Final, Literal, Self, get_args
@@ -17,6 +18,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
 from spark_streaming.admission import Bound
+from spark_streaming.findings.settings import KINDS
+from spark_streaming.findings.versions import SEVERITIES
 from spark_streaming.scraping.negotiation import scrape_format
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
@@ -120,6 +123,8 @@ class RollupMetrics:
         self._findings = self._gauge(
             "findings", "Open findings, by kind and severity, after the last look.", "kind", "severity"
         )
+        for kind, severity in product(KINDS, SEVERITIES):
+            self._findings.labels(kind, severity).set(nan)
         self._backlog = self._gauge(
             "maintenance_backlog",
             "Hours and days that changed and are not computed yet, and hours, days and months to pack.",

@@ -67,6 +67,24 @@ def test_bytes_of_another_version_end_a_batch_and_maintenance(roll: Roll, query:
     assert query("SELECT sum(pushes) FROM ledger") == [(4,)]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "content"), [("commits/0", b""), ("offsets/0", b"v1\n{"), ("metadata", b"")]
+)
+def test_a_damaged_checkpoint_ends_the_job_and_is_named(
+    roll: Roll, folder: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
+    spool(folder, "one", [at(0)])
+    checkpoint = tmp_path / "damaged"
+    roll(checkpoint=str(checkpoint))
+    file = checkpoint / name
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_bytes(content)
+    spool(folder, "two", [at(1)])
+    with pytest.raises(JobError, match=rf"checkpoint: .*{name} is damaged: delete the folder .*damaged"):
+        roll(checkpoint=str(checkpoint))
+
+
 def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder: Path) -> None:
     broken = [
         Spooled(client=ORDERS, received_at_ns=NOW, otlp=b"\xff" * size) for size in range(70_000, 70_102)

@@ -78,6 +78,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         ("rollup", "rebuild"),
         ("rollup", "findings"),
         ("rollup", "status"),
+        ("rollup", "findings"),
         ("rollup", "reference"),
     }
     for path in found:
