@@ -11,11 +11,13 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import Dependencies
+from receiver.api.filters import client_owner
 from receiver.api.pages import LimitQuery
 from receiver.api.problems import Problem
 from receiver.catalogue import CATALOGUE
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.latest_pushes import KeptPush
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.signs import RULES, Sign, SignKind, signs
 from receiver.telemetry.subscription_document import time_to_text
 from receiver.wire.uuid import Uuid
@@ -36,6 +38,7 @@ class SignView(BaseModel):
     client_software_name: str
     client_software_version: str
     principal: str
+    owner: str | None = Field(description="The name of its owner (`owners`); null: nobody declares it.")
     group_id: str | None
     metric: str = Field(description="The metric that shows it.")
     value: float
@@ -62,7 +65,7 @@ class SignReader:
     def __init__(self) -> None:
         self._known: dict[Uuid, tuple[int, dict[SignKind, tuple[Sign, int]]]] = {}
 
-    def read(self, pushed: Sequence[_Pushed], limit: int) -> list[dict[str, Any]]:
+    def read(self, pushed: Sequence[_Pushed], owners: Owners, limit: int) -> list[dict[str, Any]]:
         """Return the documents of the signs, at most ``limit``."""
         known, self._known = self._known, {}
         found = []
@@ -76,7 +79,7 @@ class SignReader:
             self._known[client.id] = push.received_at_ns, before
             found += [(client, push, sign, since) for sign, since in before.values()]
         found.sort(key=lambda entry: (_ORDER[entry[2].kind], entry[3], entry[0].text_id))
-        return [_document(*entry) for entry in found[:limit]]
+        return [_document(*entry, owners) for entry in found[:limit]]
 
 
 @router.get(
@@ -96,11 +99,13 @@ async def list_signs(
     latest = dependencies.telemetry.latest_pushes
     pushed = [(client, push) for client in clients if (push := latest.latest(client.id)) is not None]
     reader = cast("SignReader", request.app.state.sign_reader)
-    items = await in_background(reader.read, pushed, query.limit)
+    items = await in_background(reader.read, pushed, dependencies.telemetry.owners, query.limit)
     return json_response({"items": items, "read": len(pushed), "clients": len(clients)})
 
 
-def _document(client: ClientInstance, push: KeptPush, sign: Sign, since_ns: int) -> dict[str, Any]:
+def _document(
+    client: ClientInstance, push: KeptPush, sign: Sign, since_ns: int, owners: Owners
+) -> dict[str, Any]:
     identity, rule, metric = client.identity, RULES[sign.kind], CATALOGUE.metric(sign.metric)
     return {
         "kind": sign.kind,
@@ -109,6 +114,7 @@ def _document(client: ClientInstance, push: KeptPush, sign: Sign, since_ns: int)
         "client_software_name": identity.client_software_name,
         "client_software_version": identity.client_software_version,
         "principal": identity.principal,
+        "owner": client_owner(client, owners),
         "group_id": client.revealed.group_id,
         "metric": sign.metric,
         "value": sign.value,

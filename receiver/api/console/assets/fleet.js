@@ -18,6 +18,7 @@ export const FILTERS = /** @type {const} */ ([
   'version',
   'principal',
   'listener',
+  'owner',
   'subscription',
 ]);
 

@@ -82,6 +82,7 @@ function Identity({ client }) {
     ['Client id', html`<${Text} text=${client.client_id} none="(empty)" />`],
     ['Software', html`<a href=${href(['clients'], { software: quoted(client.client_software_name), version: version && quoted(version) })}><${Text} text=${softwareOf(client)} none="unknown" /></a>`],
     ['Principal', others('principal', client.principal, client.principal)],
+    ['Owner', client.owner ? html`${others('owner', client.owner, client.owner)} <${Contact} team=${client.owner} />` : html`<span class="none">nobody declares it (<code>owners.path</code>)</span>`],
     ['Login', `${client.security_protocol}${client.sasl_mechanism ? `, ${client.sasl_mechanism}` : ''}`],
     ['Address', html`<${Text} text=${client.source_port === null ? client.source_address : `${client.source_address}:${client.source_port}`} />`],
     ...(client.receiver ? [/** @type {[string, unknown]} */ (['Receiver', html`<${Text} text=${client.receiver} />`])] : []),
@@ -92,6 +93,20 @@ function Identity({ client }) {
     ['Client instance id', html`<code>${client.client_instance_id}</code>`],
   ];
   return html`<section><h2>Who it is</h2><${Facts} entries=${entries} /></section>`;
+}
+
+/** How to reach an owner. @param {{team: string}} props */
+function Contact({ team }) {
+  const { data } = useResource((signal) => loadOwners(signal), [], { every: 60_000 });
+  const owner = data?.find((known) => known.team === team);
+  return owner?.contact ? html`(<${Text} text=${owner.contact} />)` : null;
+}
+
+/** @param {AbortSignal} signal @returns {Promise<import('../types/rest').OwnerView[]>} */
+async function loadOwners(signal) {
+  const found = [];
+  for await (const page of pages('v1/owners', { signal }, 1000)) found.push(...page.items);
+  return found;
 }
 
 /** @param {{client: ClientView, explanation: Explanation}} props */

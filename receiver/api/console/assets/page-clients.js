@@ -17,6 +17,7 @@ const STATES = ['pushing', 'waiting', 'silent', 'failing', 'unsubscribed', 'term
 const GROUPS = /** @type {const} */ ({
   version: { title: 'Software and version', of: (/** @type {ClientView} */ client) => softwareOf(client) },
   principal: { title: 'Principal', of: (/** @type {ClientView} */ client) => client.principal },
+  owner: { title: 'Owner', of: (/** @type {ClientView} */ client) => client.owner ?? '' },
   client_id: { title: 'Client id', of: (/** @type {ClientView} */ client) => client.client_id },
   listener: { title: 'Listener', of: (/** @type {ClientView} */ client) => client.listener },
 });
@@ -37,6 +38,7 @@ const COLUMNS = [
   { key: 'software', title: 'Software', by: softwareOf, show: (client) => html`<${Text} text=${softwareOf(client)} none="unknown" />`, width: '17%' },
   { key: 'state', title: 'State', by: (client) => client.state, show: (client) => html`<${State} state=${client.state} />`, width: '8.5rem' },
   { key: 'principal', title: 'Principal', by: (client) => client.principal, show: (client) => html`<${Text} text=${client.principal} />`, minor: true },
+  { key: 'owner', title: 'Owner', by: (client) => client.owner, show: (client) => html`<${Text} text=${client.owner} />`, minor: true },
   { key: 'address', title: 'Address', by: (client) => client.source_address, show: (client) => html`<${Text} text=${client.source_address} />`, minor: true },
   { key: 'group_id', title: 'Group', by: (client) => client.group_id, show: (client) => html`<${Text} text=${client.group_id} />`, minor: true },
   { key: 'interval', title: 'Every', by: (client) => client.push_interval_ms, show: (client) => span(client.push_interval_ms && client.push_interval_ms / 1000), number: true, minor: true, width: '4.5rem' },
@@ -85,6 +87,7 @@ function searched(all, text) {
       client.client_id,
       softwareOf(client),
       client.principal,
+      client.owner,
       client.source_address,
       client.group_id,
       client.client_instance_id,

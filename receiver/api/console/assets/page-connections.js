@@ -21,7 +21,7 @@ import { Empty, Failure, Members, State, Text, Title } from './widgets.js';
 const EVERY_MS = 15_000;
 
 /** What REST adds connections up by. */
-const GROUPS = /** @type {const} */ (['principal', 'client_id', 'software', 'address', 'listener']);
+const GROUPS = /** @type {const} */ (['principal', 'client_id', 'software', 'address', 'listener', 'owner']);
 
 /** @type {Column<Connection | Group>[]} */
 const TRAFFIC = [

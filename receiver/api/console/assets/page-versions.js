@@ -5,6 +5,7 @@ import { clients, complete, failure, members, watchClients } from './fleet.js';
 import { grouped, softwareOf } from './page-clients.js';
 import { href, scope } from './router.js';
 import { Scope } from './scope.js';
+import { UpgradeCheck } from './upgrade.js';
 import { compareVersions, count, plural, quoted, visible } from './text.js';
 import { Bar, Empty, Failure, Listing, Members, Text, Title } from './widgets.js';
 
@@ -20,6 +21,7 @@ export function VersionsPage() {
     <${Members} members=${members.value} />
     <${Failure} error=${failure.value} shown=${all > 0} />
     ${complete.value && !all ? html`<${Empty} title="No client is known yet"><p><a href=${href(['clients'])}>How a client appears</a></p><//>` : null}
+    <${UpgradeCheck} />
     ${byName.map(([software, versions]) => html`<${Software} key=${software} software=${software} versions=${versions} all=${all} />`)}
   `;
 }

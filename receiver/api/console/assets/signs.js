@@ -29,7 +29,7 @@ function shownValue(sign) {
 export function SignOf({ sign, named = false }) {
   const tone = sign.kind === 'failing_records' ? 'bad' : 'warn';
   return html`<div class=${`notice ${tone}`}>
-    ${named && html`<p><strong><${ClientLink} client=${sign} /></strong> <span class="note"><${Text} text=${softwareOf(sign)} />, <${Text} text=${sign.principal} /></span></p>`}
+    ${named && html`<p><strong><${ClientLink} client=${sign} /></strong> <span class="note"><${Text} text=${softwareOf(sign)} />, <${Text} text=${sign.principal} />${sign.owner && html`, owner <${Text} text=${sign.owner} />`}</span></p>`}
     <p><strong>${sign.kind.replaceAll('_', ' ')}</strong>: ${sign.meaning} <code>${visible(sign.metric.replace(/^org\.apache\.kafka\./, ''))}</code> is ${shownValue(sign)}, since ${time(sign.since)}.</p>
     <p>${sign.advice}</p>
   </div>`;

@@ -505,6 +505,7 @@ export interface SignView {
   client_software_name: string;
   client_software_version: string;
   principal: string;
+  owner: string | null;
   group_id: string | null;
   metric: string;
   value: number;
