@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,8 +15,10 @@ import typer
 from receiver.cli.output import fail
 from receiver.patterns import compile_pattern
 from receiver.settings.hostport import HostPort
+from receiver.wire.errors import WireError
 
 if TYPE_CHECKING:
+    from receiver.testkit.checks.judged import Judged
     from receiver.testkit.endpoint import Endpoint, EndpointOptions
     from receiver.testkit.judge import ClientJudgement
 
@@ -85,6 +87,16 @@ def judge_clients(
         Path | None,
         typer.Option("--badge", help="Write a badge as JSON for shields.io/endpoint.", metavar="FILE"),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            help="Judge this broker, or what stands in front of one, by a scripted client, and end. A "
+            "subscription with an interval of at most 10 s must match software name "
+            "kafka-telemetry-testkit.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
     sasl_user: Annotated[
         str | None,
         typer.Option(
@@ -119,6 +131,8 @@ def judge_clients(
     from receiver.testkit.run import run
     from receiver.testkit.script import ScriptError, load_script
 
+    if against is not None:
+        raise _judge_broker(_address(against, "--against"), report)
     try:
         steps = load_script(script)
     except ScriptError as error:
@@ -130,14 +144,36 @@ def judge_clients(
         judged = asyncio.run(run(steps, options, seconds=seconds, started=_say_started, wanted=_wanted(only)))
     except OSError as error:
         raise fail(f"--bind: {error.strerror or error}", _EXIT_USAGE) from None
-    write = {"json": reports.as_json, "junit": reports.as_junit, "text": reports.as_text}[report]
-    typer.echo(write(judged), nl=False)
+    _write(judged, report, "clients")
     if badge is not None:
         try:
             badge.write_text(reports.as_badge(judged))
         except OSError as error:
             raise fail(f"--badge: {badge}: {error.strerror}", _EXIT_USAGE) from None
     raise typer.Exit(_status(judged, clients, failed=reports.has_failed(judged)))
+
+
+def _judge_broker(address: HostPort, report: ReportFormat) -> typer.Exit:
+    from receiver.testkit.broker_checks import judge_broker
+    from receiver.testkit.report import has_failed
+
+    try:
+        judged = judge_broker(address)
+    except (OSError, EOFError, WireError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return fail(f"--against: {address}: {problem}; is it a Kafka listener?", _EXIT_USAGE)
+    _write([judged], report, "brokers")
+    return typer.Exit(_EXIT_FAILED if has_failed([judged]) else 0)
+
+
+def _write(judged: Sequence[Judged], report: ReportFormat, of: str) -> None:
+    from receiver.testkit import report as reports
+
+    if report is ReportFormat.JSON:
+        text = reports.as_json(judged, of)
+    else:
+        text = reports.as_junit(judged) if report is ReportFormat.JUNIT else reports.as_text(judged)
+    typer.echo(text, nl=False)
 
 
 def _status(judged: list[ClientJudgement], clients: int, *, failed: bool) -> int:

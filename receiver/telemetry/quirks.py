@@ -64,16 +64,18 @@ _CACHE_SIZE = 256
 
 
 class Quirk(QuirkSettings):
-    """A built-in rule: what an operator can set, and two more properties.
+    """A built-in rule: what an operator can set, and more properties.
 
     Attributes:
         one_prefix: Whether to request the longest common beginning instead of several prefixes.
         kinds: Metric names by kind of client. When the prefixes match no metric of one kind,
             nothing is requested.
+        checks: The checks of the test kit that find it, by id.
     """
 
     one_prefix: bool = False
     kinds: tuple[tuple[str, ...], ...] = ()
+    checks: tuple[str, ...] = ()
 
 
 #: The rules for known clients.
@@ -84,6 +86,7 @@ BUILT_IN_QUIRKS: Final = (
         reason="aborts the application when no requested prefix matches one of its metrics "
         "(librdkafka #4833); producers and consumers look alike, so the prefixes must match both",
         kinds=(_LIBRDKAFKA_2_5_PRODUCER, _LIBRDKAFKA_2_5_CONSUMER),
+        checks=("TK-039",),
     ),
     Quirk(
         client_software_name=_LIBRDKAFKA,
@@ -91,6 +94,7 @@ BUILT_IN_QUIRKS: Final = (
         reason="reads past the end of every requested prefix but the last, so these match nothing "
         "(librdkafka #5105), and sends a metric once for each prefix that matches it (#5104)",
         one_prefix=True,
+        checks=("TK-063", "TK-064"),
     ),
     Quirk(
         client_software_name=_LIBRDKAFKA,
@@ -98,6 +102,7 @@ BUILT_IN_QUIRKS: Final = (
         reason="multiplies the interval by up to 1,500 in 32 bits: over 1,431,655 ms it overflows, and the "
         "client gets its subscriptions 2,000 times a second",
         max_interval_ms=1_431_000,
+        checks=("TK-028",),
     ),
     Quirk(
         client_software_name=_JAVA,
@@ -105,24 +110,28 @@ BUILT_IN_QUIRKS: Final = (
         reason="its network thread dies when the library of the first offered codec is not on its class path "
         "(KAFKA-19506 and the fixes before it); Java itself has gzip",
         compression=_GZIP_FIRST,
+        checks=("TK-024",),
     ),
     Quirk(
         client_software_name=_JAVA,
         client_software_version=">=4.0.0,<4.0.1",
         reason="as Java clients before 3.9.2",
         compression=_GZIP_FIRST,
+        checks=("TK-024",),
     ),
     Quirk(
         client_software_name=_JAVA,
         client_software_version=r"(?:7\.[789]|8\.0)\.\d+-c(?:cs|e)",
         reason="Confluent's builds of Kafka 3.7 to 4.0: as Java clients before 3.9.2",
         compression=_GZIP_FIRST,
+        checks=("TK-024",),
     ),
     Quirk(
         client_software_name=_FRANZ_GO,
         client_software_version="<1.21.4",
         reason="its own rates and averages are constant or wrong (franz-go's release notes of 1.21.4)",
         bad_metrics=(r"org\.apache\.kafka\..*\.(?:rate|avg)",),
+        checks=("TK-081", "TK-082"),
     ),
 )
 

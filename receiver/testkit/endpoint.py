@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from receiver.settings.hostport import HostPort
 from receiver.testkit.data_path import Node
@@ -20,6 +20,9 @@ from receiver.testkit.kit import MAX_CONNECTIONS, MAX_FRAME_BYTES, Credentials, 
 from receiver.testkit.recording import CLIENT, KIT, Connection
 from receiver.testkit.script import Script
 from receiver.wire.uuid import random_uuid, uuid_to_text
+
+#: Frames of a connection with their time of arrival; None at its end.
+_Frames = asyncio.Queue[tuple[float, bytes] | None]
 
 _LENGTH: Final = struct.Struct(">i")
 #: Requests of a connection that are read ahead, so that their time of arrival is exact.
@@ -118,56 +121,49 @@ class Endpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node_id: int) -> None:
         connection = self.kit.open(self.now, node_id)
-        frames: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_READ_AHEAD)
+        frames: _Frames = asyncio.Queue(_READ_AHEAD)
         reading = asyncio.ensure_future(self._read(reader, connection, frames))
         try:
-            await self._answer(writer, connection, frames, reading)
+            await self._answer(writer, connection, frames)
         except (OSError, TimeoutError):
             self.kit.close(self.now, connection, CLIENT)
         finally:
             self.kit.close(self.now, connection, KIT)
             reading.cancel()
             while not frames.empty():
-                self._held -= len(frames.get_nowait()[1])
+                self._held -= len((frames.get_nowait() or (0.0, b""))[1])
             writer.transport.abort()
 
-    async def _read(
-        self, reader: asyncio.StreamReader, connection: Connection, frames: asyncio.Queue[tuple[float, bytes]]
-    ) -> None:
-        """Read frames until the client ends; a frame over a bound ends the connection."""
+    async def _read(self, reader: asyncio.StreamReader, connection: Connection, frames: _Frames) -> None:
+        """Read frames until the client ends, or sends one that is too long."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
+            while not connection.problem:
                 (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-                if not 0 <= size <= min(MAX_FRAME_BYTES, _MAX_HELD_BYTES - self._held):
-                    connection.problem = connection.problem or f"a request of {size} bytes"
-                    return
-                self._held += size
-                try:
-                    frame = await reader.readexactly(size)
-                except BaseException:
-                    self._held -= size
-                    raise
-                await frames.put((self.now, frame))
-        self.kit.close(self.now, connection, CLIENT)
+                if 0 <= size <= min(MAX_FRAME_BYTES, _MAX_HELD_BYTES - self._held):
+                    await self._read_frame(reader, size, frames)
+                else:
+                    connection.problem = f"a request of {size} bytes"
+        if not connection.problem:
+            self.kit.close(self.now, connection, CLIENT)
+        await frames.put(None)
+
+    async def _read_frame(self, reader: asyncio.StreamReader, size: int, frames: _Frames) -> None:
+        self._held += size
+        try:
+            frame = await reader.readexactly(size)
+            await frames.put((self.now, frame))
+        except BaseException:
+            self._held -= size
+            raise
 
     async def _answer(
         self,
         writer: asyncio.StreamWriter,
         connection: Connection,
-        frames: asyncio.Queue[tuple[float, bytes]],
-        reading: asyncio.Future[None],
+        frames: _Frames,
     ) -> None:
-        while True:
-            if frames.empty():
-                getting = asyncio.ensure_future(frames.get())
-                waiting: set[asyncio.Future[Any]] = {getting, reading}
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
-                    getting.cancel()
-                    return
-                at, frame = getting.result()
-            else:
-                at, frame = frames.get_nowait()
+        while (arrived := await frames.get()) is not None:
+            at, frame = arrived
             self._held -= len(frame)
             reply = self.kit.take(at, connection, frame, self._nodes(writer))
             if reply.delay_s:

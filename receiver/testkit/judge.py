@@ -4,44 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from receiver.testkit.checks.check import Check, Severity, Verdict
+from receiver.testkit.checks.check import Check
+from receiver.testkit.checks.judged import Judged, Judgement
 from receiver.testkit.checks.table import CHECKS
 from receiver.testkit.recording import CLIENT, ClientRecording, Connection, Get, Push, Request
-from receiver.wire.uuid import Uuid
+from receiver.wire.uuid import Uuid, uuid_to_text
 
 #: A client that was there for less than this sent no more than a probe.
 PROBE_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A check and its verdict on one client."""
-
-    check: Check
-    verdict: Verdict
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientJudgement:
+class ClientJudgement(Judged):
     """The verdicts on one client.
 
     Attributes:
         client: What was recorded of it.
-        judgements: One for each check, in the table's order.
     """
 
     client: ClientRecording
-    judgements: tuple[Judgement, ...]
 
-    def failed(self, severity: Severity) -> list[Judgement]:
-        """Return the failed checks of a severity."""
-        return [
-            judgement
-            for judgement in self.judgements
-            if judgement.verdict.passed is False and judgement.check.severity is severity
-        ]
+    @property
+    def title(self) -> str:
+        """Software and client id."""
+        return f"{self.client.software or 'unknown'} (client id {self.client.client_id!r})"
+
+    def description(self) -> dict[str, Any]:
+        """Return software, ids, brokers, pushes and the steps that the client met."""
+        client = self.client
+        name, _, version = client.software.partition(" ")
+        return {
+            "software": client.software or "unknown",
+            "software_name": name,
+            "software_version": version,
+            "client_id": client.client_id,
+            "client_instance_ids": list(dict.fromkeys(uuid_to_text(get.assigned) for get in client.gets)),
+            "brokers": sorted({connection.node_id for connection in client.connections}),
+            "pushes": len(client.pushes),
+            "unrecorded_requests": sum(connection.unrecorded for connection in client.connections),
+            "steps": list(dict.fromkeys(r.step for r in client.telemetry if r.step)),
+        }
 
 
 def judge(

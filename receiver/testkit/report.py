@@ -8,47 +8,28 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from receiver.testkit.checks.check import Severity
-from receiver.testkit.judge import ClientJudgement, Judgement
-from receiver.testkit.recording import ClientRecording
-from receiver.wire.uuid import uuid_to_text
+from receiver.testkit.checks.judged import Judged, Judgement
 
 _MARK: Final = {True: "pass", False: "FAIL", None: "  - "}
 
 
-def has_failed(judged: Sequence[ClientJudgement]) -> bool:
+def has_failed(judged: Sequence[Judged]) -> bool:
     """Return whether a check of severity *must* failed."""
     return any(client.failed(Severity.MUST) for client in judged)
 
 
-def document(judged: Sequence[ClientJudgement]) -> dict[str, Any]:
-    """Return the report as JSON values; the fields are those of the reference page."""
-    return {"clients": [_client(client) for client in judged]}
+def document(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return the report on clients as JSON values."""
+    return {"clients": [_described(client) for client in judged]}
 
 
-def as_json(judged: Sequence[ClientJudgement]) -> str:
-    """Return the report as JSON."""
-    return json.dumps(document(judged), indent=2) + "\n"
+def as_json(judged: Sequence[Judged], of: str = "clients") -> str:
+    """Return the report as JSON, under the key ``of``."""
+    return json.dumps({of: [_described(subject) for subject in judged]}, indent=2) + "\n"
 
 
-def _client(judged: ClientJudgement) -> dict[str, Any]:
-    client = judged.client
-    name, _, version = client.software.partition(" ")
-    return {
-        "software": client.software or "unknown",
-        "software_name": name,
-        "software_version": version,
-        "client_id": client.client_id,
-        "client_instance_ids": _ids(client),
-        "brokers": sorted({connection.node_id for connection in client.connections}),
-        "pushes": len(client.pushes),
-        "unrecorded_requests": sum(connection.unrecorded for connection in client.connections),
-        "steps": list(dict.fromkeys(r.step for r in client.telemetry if r.step)),
-        "checks": [_check(judgement) for judgement in judged.judgements],
-    }
-
-
-def _ids(client: ClientRecording) -> list[str]:
-    return list(dict.fromkeys(uuid_to_text(get.assigned) for get in client.gets))
+def _described(judged: Judged) -> dict[str, Any]:
+    return {**judged.description(), "checks": [_check(judgement) for judgement in judged.judgements]}
 
 
 def _check(judgement: Judgement) -> dict[str, Any]:
@@ -65,8 +46,8 @@ def _check(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def as_junit(judged: Sequence[ClientJudgement]) -> str:
-    """Return the report as JUnit XML: a suite for each client.
+def as_junit(judged: Sequence[Judged]) -> str:
+    """Return the report as JUnit XML: a suite for each client or broker.
 
     A failed *must* is a failure. Other failed checks pass with what was seen in ``system-out``.
     """
@@ -77,7 +58,7 @@ def as_junit(judged: Sequence[ClientJudgement]) -> str:
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=_clean(f"{client.client.software or 'unknown'} {client.client.client_id}".strip()),
+            name=_clean(client.title),
             tests=str(len(client.judgements)),
             failures=str(failures),
             skipped=str(untried),
@@ -104,7 +85,7 @@ def _case(suite: ElementTree.Element, judgement: Judgement) -> None:
         ElementTree.SubElement(case, "system-out").text = prefix + seen
 
 
-def as_badge(judged: Sequence[ClientJudgement]) -> str:
+def as_badge(judged: Sequence[Judged]) -> str:
     """Return a badge as JSON, in the format of shields.io/endpoint.
 
     It counts the checks of severity *must* that passed, of those that were tried on any client.
@@ -125,11 +106,11 @@ def as_badge(judged: Sequence[ClientJudgement]) -> str:
     return json.dumps(badge) + "\n"
 
 
-def as_text(judged: Sequence[ClientJudgement], *, problems_only: bool = False) -> str:
+def as_text(judged: Sequence[Judged], *, problems_only: bool = False) -> str:
     """Return the report for a terminal."""
     lines = []
     for client in judged:
-        lines.append(f"{client.client.software or 'unknown'} (client id {client.client.client_id!r})")
+        lines.append(client.title)
         for judgement in client.judgements:
             check, verdict = judgement.check, judgement.verdict
             if problems_only and verdict.passed is not False:
@@ -141,11 +122,11 @@ def as_text(judged: Sequence[ClientJudgement], *, problems_only: bool = False) -
                 lines.append(f"       repeat: {check.repeat}")
         lines.append(f"  {_summary(client)}")
     if not judged:
-        lines.append("no client was there")
+        lines.append("nobody was judged")
     return "".join(f"{_clean(line)}\n" for line in lines)
 
 
-def _summary(client: ClientJudgement) -> str:
+def _summary(client: Judged) -> str:
     verdicts = [judgement.verdict.passed for judgement in client.judgements]
     musts, shoulds = len(client.failed(Severity.MUST)), len(client.failed(Severity.SHOULD))
     tried = sum(verdict is not None for verdict in verdicts)

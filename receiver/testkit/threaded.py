@@ -86,6 +86,11 @@ class TestKit:
                 raise TimeoutError(f"no client met step {wanted!r} in {timeout_s:g} s; met: {sorted(met)}")
             time.sleep(_EVERY_S)
 
+    def has_met_the_end(self, client_id: str) -> bool:
+        """Return whether a client has met the last step of the script."""
+        last = self._script.steps[-1].name
+        return last in self._in_loop(lambda: self._met(client_id))
+
     def judge(self, client_id: str | None = None) -> list[ClientJudgement]:
         """Judge every client so far, or those with a client id."""
         wanted = (lambda _: True) if client_id is None else client_id.__eq__
@@ -114,9 +119,14 @@ class TestKit:
         local = tuple(HostPort(host="127.0.0.1", port=0) for _ in range(self._brokers))
         self._endpoint = await Endpoint(self._script, EndpointOptions(bind=local)).__aenter__()
 
-    def _met(self) -> set[str]:
-        kit = self._running().kit
-        return {request.step for connection in kit.connections for request in connection.requests}
+    def _met(self, client_id: str | None = None) -> set[str]:
+        """Return the steps that clients have met, or those with a client id."""
+        return {
+            request.step
+            for connection in self._running().kit.connections
+            for request in connection.requests
+            if request.step and client_id in {None, request.client_id}
+        }
 
     def _running(self) -> Endpoint:
         if self._endpoint is None:

@@ -196,7 +196,7 @@ def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Pa
     assert (said.returncode, said.stdout) == (0, expected), said.stderr
     if name == "receiver":
         judged = started.run("kafka-telemetry", "testkit", "--bind", "127.0.0.1:0", "--seconds", "0.1")
-        assert (judged.returncode, judged.stdout) == (0, "no client was there\n"), judged.stderr
+        assert (judged.returncode, judged.stdout) == (0, "nobody was judged\n"), judged.stderr
     role = "plugins" if name == "receiver" else "spark_streaming"
     packages = {"receiver", "kafka_client_telemetry", role}
     modules = [

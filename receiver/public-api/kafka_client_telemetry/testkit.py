@@ -13,7 +13,8 @@ import contextlib
 from collections.abc import Iterator
 
 from receiver.testkit.checks.check import Check, Severity, Verdict
-from receiver.testkit.judge import ClientJudgement, Judgement
+from receiver.testkit.checks.judged import Judgement
+from receiver.testkit.judge import ClientJudgement
 from receiver.testkit.script import Script, ScriptError, parse_script
 from receiver.testkit.threaded import TestKit
 

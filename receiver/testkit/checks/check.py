@@ -36,16 +36,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One check.
+class CheckText:
+    """What a check is, without its function.
 
     Attributes:
         id: Its id, which never changes its meaning.
-        title: What a good client does, in a few words.
+        title: What a good client or broker does, in a few words.
         sentence: The specification's sentence, in short.
         source: The specification and its section.
         severity: How much it counts.
-        judge: Judges a client.
         repeat: How to see it again.
     """
 
@@ -54,8 +53,18 @@ class Check:
     sentence: str
     source: str
     severity: Severity
-    judge: Callable[[ClientRecording], Verdict]
     repeat: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(CheckText):
+    """A check of a client.
+
+    Attributes:
+        judge: Judges a client.
+    """
+
+    judge: Callable[[ClientRecording], Verdict]
 
 
 def passed(seen: str) -> Verdict:

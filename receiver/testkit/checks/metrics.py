@@ -19,10 +19,19 @@ _ROLES: Final = ("org.apache.kafka.producer.", "org.apache.kafka.consumer.")
 _OF_RESOURCE: Final = frozenset(
     {"client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id"}
 )
-#: Attributes of points with another name than KIP-714's, and that name.
-_MISNAMED: Final = {"node.id": "node_id", "member_id": "group_member_id", "broker_id": "node_id"}
+#: Attributes of points that clients send under another name than KIP-714's, and that name.
+_MISNAMED: Final = {
+    "node.id": "'node_id' in the KIP",
+    "broker_id": "'node_id' in the KIP",
+    "member_id": "'group_member_id' in the KIP",
+    "process-id": "in no KIP",
+}
 #: Nanoseconds that the clocks of client and kit may differ.
 _CLOCKS_NS: Final = 60 * 10**9
+#: The ends of the names of a node's latencies, and the latency in milliseconds that they resolve.
+_NODE_AVG: Final = ".node.request.latency.avg"
+_NODE_MAX: Final = ".node.request.latency.max"
+_COARSE_MS: Final = 2.0
 _NO_PUSH: Final = "no push had metrics"
 
 
@@ -271,7 +280,7 @@ def node_attribute(client: ClientRecording) -> Verdict:
         return untried("no point had an attribute")
     wrong = next((key for key in keys if key in _MISNAMED), None)
     if wrong is not None:
-        return failed(f"{keys[wrong]} points have {wrong!r}, which is {_MISNAMED[wrong]!r} in the KIP")
+        return failed(f"{keys[wrong]} points have {wrong!r}, which is {_MISNAMED[wrong]}")
     return passed(", ".join(sorted(keys)))
 
 
@@ -324,6 +333,29 @@ def averages_fit(client: ClientRecording) -> Verdict:
             if value > most * 1.001 + 1e-9:
                 return failed(f"{name} is {value:g} and the maximum {most:g} in step {push.step!r}")
     return passed(f"{pairs} pairs") if pairs else untried("no average had a maximum beside it")
+
+
+def averages_cover(client: ClientRecording) -> Verdict:
+    """An average of n values is at least the n-th part of their maximum.
+
+    The kit counts all requests of the client, which are at least those of a node.
+    """
+    if any(connection.unrecorded for connection in client.connections):
+        return untried("the client sent more requests than a recording holds")
+    tried = 0
+    for push, payload in _payloads(client):
+        count = sum(request.at <= push.at for request in client.requests)
+        values = {point.series: point.value for point in payload.points if point.value is not None}
+        for (name, attributes), most in values.items():
+            average = values.get((name.replace(_NODE_MAX, _NODE_AVG), attributes))
+            # Whole milliseconds, below 2, are too coarse.
+            if not name.endswith(_NODE_MAX) or average is None or not most >= _COARSE_MS:
+                continue
+            tried += 1
+            if average * count < most / 2:
+                seen = f"{average:g} ms with a maximum of {most:g} ms, after {count} requests"
+                return failed(f"{name.replace(_NODE_MAX, _NODE_AVG)} is {seen}")
+    return passed(f"{tried} averages") if tried else untried("no latency of a node was over 2 ms")
 
 
 def rates_move(client: ClientRecording) -> Verdict:

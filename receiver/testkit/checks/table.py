@@ -611,4 +611,12 @@ CHECKS: Final[tuple[Check, ...]] = (
         _KIP714,
         "A rate is over a window, so it changes while its total grows or rests.",
     ),
+    _check(
+        82,
+        _MUST,
+        "sends averages over the number of values",
+        metrics.averages_cover,
+        _KIP714,
+        "An average is a sum divided by the number of its values, not by a time.",
+    ),
 )

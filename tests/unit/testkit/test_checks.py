@@ -417,6 +417,18 @@ class DottedNode(ScriptedClient):
             metric.gauge.data_points[0].attributes[0].key = "node.id"
 
 
+class ProcessId(ScriptedClient):
+    """As Kafka Streams 4.1."""
+
+    def edit(self, data: MetricsData) -> None:
+        for metric in metrics_of(data, "node.request.latency.max"):
+            metric.gauge.data_points[0].attributes.add(key="process-id").value.string_value = "x"
+
+
+def test_a_process_id_is_in_no_kip() -> None:
+    assert found(verdicts(ProcessId, seconds=20), False) == {"TK-076"}
+
+
 class ForeignResource(ScriptedClient):
     key = "member_id"
 
@@ -448,6 +460,18 @@ class AverageOverMaximum(ScriptedClient):
 class ConstantRate(ScriptedClient):
     def values(self) -> list[Value]:
         return [Value("connection.creation.rate", 2.0), *super().values()[1:]]
+
+
+class AverageOverTime(ScriptedClient):
+    """As franz-go before 1.21.4, which divides by milliseconds."""
+
+    def values(self) -> list[Value]:
+        values = super().values()
+        values[2:4] = [
+            Value("node.request.latency.avg", 0.03, node=True),
+            Value("node.request.latency.max", 30.0, node=True),
+        ]
+        return values
 
 
 class Waitless(ScriptedClient):
@@ -538,6 +562,7 @@ BAD: dict[str, tuple[type[ScriptedClient], set[str]]] = {
     "TK-079": (ManyResources, set()),
     "TK-080": (AverageOverMaximum, set()),
     "TK-081": (ConstantRate, set()),
+    "TK-082": (AverageOverTime, set()),
 }
 
 

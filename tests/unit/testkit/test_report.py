@@ -57,7 +57,7 @@ def test_text_shows_no_control_characters(judged: list[ClientJudgement]) -> None
     assert "\x1b" not in text
     assert "FAIL TK-007 must" in text
     assert "failed: 1 must, 1 should" in text
-    assert report.as_text([]) == "no client was there\n"
+    assert report.as_text([]) == "nobody was judged\n"
 
 
 def test_the_badge_counts_the_musts(judged: list[ClientJudgement]) -> None:

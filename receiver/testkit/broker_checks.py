@@ -1,0 +1,352 @@
+"""Judges a broker, or what stands in front of one, by a scripted client.
+
+A subscription must match the scripted client: software name ``kafka-telemetry-testkit``, an
+interval of at most ten seconds. Each check is a client instance of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from receiver.settings.hostport import HostPort
+from receiver.testkit.broker_client import BrokerClient, GetAnswer, connected
+from receiver.testkit.checks.check import CheckText, Severity, Verdict, failed, passed, untried
+from receiver.testkit.checks.judged import Judged, Judgement
+from receiver.wire import api_keys
+from receiver.wire.error_codes import ErrorCode, error_name
+from receiver.wire.errors import WireError
+from receiver.wire.uuid import RESERVED_UUIDS, Uuid, random_uuid
+
+_MUST, _SHOULD, _INFO = Severity.MUST, Severity.SHOULD, Severity.INFORMATIVE
+_MAX_INTERVAL_S: Final = 10.0
+_GZIP: Final = 1
+_UNKNOWN_CODEC: Final = 99
+
+_Try = Callable[[BrokerClient], Verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCheck(CheckText):
+    """A check of a broker.
+
+    Attributes:
+        judge: Judges a broker, on a connection of its own.
+    """
+
+    judge: _Try
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerJudgement(Judged):
+    """The verdicts on one broker.
+
+    Attributes:
+        address: Where it is.
+    """
+
+    address: HostPort
+
+    @property
+    def title(self) -> str:
+        """The address."""
+        return str(self.address)
+
+    def description(self) -> dict[str, Any]:
+        """Return the address."""
+        return {"address": str(self.address)}
+
+
+def judge_broker(address: HostPort, tls: ssl.SSLContext | None = None) -> BrokerJudgement:
+    """Run every check on a broker, in less than a minute.
+
+    Raises:
+        OSError: It does not accept connections, or does not answer.
+        EOFError: It ends the connection.
+        WireError: It does not answer as a broker does.
+    """
+    with connected(address, tls):
+        pass
+    return BrokerJudgement(
+        address=address,
+        judgements=tuple(Judgement(check, _verdict(check, address, tls)) for check in BROKER_CHECKS),
+    )
+
+
+def _verdict(check: BrokerCheck, address: HostPort, tls: ssl.SSLContext | None) -> Verdict:
+    try:
+        with connected(address, tls) as client:
+            return check.judge(client)
+    except (OSError, EOFError, WireError) as error:
+        return failed(f"{type(error).__name__}: {error}")
+
+
+def sample() -> bytes:
+    """Return the metrics that the scripted client pushes."""
+    data = MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add()
+    metric.name = "org.apache.kafka.producer.connection.creation.rate"
+    metric.gauge.data_points.add(as_double=1.0, time_unix_nano=time.time_ns())
+    return data.SerializeToString()
+
+
+def _offers(client: BrokerClient) -> Verdict:
+    keys = {entry.api_key for entry in client.api_versions().api_keys}
+    if {api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY} <= keys:
+        return passed("both telemetry requests")
+    return failed("ApiVersions lacks GetTelemetrySubscriptions or PushTelemetry")
+
+
+def _unknown_version(client: BrokerClient) -> Verdict:
+    answer = client.api_versions(99)
+    own = [entry for entry in answer.api_keys if entry.api_key == api_keys.API_VERSIONS]
+    if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or not own:
+        return failed(f"{error_name(answer.error_code)} with {len(answer.api_keys)} API keys")
+    return passed(f"versions {own[0].min_version} to {own[0].max_version}")
+
+
+def _half_identity(client: BrokerClient) -> Verdict:
+    own = [e for e in client.api_versions().api_keys if e.api_key == api_keys.API_VERSIONS]
+    if not own or own[0].max_version < 5:
+        return untried("the broker lacks ApiVersions version 5")
+    answer = client.api_versions(5, node_id=1)
+    return _expect(answer.error_code, ErrorCode.INVALID_REQUEST)
+
+
+def _assigns(client: BrokerClient) -> Verdict:
+    answer = client.get()
+    if answer.error or answer.instance_id in RESERVED_UUIDS:
+        return failed(f"{error_name(answer.error)}, id {answer.instance_id.hex()}")
+    return passed("a new id")
+
+
+def _keeps(client: BrokerClient) -> Verdict:
+    own = random_uuid(os.urandom)
+    answer = client.get(own)
+    if answer.error or answer.instance_id not in {own, *RESERVED_UUIDS}:
+        return failed(f"{error_name(answer.error)}, id {answer.instance_id.hex()}")
+    return passed("the given id" if answer.instance_id == own else "no id, which means the given one")
+
+
+def _codecs(client: BrokerClient) -> Verdict:
+    codecs = client.get().subscription.codecs
+    if not codecs or 0 in codecs or len(set(codecs)) < len(codecs):
+        return failed(f"codecs {codecs}")
+    return passed(f"codecs {codecs}")
+
+
+def _same_for_all(client: BrokerClient) -> Verdict:
+    instance = random_uuid(os.urandom)
+    first = client.get(instance).subscription
+    client.push(instance, first.id + 1, b"")  # so that the next request is not throttled
+    second = client.get(instance)
+    if second.error:
+        return untried(f"the second request was answered {error_name(second.error)}")
+    if first.id != second.subscription.id:
+        return failed(f"subscription ids {first.id} and {second.subscription.id} for equal subscriptions")
+    return passed("the same id for the same subscriptions")
+
+
+def _early_get(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    return _expect(client.get(told.instance_id).error, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+
+def _accepted(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.NONE, sample())
+
+
+def _accepted_gzip(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.NONE, gzip.compress(sample()), codec=_GZIP)
+
+
+def _empty(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.NONE, b"")
+
+
+def _null(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.NONE, None)
+
+
+def _empty_in_codec(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.NONE, gzip.compress(b""), codec=_GZIP)
+
+
+def _unknown_codec(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, sample(), codec=_UNKNOWN_CODEC)
+
+
+def _damaged(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.INVALID_RECORD, gzip.compress(sample())[:-9], codec=_GZIP)
+
+
+def _no_otlp(client: BrokerClient) -> Verdict:
+    return _pushed(client, ErrorCode.INVALID_RECORD, b"\xff" * 40)
+
+
+def _too_large(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    limit = told.subscription.max_bytes
+    if limit > 8 << 20:
+        return untried(f"the limit is {limit} bytes")
+    answer = client.push(told.instance_id, told.subscription.id, bytes(limit + 1))
+    return _expect(answer.error, ErrorCode.TELEMETRY_TOO_LARGE)
+
+
+def _unknown_subscription(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    answer = client.push(told.instance_id, told.subscription.id ^ 1, sample())
+    return _expect(answer.error, ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+
+
+def _at_once_after_unknown(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    client.push(told.instance_id, told.subscription.id ^ 1, sample())
+    return _expect(client.get(told.instance_id).error, ErrorCode.NONE)
+
+
+def _no_id(client: BrokerClient) -> Verdict:
+    answer = client.push(Uuid(bytes(16)), 1, sample())
+    return _expect(answer.error, ErrorCode.INVALID_REQUEST)
+
+
+def _early_push(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    client.push(told.instance_id, told.subscription.id, sample())
+    answer = client.push(told.instance_id, told.subscription.id, sample())
+    return _expect(answer.error, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+
+def _after_interval(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    client.push(told.instance_id, told.subscription.id, sample())
+    time.sleep(told.subscription.interval_s * 1.02 + 0.02)
+    answer = client.push(told.instance_id, told.subscription.id, sample())
+    return _expect(answer.error, ErrorCode.NONE)
+
+
+def _terminating(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    client.push(told.instance_id, told.subscription.id, sample())
+    answer = client.push(told.instance_id, told.subscription.id, sample(), terminating=True)
+    return _expect(answer.error, ErrorCode.NONE)
+
+
+def _after_the_end(client: BrokerClient) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    client.push(told.instance_id, told.subscription.id, sample(), terminating=True)
+    answer = client.push(told.instance_id, told.subscription.id, sample())
+    return _expect(answer.error, ErrorCode.INVALID_REQUEST)
+
+
+def _no_throttle_time(client: BrokerClient) -> Verdict:
+    told = client.get()
+    answer = client.push(told.instance_id, told.subscription.id, sample())
+    again = client.push(told.instance_id, told.subscription.id, sample())
+    if told.throttle_ms or answer.throttle_ms or again.throttle_ms:
+        return failed(f"throttle times {told.throttle_ms}, {answer.throttle_ms}, {again.throttle_ms} ms")
+    return passed("no throttle time")
+
+
+def _told(client: BrokerClient) -> GetAnswer | Verdict:
+    """Ask as a new instance; a verdict if no subscription matches."""
+    answer = client.get()
+    if answer.error:
+        return failed(f"GetTelemetrySubscriptions was answered {error_name(answer.error)}")
+    if not answer.subscription.metrics:
+        return untried("no subscription matches software name kafka-telemetry-testkit")
+    if answer.subscription.interval_s > _MAX_INTERVAL_S:
+        return untried(f"the interval is {answer.subscription.interval_s:g} s, more than 10 s")
+    return answer
+
+
+def _pushed(client: BrokerClient, expected: ErrorCode, metrics: bytes | None, codec: int = 0) -> Verdict:
+    told = _told(client)
+    if isinstance(told, Verdict):
+        return told
+    answer = client.push(told.instance_id, told.subscription.id, metrics, codec=codec)
+    return _expect(answer.error, expected)
+
+
+def _expect(error: int | None, expected: ErrorCode) -> Verdict:
+    if error is None:
+        return failed(f"the connection was closed, not answered {expected.name}")
+    if error != expected:
+        return failed(f"{error_name(error)}, not {expected.name}")
+    return passed(expected.name)
+
+
+_GET: Final = "KIP-714, GetTelemetrySubscriptionsResponse"
+_BROKER: Final = "KIP-714, Receiving broker behavior"
+_ERRORS: Final = "KIP-714, Error handling"
+
+# Number, severity, title, function, source, sentence.
+_TABLE: Final[tuple[tuple[int, Severity, str, _Try, str, str], ...]] = (
+    (1, _MUST, "offers telemetry", _offers, _BROKER, "ApiVersions lists both telemetry requests."),
+    (2, _MUST, "answers an unknown ApiVersions version", _unknown_version,
+     "KIP-511, ApiVersions Request/Response Handling", "UNSUPPORTED_VERSION with the range of ApiVersions."),
+    (3, _MUST, "refuses a node id without cluster id", _half_identity,
+     "KIP-1242, ApiVersions", "With just one of ClusterId and NodeId the request fails: INVALID_REQUEST."),
+    (10, _MUST, "assigns a client instance id", _assigns, _GET, "Assigned if ClientInstanceId was null."),
+    (11, _MUST, "accepts the id of another broker", _keeps, _BROKER, "A client keeps its id at any broker."),
+    (12, _MUST, "offers codecs, and not none", _codecs, _GET, "NONE is not in the array."),
+    (13, _MUST, "keeps the subscription id", _same_for_all, _GET, "Identifies the current subscription set."),
+    (14, _SHOULD, "sets no throttle time", _no_throttle_time, _BROKER, "Telemetry has errors of its own."),
+    (20, _MUST, "throttles an early request for subscriptions", _early_get, _BROKER, "Once an interval."),
+    (21, _MUST, "throttles an early push", _early_push, _BROKER, "THROTTLING_QUOTA_EXCEEDED."),
+    (22, _MUST, "accepts a push after the interval", _after_interval, _BROKER, "Once an interval."),
+    (23, _MUST, "accepts a terminating push at once", _terminating,
+     "KIP-714, Client termination", "One such push is not throttled."),
+    (24, _MUST, "refuses a push after the terminating one", _after_the_end, _ERRORS, "INVALID_REQUEST."),
+    (30, _MUST, "accepts a push", _accepted, _BROKER, "The metrics are exported."),
+    (31, _MUST, "accepts a compressed push", _accepted_gzip, _BROKER, "The broker decompresses."),
+    (32, _MUST, "accepts empty metrics", _empty, _BROKER, "Nothing is exported."),
+    (33, _SHOULD, "accepts empty metrics in a codec", _empty_in_codec, _BROKER, "Java clients send them."),
+    (34, _INFO, "accepts null metrics", _null, _BROKER, "librdkafka before 2.10.1 sends them."),
+    (40, _MUST, "refuses an unknown subscription id", _unknown_subscription,
+     _ERRORS, "UNKNOWN_SUBSCRIPTION_ID."),
+    (41, _MUST, "answers at once after UNKNOWN_SUBSCRIPTION_ID", _at_once_after_unknown,
+     _ERRORS, "The client immediately sends a GetTelemetrySubscriptionsRequest."),
+    (42, _MUST, "refuses an unknown codec", _unknown_codec, _ERRORS, "UNSUPPORTED_COMPRESSION_TYPE."),
+    (43, _MUST, "refuses a push that is too large", _too_large, _ERRORS, "TELEMETRY_TOO_LARGE."),
+    (44, _MUST, "refuses damaged metrics", _damaged, _ERRORS, "INVALID_RECORD: failed to decode."),
+    (45, _SHOULD, "refuses what is no OTLP", _no_otlp, _ERRORS, "INVALID_RECORD: failed to validate."),
+    (46, _MUST, "refuses a push without an id", _no_id, _ERRORS, "INVALID_REQUEST."),
+)  # fmt: skip
+
+#: Every check of a broker, by id.
+BROKER_CHECKS: Final[tuple[BrokerCheck, ...]] = tuple(
+    BrokerCheck(
+        id=f"BK-{number:03}",
+        title=title,
+        sentence=sentence,
+        source=source,
+        severity=severity,
+        judge=judge,
+        repeat="kafka-telemetry testkit --against HOST:PORT",
+    )
+    for number, severity, title, judge, source, sentence in _TABLE
+)
