@@ -360,6 +360,8 @@ class _Core:
         check_ports(settings, plugins, before=before, running=running)
         changes.add(Change(commit=lambda: self._replace_plugins(plugins, before.drain.timeout_s)))
         changes.add(Change(commit=self._check_lags))
+        if settings.usage != before.usage:
+            changes.add(await self._change_of_usage(settings))
         if settings.subscriptions != before.subscriptions:
             changes.add(await self._change_of_store(settings))
 
@@ -454,6 +456,17 @@ class _Core:
     def _replace_plugins(self, plugins: list[HostedPlugin], timeout_s: float) -> None:
         self._telemetry.has_plugins = bool(plugins)
         self._host.replace(plugins, timeout_s)
+
+    async def _change_of_usage(self, settings: ReceiverSettings) -> Change:
+        try:
+            store = await asyncio.to_thread(open_usage, settings.usage, self._usage_file)
+        except UsageError as error:
+            raise SettingsError("", "usage.path", str(error), loc=("usage", "path")) from None
+
+        async def finish() -> None:
+            await self._traffic.use(store)
+
+        return Change(commit=_nothing, finish=finish, discard=store.close)
 
     async def _change_of_store(self, settings: ReceiverSettings) -> Change:
         store = await asyncio.to_thread(open_store, settings.subscriptions, strict=True)

@@ -139,7 +139,7 @@ class Traffic:
         label_of: Callable[[str], str | None] = str,
     ) -> None:
         self.store = store
-        self.metrics = TrafficMetrics(label_of, lambda: store.principals)
+        self.metrics = TrafficMetrics(label_of, lambda: self.store.principals)
         self.closed: deque[ClosedConnection] = deque(maxlen=MAX_CLOSED)
         self._wall_ns = wall_ns
         self._committed = store.committed
@@ -340,6 +340,16 @@ class Traffic:
         if tracked.table is not None:
             used_apis = _known_versions(tracked.table.seen(tracked.index))
             _merge(settlement, identity, used_apis)
+
+    async def use(self, store: UsageStore) -> None:
+        """Keep usage in another store from now on, and close the one before.
+
+        What is settled already stays there, and counts as settled for the new one too.
+        """
+        await self.settle()
+        before, self.store = self.store, store
+        self._committed = await asyncio.to_thread(store.begin_after, self._committed)
+        await asyncio.to_thread(before.close)
 
     async def close(self) -> None:
         """Settle, and close the store."""

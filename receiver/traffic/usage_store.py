@@ -261,6 +261,16 @@ class UsageStore:
             (stamp,) = self._db.execute("SELECT stamp FROM committed").fetchone()
         return int(stamp)
 
+    def begin_after(self, stamp: int) -> int:
+        """Take settlements up to a stamp for committed; return the latest one that is.
+
+        Raises:
+            sqlite3.Error: It could not be stored.
+        """
+        with self._lock:
+            self._db.execute("UPDATE committed SET stamp = max(stamp, ?)", (stamp,))
+        return self.committed
+
     def commit(self, settlement: Settlement) -> dict[str, int]:
         """Add a settlement, and delete days that are too old.
 

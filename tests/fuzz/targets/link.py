@@ -177,6 +177,9 @@ _TO_CORE: tuple[RelayMessage, ...] = (
     ),
     Statistics(1, 0.5, 1000, 0.01, 0, (("CLIENT", "client", 2e9),), 0),
     Closed(1),
+    Identity(3, replace(connection(), id=f"{_RELAY}-3"), slot=0),
+    Identity(4, replace(connection(), id=f"{_RELAY}-4"), slot=1 << 40),
+    Closed(3, "client_closed"),
     _identity(1, source_address="192.0.2.99"),
     _identity(1, listener="OTHER"),
 )

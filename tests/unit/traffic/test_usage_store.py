@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from receiver.settings.usage import UsageSettings
 from receiver.traffic import table
 from receiver.traffic.table import CoreTable, RelayTable, new_table
+from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import (
     OTHER,
     Amounts,
@@ -20,6 +22,7 @@ from receiver.traffic.usage_store import (
     UsageStore,
     open_usage,
 )
+from tests.unit.api.conftest import connection
 
 DAY = "2026-11-21"
 
@@ -111,3 +114,29 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no usage file"):
         open_usage(UsageSettings(path=path), None)
     open_usage(UsageSettings(), path).close()  # in memory: nobody chose the file
+
+
+def test_another_store_goes_on_where_the_one_before_ended(tmp_path: Path) -> None:
+    async def main() -> None:
+        first, second = store(tmp_path / "first.db"), store(tmp_path / "second.db")
+        traffic = Traffic(first)
+        fd = new_table()
+        relay = RelayTable(fd)
+        traffic.attach("relay", fd)
+        slot = relay.take(1)
+        slot.words[table.BYTES_IN] = 100
+        identity = connection(1, id="relay-1", principal="User:ann")
+        traffic.opened(identity, "relay", "relay-1", 1, slot.index)
+        await traffic.settle()
+        slot.words[table.BYTES_IN] = 130
+        await traffic.use(second)
+        slot.words[table.BYTES_IN] = 137
+        await traffic.settle()
+        amounts = [row.amounts.bytes_in for row in second.usage("2020-01-01", "2999-01-01")]
+        assert (amounts, second.committed) == ([7], 3)
+        again = store(tmp_path / "first.db")
+        assert [row.amounts.bytes_in for row in again.usage("2020-01-01", "2999-01-01")] == [130]
+        again.close()
+        await traffic.close()
+
+    asyncio.run(main())
