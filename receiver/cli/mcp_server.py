@@ -177,14 +177,16 @@ def _server(read: _Read, config: Path | None) -> MCPServer:
 
     @server.tool(annotations=read_only)
     def usage(
-        by: Literal["principal", "client_id"] = "principal",
+        by: Literal["principal", "client_id", "owner"] = "principal",
         since: Annotated[str | None, Field(description="The first day, as 2026-11-29.")] = None,
         until: Annotated[str | None, Field(description="The last day.")] = None,
         limit: _Limit = 50,
         after: _After = None,
     ) -> dict[str, Any]:
-        """Tell what clients of this receiver used, day by day."""
-        found: dict[str, Any] = read("/v1/usage", by=by, since=since, until=until, limit=limit, after=after)
+        """Tell what clients used, day by day."""
+        found: dict[str, Any] = read(
+            "/v1/usage", scope="cluster", by=by, since=since, until=until, limit=limit, after=after
+        )
         return found
 
     if config is not None:

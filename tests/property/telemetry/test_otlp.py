@@ -19,7 +19,8 @@ from tests.property.telemetry.strategies import odd_encodings, pushes
 from tests.unit.telemetry.otlp_parts import MAX_ENTRIES
 from tests.unit.telemetry.parts import JAVA_PRODUCER, all_metrics, client, payload
 
-LABELS = label_bytes(identity_labels(client(sasl_mechanism="PLAIN", broker=Broker(id=1, cluster_id="c"))))
+_CLIENT = client(sasl_mechanism="PLAIN", broker=Broker(id=1, cluster_id="c"))
+LABELS = label_bytes(identity_labels(_CLIENT, owner="payments"))
 
 
 def text(message: Any) -> bytes:
