@@ -58,9 +58,12 @@ _WORD_BYTES: Final = 8
 _SLOT_BYTES: Final = WORDS * _WORD_BYTES
 _EMPTY: Final = bytes(_SLOT_BYTES)
 
-#: In front of the slots: the number of slots that were ever used.
+#: In front of the slots: the number of slots that were ever used, and the layout of this module. A
+#: relay of an earlier version, which a new one takes over, may have another layout.
+_USED: Final = 0
+_LAYOUT_AT: Final = 1
+_LAYOUT: Final = 1
 _HEADER_WORDS: Final = WORDS
-_SIZE: Final = (_HEADER_WORDS + MAX_SLOTS * WORDS) * _WORD_BYTES
 
 _clock_gettime = time.clock_gettime
 #: CLOCK_MONOTONIC_COARSE of <linux/time.h>: as precise as the kernel's ticks, and quick to read.
@@ -72,15 +75,18 @@ def now_ms() -> int:
     return int(_clock_gettime(_COARSE) * 1000)
 
 
-def new_table() -> int:
+def new_table(slots: int = MAX_SLOTS) -> int:
     """Return the descriptor of an empty table.
+
+    Args:
+        slots: Its slots.
 
     Raises:
         OSError: No descriptor or no memory is left.
     """
     fd = os.memfd_create("traffic", os.MFD_CLOEXEC)
     with closed_on_error(fd):
-        os.ftruncate(fd, _SIZE)
+        os.ftruncate(fd, (_HEADER_WORDS + slots * WORDS) * _WORD_BYTES)
     return fd
 
 
@@ -132,8 +138,9 @@ class _Mapped:
     """A table in this process's memory."""
 
     def __init__(self, fd: int) -> None:
-        self._raw = memoryview(mmap.mmap(fd, _SIZE))
+        self._raw = memoryview(mmap.mmap(fd, os.fstat(fd).st_size))
         self._words: memoryview[int] = self._raw.cast("q")
+        self._slots = len(self._words) // WORDS - _HEADER_WORDS // WORDS
 
     def _slot(self, index: int) -> memoryview:
         begin = _HEADER_WORDS * _WORD_BYTES + index * _SLOT_BYTES
@@ -149,6 +156,7 @@ class RelayTable(_Mapped):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
+        self._words[_LAYOUT_AT] = _LAYOUT
         self._closed: deque[int] = deque()  # the earliest first
 
     def take(self, number: int) -> Slot:
@@ -165,12 +173,12 @@ class RelayTable(_Mapped):
         return slot
 
     def _free(self) -> int | None:
-        used, closed = self._words[0], self._closed
+        used, closed = self._words[_USED], self._closed
         if closed and not self._words[_HEADER_WORDS + closed[0] * WORDS + NUMBER]:
             return closed.popleft()
-        if used == MAX_SLOTS:
+        if used == self._slots:
             return None
-        self._words[0] = used + 1
+        self._words[_USED] = used + 1
         return used
 
     def close(self, slot: Slot) -> None:
@@ -191,11 +199,17 @@ class CoreTable(_Mapped):
     Args:
         fd: Its descriptor, which the caller may close.
         committed: The stamp of the latest settlement that is stored. Later ones count as nothing.
+
+    Raises:
+        ValueError: The relay has another layout.
+        OSError: There is no memory left.
     """
 
     def __init__(self, fd: int, committed: int) -> None:
         super().__init__(fd)
-        for index in range(self._words[0]):
+        if self._words[_LAYOUT_AT] not in {0, _LAYOUT}:  # 0: the relay has not begun
+            raise ValueError(f"the relay counts in layout {self._words[_LAYOUT_AT]}, the core in {_LAYOUT}")
+        for index in range(self.used):
             words = self.words(index)
             for at in (SETTLED, SETTLED + _RECORD_WORDS):
                 if words[at] > committed:
@@ -204,7 +218,7 @@ class CoreTable(_Mapped):
     @property
     def used(self) -> int:
         """The number of slots that were ever used."""
-        return self._words[0]
+        return min(self._words[_USED], self._slots)
 
     def words(self, index: int) -> memoryview[int]:
         """Return the words of a slot."""

@@ -160,7 +160,7 @@ class Traffic:
         try:
             if relay_id not in self._tables:
                 self._tables[relay_id] = CoreTable(fd, self._committed)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             _log.warning("the traffic of a relay is not counted", relay=relay_id, problem=str(error))
         finally:
             os.close(fd)

@@ -45,7 +45,7 @@ def moving(api: Api, relay: RelayTable, number: int, **facts: Any) -> memoryview
 
 
 def relay(api: Api) -> RelayTable:
-    table = new_table()
+    table = new_table(64)
     found = RelayTable(table)
     api.traffic().attach("relay", table)
     return found

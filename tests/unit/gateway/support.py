@@ -170,7 +170,7 @@ class Gate:
             CurrentSubscriptions(),
             now=lambda: datetime.now(UTC),
         )
-        table = new_table()
+        table = new_table(64)
         self.table = RelayTable(table)
         self.traffic = Traffic(open_usage(UsageSettings(), None), time.time_ns)
         self.traffic.attach("test", table)

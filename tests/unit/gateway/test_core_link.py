@@ -57,7 +57,7 @@ class Core:
             tokens=self.tokens,
             clock=self.clock,
             problems=list,
-            traffic=RelayTable(new_table()),
+            traffic=RelayTable(new_table(64)),
             statistics=lambda request: Statistics(request, 0.0, 0, 0.0, 0, (), 0),
             count_traffic=lambda: None,
             ask_for_link=lambda: None,

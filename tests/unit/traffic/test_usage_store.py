@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import sqlite3
 from pathlib import Path
@@ -28,7 +29,7 @@ DAY = "2026-11-21"
 
 
 def test_a_settlement_that_was_not_committed_counts_as_none() -> None:
-    fd = new_table()
+    fd = new_table(64)
     relay, core = RelayTable(fd), CoreTable(fd, 0)
     slot = relay.take(7)
     words = core.words(slot.index)
@@ -46,7 +47,7 @@ def test_a_settlement_that_was_not_committed_counts_as_none() -> None:
 
 
 def test_a_slot_is_taken_again_when_the_core_has_freed_it() -> None:
-    fd = new_table()
+    fd = new_table(64)
     relay, core = RelayTable(fd), CoreTable(fd, 0)
     os.close(fd)
     first, second = relay.take(1), relay.take(2)
@@ -59,6 +60,19 @@ def test_a_slot_is_taken_again_when_the_core_has_freed_it() -> None:
     assert again.index == first.index
     assert (again.words[table.NUMBER], again.words[table.BYTES_IN]) == (4, 0)
     assert second.words[table.NUMBER] == 2
+
+
+def test_a_full_table_leaves_connections_uncounted_and_loses_none() -> None:
+    fd = new_table(2)
+    relay, core = RelayTable(fd), CoreTable(fd, 0)
+    assert [relay.take(number).index for number in (1, 2, 3)] == [0, 1, -1]
+    assert core.used == 2
+    relay.close(relay.take(4))  # a private one
+    raw = memoryview(mmap.mmap(fd, 0)).cast("q")
+    raw[1] = 99  # the layout of another version
+    with pytest.raises(ValueError, match="layout 99"):
+        CoreTable(fd, 0)
+    os.close(fd)
 
 
 def test_the_last_minute_forgets_what_is_older(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +134,7 @@ def test_another_store_goes_on_where_the_one_before_ended(tmp_path: Path) -> Non
     async def main() -> None:
         first, second = store(tmp_path / "first.db"), store(tmp_path / "second.db")
         traffic = Traffic(first)
-        fd = new_table()
+        fd = new_table(64)
         relay = RelayTable(fd)
         traffic.attach("relay", fd)
         slot = relay.take(1)
