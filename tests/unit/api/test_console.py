@@ -79,8 +79,8 @@ def test_a_known_file_is_not_sent_again(api: Api) -> None:
 def test_the_first_load_is_small() -> None:
     served = console()
     first = [file for name, file in served.files.items() if name not in served.lazy]
-    assert sum(len(file.compressed) for file in (served.page, *first)) < 60_000
-    assert sum(len(file.compressed) for file in served.files.values()) < 100_000
+    assert sum(len(file.compressed) for file in (served.page, *first)) < 65_000
+    assert sum(len(file.compressed) for file in served.files.values()) < 120_000
     assert all(gzip.decompress(file.compressed) == file.content for file in served.files.values())
 
 

@@ -2,11 +2,12 @@
 import { batch, signal } from '@preact/signals';
 import { pages, read } from './api.js';
 import { onEvent } from './live.js';
+import { pauseAfter } from './resource.js';
 
 /** @typedef {import('../types/rest').ClientView} ClientView */
 /** @typedef {import('../types/rest').MemberView} MemberView */
 
-const REFRESH_MS = 30_000;
+const REFRESH_MS = 10_000;
 // One after the other: when many clients come together, the whole list is read instead.
 const MOST_SINGLE_READS = 20;
 
@@ -39,6 +40,8 @@ let reading = null;
 /** @type {Set<string>} */
 const created = new Set();
 /** @type {number | undefined} */
+let next;
+/** @type {number | undefined} */
 let soon;
 
 /**
@@ -56,10 +59,9 @@ export function watchClients(wanted) {
     });
   }
   load();
-  const timer = setInterval(() => document.hidden || load(), REFRESH_MS);
   const stop = onEvent(follow);
   return () => {
-    clearInterval(timer);
+    clearTimeout(next);
     clearTimeout(soon);
     soon = undefined;
     stop();
@@ -69,7 +71,9 @@ export function watchClients(wanted) {
 
 async function load() {
   reading?.abort();
+  clearTimeout(next);
   const { signal: abort } = (reading = new AbortController());
+  const begun = performance.now();
   /** @type {ClientView[]} */
   const found = [];
   try {
@@ -88,6 +92,12 @@ async function load() {
   } catch (error) {
     if (!abort.aborted) failure.value = /** @type {Error} */ (error);
   }
+  if (!abort.aborted) again(pauseAfter(REFRESH_MS, performance.now() - begun));
+}
+
+/** @param {number} pauseMs */
+function again(pauseMs) {
+  next = setTimeout(() => (document.hidden ? again(pauseMs) : load()), pauseMs);
 }
 
 /** @type {import('./live.js').Listener} */
