@@ -84,14 +84,16 @@ class DataPath:
         kind = _KINDS[key]
         try:
             request = kind.request.decode(body, version=version)
-        except Exception as error:  # kafka-python raises what its pieces raise
+            fields = kind.answer(self._cluster, request, nodes)
+            answer = (
+                None if fields is None else kind.response(version=version, **fields).encode(version=version)
+            )
+        except Exception as error:
+            # kafka-python raises what its pieces raise, and reads null where there must be none.
             raise ValueError(f"the body can't be read ({type(error).__name__})") from None
-        fields = kind.answer(self._cluster, request, nodes)
-        if fields is None:
-            return DataAnswer(None)
-        answer = kind.response(version=version, **fields).encode(version=version)
-        wait_s = min(request.max_wait_ms / 1000, _MAX_FETCH_WAIT_S) if key == api_keys.FETCH else 0.0
-        return DataAnswer(answer, max(0.0, wait_s))
+        if answer is None or key != api_keys.FETCH:
+            return DataAnswer(answer)
+        return DataAnswer(answer, max(0.0, min(request.max_wait_ms / 1000, _MAX_FETCH_WAIT_S)))
 
 
 def _topic_id(cluster: _Cluster, name: str) -> uuid.UUID | None:

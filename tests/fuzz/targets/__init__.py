@@ -19,6 +19,7 @@ from tests.fuzz.targets import (
     spool_files,
     steps,
     subscriptions,
+    testkit,
     tls,
     wire,
 )
@@ -46,5 +47,6 @@ TARGETS: dict[str, Target] = {
         principal.RULES,
         principal.NAMES,
         subscriptions.TARGET,
+        testkit.TARGET,
     )
 }
