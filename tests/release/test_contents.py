@@ -20,6 +20,7 @@ PUBLIC_API = Path("receiver/public-api")
 #: Read by programs at run time, so that a package without one starts and then fails.
 DATA = (
     "receiver/catalogue/standard_metrics.json",
+    "receiver/cli/presets/dashboards.json",
     "spark_streaming/standard_metrics.json",
     "spark_streaming/log4j2.properties",
     "spark_streaming/decoder/pom.xml",

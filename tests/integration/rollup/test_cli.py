@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 import structlog
@@ -145,7 +147,7 @@ def test_run_ends_on_sigterm_and_leaves_no_process(
     (tmp_path / "rollup.yaml").write_text("trigger_seconds: 0.2\n")
     running = rollup.start(
         *("run", "--source", "spool_files", "--path", tmp_path / "telemetry", "--config", "rollup.yaml"),
-        *("--checkpoint", tmp_path / "checkpoint"),
+        *("--checkpoint", tmp_path / "checkpoint", "--metrics-bind", "127.0.0.1:0"),
         KAFKA_TELEMETRY_ROLLUP_POSTGRES=database,
     )
     wait_until(lambda: (tmp_path / "telemetry").is_dir(), timeout_s=SPARK_S, what="the folder")
@@ -166,6 +168,14 @@ def test_run_ends_on_sigterm_and_leaves_no_process(
         rows == [(CONNECTIONS, "orders", ORDERS.name, ORDERS.version, ORDERS.principal, None, 1, 1, 1, 1)] * 2
     )
     assert any("java" in name for name in in_group(running.pid))
+    query(
+        "INSERT INTO finding (kind, severity, client_id, began_at, first_seen, last_seen, summary, evidence) "
+        "VALUES ('throttled', 'warning', 'orders', now(), now(), now(), 'by this test', '{}')"
+    )
+    served = re.search(r"metrics: (http://127\.0\.0\.1:\d+)/metrics", running.log_text())
+    assert served is not None
+    answer = httpx.get(f"{served[1]}/v1/findings", params={"client_id": "ord.*"}, trust_env=False)
+    assert [finding["summary"] for finding in answer.json()["findings"]] == ["by this test"]
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     with psycopg.connect(database) as other:
         # In the middle of a batch: its task waits to add a series.
