@@ -99,7 +99,7 @@ export async function read(path, options) {
  * @param {string} path @param {Options} [options] @param {number} [first] @param {number} [following]
  * @returns {AsyncGenerator<{items: any[], next: string | null, members?: import('../types/rest').MemberView[]}>}
  */
-export async function* pages(path, options = {}, first = 50, following = 1000) {
+export async function* pages(path, options = {}, first = 25, following = 1000) {
   let after;
   let limit = first;
   do {

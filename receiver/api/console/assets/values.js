@@ -1,9 +1,9 @@
 // The values of a client: those of its last push, and their course from the first look on.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { read } from './api.js';
+import { Problem, read } from './api.js';
 import { Chart, Sparkline } from './chart.js';
 import { html } from './dom.js';
-import { replaceQuery, route } from './router.js';
+import { replaceQuery, route, scope } from './router.js';
 import { Table } from './table.js';
 import { plural, time, visible } from './text.js';
 import { Failure, Text } from './widgets.js';
@@ -57,7 +57,9 @@ export function ValuesOf({ id }) {
         if (latest) setPush(latest);
         setError(null);
       } catch (problem) {
-        if (!abort.signal.aborted) setError(/** @type {Error} */ (problem));
+        const elsewhere = scope.value && problem instanceof Problem && problem.status === 404;
+        if (elsewhere) setError(new Error('Another receiver of the cluster has its pushes; the console of that one shows them.'));
+        else if (!abort.signal.aborted) setError(/** @type {Error} */ (problem));
       }
     };
     look();
