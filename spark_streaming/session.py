@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -52,6 +53,7 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.
     """
     require_java()
+    require_user(os.geteuid())
     options = configuration(settings, _submitted() if _is_submitted() else None)
     if options.get("spark.master", "").startswith("local"):
         # Otherwise Spark resolves the host's name and listens on an address that others can reach.
@@ -66,6 +68,21 @@ def spark_session(settings: RollupSettings) -> SparkSession:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SessionError(f"Spark did not start: {error.getCondition()}; the lines above say why") from None
+
+
+def require_user(uid: int) -> None:
+    """Check that a user has a name, without which Hadoop's login in Spark ends.
+
+    Raises:
+        SessionError: It has none.
+    """
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        raise SessionError(
+            f"no user has the uid {uid}: Spark needs an entry in /etc/passwd. Run as a user that has one, in "
+            "the image as 10001, or mount an /etc/passwd with one"
+        ) from None
 
 
 def configuration(settings: RollupSettings, submitted: Mapping[str, str] | None) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from spark_streaming.session import configuration
+from spark_streaming.session import SessionError, configuration, require_user
 from spark_streaming.settings import RollupSettings
 
 OWN = "kafkaclienttelemetry.rollup.OtlpFunctions"
@@ -64,3 +66,9 @@ def test_options_of_users_for_java_are_kept_beside_the_defaults(*, submitted: bo
     assert "-XX:Tier4" in found["spark.executor.defaultJavaOptions"]
     # Java does not start with two collectors.
     assert "GC" not in found.get("spark.driver.defaultJavaOptions", "")
+
+
+def test_a_uid_without_a_user_is_named() -> None:
+    require_user(os.geteuid())
+    with pytest.raises(SessionError, match=r"no user has the uid 3999999999: Spark needs an entry"):
+        require_user(3_999_999_999)
