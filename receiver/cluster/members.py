@@ -92,6 +92,7 @@ class Members:
         self._plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would load the system's CAs
         self._context: ssl.SSLContext | None = None
         self._client: httpx.AsyncClient | None = None
+        self._resolving: asyncio.Task[tuple[str, ...] | OSError] | None = None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -127,17 +128,18 @@ class Members:
         members = self.settings.members
         if not isinstance(members, str):
             return members
-        address = HostPort.parse(members.removeprefix(f"{DNS_SCHEME}://"))
-        try:
-            async with asyncio.timeout(self.settings.timeout_ms / 1000):
-                found = await asyncio.get_running_loop().getaddrinfo(
-                    address.host, address.port, type=socket.SOCK_STREAM
-                )
-        except TimeoutError:
-            raise ClusterError(f"the name was not resolved within {self.settings.timeout_ms} ms") from None
-        hosts = sorted({entry[4][0] for entry in found})[:MAX_MEMBERS]
-        scheme = "http" if self.settings.tls is None else "https"
-        return tuple(f"{scheme}://{HostPort(host=str(host), port=address.port)}" for host in hosts)
+        # One at a time for all requests, because each may take a thread for many seconds.
+        if self._resolving is None or self._resolving.done():
+            self._resolving = start_task(
+                "cluster-name", _resolved(members, tls=self.settings.tls is not None)
+            )
+        done, _ = await asyncio.wait((self._resolving,), timeout=self.settings.timeout_ms / 1000)
+        if not done:
+            raise ClusterError(f"the name was not resolved within {self.settings.timeout_ms} ms")
+        found = self._resolving.result()
+        if isinstance(found, OSError):
+            raise found
+        return found
 
     def _current_client(self) -> httpx.AsyncClient:
         """Return the client, with the files of TLS as they are now."""
@@ -225,6 +227,20 @@ class Members:
         if settings.tls.server_name is not None or not isinstance(settings.members, str):
             return settings.tls.server_name
         return urlsplit(settings.members).hostname
+
+
+async def _resolved(name: str, *, tls: bool) -> tuple[str, ...] | OSError:
+    """Return the URLs at the addresses of ``dns://NAME:PORT``, or why there are none."""
+    address = HostPort.parse(name.removeprefix(f"{DNS_SCHEME}://"))
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM
+        )
+    except OSError as error:
+        return error
+    hosts = sorted({entry[4][0] for entry in found})[:MAX_MEMBERS]
+    scheme = "https" if tls else "http"
+    return tuple(f"{scheme}://{HostPort(host=str(host), port=address.port)}" for host in hosts)
 
 
 def _tls(settings: ClusterSettings) -> TlsContext | None:
