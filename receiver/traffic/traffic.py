@@ -146,6 +146,7 @@ class Traffic:
         self._tables: dict[str, CoreTable] = {}
         self._open: dict[str, _Tracked] = {}
         self._closing: list[_Tracked] = []
+        self._closing_ids: set[str] = set()  # of connections whose slots are not free yet
         self._numbers = 0
         self._timer: asyncio.TimerHandle | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -170,6 +171,8 @@ class Traffic:
         known = self._open.get(identity.id)
         if known is not None:
             self._identify(known, identity)
+            return
+        if identity.id in self._closing_ids:  # a relay repeats what is not settled over a new link
             return
         source = self._tables.get(relay_id)
         words = None
@@ -211,8 +214,12 @@ class Traffic:
             )
         )
         if words is not None:
-            self._closing.append(tracked)
+            self._leave(tracked, connection_id)
             self._settle_within(_SOON_S)
+
+    def _leave(self, tracked: _Tracked, connection_id: str) -> None:
+        self._closing.append(tracked)
+        self._closing_ids.add(connection_id)
 
     def lost(self, relay_id: str, is_linked: Callable[[str], bool], is_open: Callable[[str], bool]) -> None:
         """Take the connections of a relay for closed, unless it takes up its link again.
@@ -235,12 +242,12 @@ class Traffic:
 
     def _adopt_unknown(self, relay_id: str, left: CoreTable) -> None:
         """Settle the connections of a dead relay of which it had told nothing."""
-        known = {entry.index for entry in self._closing if entry.table is left}
         for index in range(left.used):
             words = left.words(index)
-            if words[table.NUMBER] and index not in known:
-                unknown = recorded_identity(ANONYMOUS, "")
-                self._closing.append(_Tracked(unknown, relay_id, "", words[table.NUMBER], left, index, words))
+            number = words[table.NUMBER]
+            if number and f"{relay_id}-{number}" not in self._closing_ids:
+                unknown = _Tracked(recorded_identity(ANONYMOUS, ""), relay_id, "", number, left, index, words)
+                self._leave(unknown, f"{relay_id}-{number}")
         if self._closing:
             self._settle_within(_SOON_S)
 
@@ -290,7 +297,8 @@ class Traffic:
         """
         if self._settling is not None and not self._settling.done():
             await asyncio.wait([self._settling])
-        await self._start()
+        # A caller that is gone must not end it between the commit and the note of it.
+        await asyncio.shield(self._start())
 
     async def _settle(self) -> None:
         now_ms = self._wall_ns() // 1_000_000
@@ -315,6 +323,7 @@ class Traffic:
             for tracked in closing:
                 if (words := tracked.current()) is not None:
                     words[table.NUMBER] = 0
+                self._closing_ids.discard(f"{tracked.relay_id}-{tracked.number}")
         if self._open or self._closing:
             self._settle_within(_SOON_S if self._closing else _EVERY_S)
 

@@ -6,12 +6,14 @@ import asyncio
 import mmap
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from receiver.settings.usage import UsageSettings
 from receiver.traffic import table
+from receiver.traffic import traffic as traffic_module
 from receiver.traffic.table import CoreTable, RelayTable, new_table
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import (
@@ -24,6 +26,7 @@ from receiver.traffic.usage_store import (
     open_usage,
 )
 from tests.unit.api.conftest import connection
+from tests.unit.gateway.support import eventually
 
 DAY = "2026-11-21"
 
@@ -151,6 +154,83 @@ def test_another_store_goes_on_where_the_one_before_ended(tmp_path: Path) -> Non
         again = store(tmp_path / "first.db")
         assert [row.amounts.bytes_in for row in again.usage("2020-01-01", "2999-01-01")] == [130]
         again.close()
+        await traffic.close()
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_is_gone_makes_nothing_count_twice() -> None:
+    async def main() -> None:
+        kept = store()
+        traffic = Traffic(kept)
+        fd = new_table(4)
+        slot = RelayTable(fd).take(1)
+        traffic.attach("relay", fd)
+        slot.words[table.BYTES_IN] = 100
+        traffic.opened(connection(1, id="relay-1"), "relay", "relay-1", 1, slot.index)
+        commit, begun, go_on = kept.commit, asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow(settlement: Settlement) -> dict[str, int]:
+            loop.call_soon_threadsafe(begun.set)
+            assert go_on.wait(120)
+            return commit(settlement)
+
+        kept.commit = slow  # type: ignore[method-assign]  # as with a slow disk
+        caller = asyncio.create_task(traffic.settle())
+        await begun.wait()
+        caller.cancel()
+        await asyncio.wait([caller])
+        go_on.set()
+        await traffic.settle()
+        assert [row.amounts.bytes_in for row in kept.usage("2020-01-01", "2999-01-01")] == [100]
+        await traffic.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_relay_repeats_over_a_new_link_counts_once() -> None:
+    async def main() -> None:
+        kept = store()
+        traffic = Traffic(kept)
+        fd = new_table(4)
+        relay = RelayTable(fd)
+        slot = relay.take(1)
+        traffic.attach("relay", fd)
+        slot.words[table.BYTES_IN] = 100
+        identity = connection(1, id="relay-1")
+        for _ in range(2):
+            traffic.opened(identity, "relay", "relay-1", 1, slot.index)
+            relay.close(slot)
+            traffic.ended(identity.id, "client_closed")
+        await traffic.settle()
+        assert [row.amounts for row in kept.usage("2020-01-01", "2999-01-01")] == [Amounts(100, 0, 0, 1)]
+        assert len(traffic.closed) == 1
+        assert relay.is_settled(slot.index, 1)
+        await traffic.close()
+
+    asyncio.run(main())
+
+
+def test_connections_of_a_dead_relay_that_told_nothing_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_module, "_LOST_S", 0.0)
+
+    async def main() -> None:
+        kept = store()
+        traffic = Traffic(kept)
+        fd = new_table(4)
+        relay = RelayTable(fd)
+        traffic.attach("relay", fd)
+        for number in (1, 2):
+            relay.take(number).words[table.BYTES_IN] = 100 * number
+        identity = connection(1, id="relay-1", principal="User:ann")
+        traffic.opened(identity, "relay", "relay-1", 1, 0)
+        traffic.lost("relay", lambda _: False, lambda _: False)
+        await eventually(lambda: bool(traffic.closed), "the end of its connections")
+        await traffic.settle()
+        found = {row.principal: row.amounts.bytes_in for row in kept.usage("2020-01-01", "2999-01-01")}
+        assert found == {"User:ann": 100, "User:ANONYMOUS": 200}
+        assert [entry.reason for entry in traffic.closed] == ["relay_ended"]
         await traffic.close()
 
     asyncio.run(main())
