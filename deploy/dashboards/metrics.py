@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.panels import Panel, column, lines, number, rows
+from deploy.dashboards.ranges import IS_FEW, latest, over_range
 from deploy.dashboards.sql import (
     BESIDE_SPREAD_GRAINS,
     BY_CLIENT,
     BY_FLEET,
-    COVERED,
     DAY_S,
     GRAINS,
     MANY_GRAINS,
@@ -29,14 +29,11 @@ from deploy.dashboards.sql import (
     either,
     gauges,
     in_range,
-    latest,
     name_of_software,
     of_metrics,
-    over_range,
     over_time,
     per_bucket,
     per_second,
-    presence,
     quantiles,
     quoted,
     union,
@@ -51,6 +48,16 @@ _FILTERED: Final = f"NOT {are_all(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CL
 _SOURCES: Final = (
     Source(view="fleet", condition=_UNFILTERED),
     Source(view="metric", condition=_FILTERED, grains=either(are_all(["client_id"]), MANY_GRAINS, GRAINS)),
+)
+#: The same for a number of the range. Of few clients, each one's time decides.
+_ALL: Final = chosen(BY_FLEET | BY_CLIENT)
+_OF_RANGE: Final = (
+    Source(view="fleet", condition=f"{_UNFILTERED} AND NOT {IS_FEW}"),
+    Source(
+        view="metric",
+        condition=f"(NOT {are_all(list(BY_CLIENT))} OR {IS_FEW}) AND {_ALL}",
+        by_series=True,
+    ),
 )
 _BESIDE_SPREAD: Final = (replace(_SOURCES[0], grains=BESIDE_SPREAD_GRAINS), _SOURCES[1])
 
@@ -157,19 +164,24 @@ def total(
         value = "max(newest)"
         how = "The newest value in this time, added up over clients."
     else:
-        rows_of_range = over_range(by=["metric"], sources=of_metrics([metric.name], _SOURCES))
+        of_rate = metric.combines is Combination.SUM and not counted
+        rows_of_range = over_range(
+            by=["metric"],
+            sources=of_metrics([metric.name], _OF_RANGE if of_rate else _SOURCES),
+            clients=_ALL,
+            rates=of_rate,
+        )
         if metric.combines is Combination.MAX:
             value, how = "max(most)", "The largest value in this time."
         elif counted:
             unit = "short"
             value, how = "max(added)", "How many in this time."
         else:
-            value = f"max(added * {factor!r} / {COVERED})"
+            value = f"max(rate * {factor!r})"
             how = "The mean over the time in which clients pushed."
-    seen = presence(by=[], condition=chosen(BY_FLEET | BY_CLIENT))
     query = (
         f"SELECT CASE WHEN {_sent_by_some(metric)} THEN {value} ELSE 'NaN' END AS value\n"
-        f"FROM (\n{rows_of_range}\n) AS found\nCROSS JOIN (\n{seen}\n) AS seen"
+        f"FROM (\n{rows_of_range}\n) AS found"
     )
     return number(
         f"{title}{_only(metric)}", _words([metric], how), unit, query, width=width, warn_from=warn_from

@@ -15,15 +15,14 @@ from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.members import REBALANCE_COLOURS, REBALANCED
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, lines, rows, states
+from deploy.dashboards.ranges import latest, over_range
 from deploy.dashboards.ranked import LAG_WARNINGS
 from deploy.dashboards.sql import (
     BUCKETS,
-    COVERED,
     DAY_S,
     GRAINS,
     HOUR_S,
     MEAN,
-    RANGE_GRAINS,
     SEEN,
     SLOT,
     TIME,
@@ -32,15 +31,12 @@ from deploy.dashboards.sql import (
     gauges,
     in_range,
     is_chosen,
-    latest,
     name_of_software,
     of_metrics,
     options,
-    over_range,
     over_time,
     per_second,
     per_step,
-    presence,
     quantiles,
     quoted,
     text_of,
@@ -374,11 +370,16 @@ def _shown(value: str, per: str = "''") -> str:
 
 
 def _every_metric() -> Panel:
-    source = Source(view="metric", condition=_CLIENT, grains=RANGE_GRAINS, by_series=True)
-    found = union([over_range(by=["metric"], sources=[source]), latest(by=["metric"], sources=[source])])
+    source = Source(view="metric", condition=_CLIENT, by_series=True)
+    found = union(
+        [
+            over_range(by=["metric"], sources=[source], clients=_CLIENT, rates=True),
+            latest(by=["metric"], sources=[source]),
+        ]
+    )
     value = (
         "CASE\n"
-        "    WHEN combines = 'sum' THEN added / covered\n"
+        "    WHEN combines = 'sum' THEN rate\n"
         "    WHEN combines = 'last' THEN newest\n"
         "    ELSE mean\n"
         "  END"
@@ -387,8 +388,8 @@ def _every_metric() -> Panel:
         f"WITH rows_of_range AS (\n{found}\n), found AS (\n"
         "  SELECT metric, max(added) AS added, max(mean) AS mean, max(points) AS points,\n"
         "    min(least) AS least, max(most) AS most, max(newest) AS newest,\n"
-        f"    max({COVERED}) AS covered\n"
-        f"  FROM rows_of_range CROSS JOIN (\n{presence(by=[], condition=_CLIENT)}\n) AS seen\n"
+        "    max(rate) AS rate\n"
+        f"  FROM rows_of_range\n"
         "  GROUP BY metric HAVING max(points) IS NOT NULL\n"
         "), kinds AS MATERIALIZED (\n"
         "  SELECT DISTINCT s.client FROM telemetry.client LEFT JOIN telemetry.software s\n"
@@ -408,7 +409,7 @@ def _every_metric() -> Panel:
         "    WHEN unit LIKE '{%' THEN ' ' || btrim(unit, '{}') || 's/s' ELSE '/s' END AS per\n"
         "FROM (\n"
         "  SELECT coalesce(found.metric, c.metric) AS metric, c.description, coalesce(c.unit, '') AS unit,\n"
-        "    c.combines, c.required, added, mean, covered, newest, points, least, most,\n"
+        "    c.combines, c.required, mean, rate, newest, points, least, most,\n"
         "    CASE\n"
         "      WHEN found.metric IS NOT NULL THEN 'sent'\n"
         "      WHEN EXISTS (SELECT FROM kinds WHERE client IS NULL OR client = ANY (c.clients))\n"

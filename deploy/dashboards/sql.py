@@ -37,7 +37,6 @@ _UNTIL_COLUMNS: Final = {"1m": "whole_until", "1h": "hours_until", "1d": "days_u
 _UNTIL: Final = {
     grain: f"(SELECT {column} FROM telemetry.progress)" for grain, column in _UNTIL_COLUMNS.items()
 }
-_WHOLE_UNTIL: Final = _UNTIL["1m"]
 #: The same of a row, by its column ``base``.
 _UNTIL_OF_BASE: Final = (
     f"extract(epoch FROM CASE base WHEN 60 THEN {_UNTIL['1m']}\n"
@@ -50,7 +49,7 @@ RANGE_S: Final = "($__to - $__from) / 1000"
 HOUR_S: Final = 3_600
 DAY_S: Final = 86_400
 #: The longest window of a packed row.
-_WINDOWS_S: Final = {"1m": HOUR_S, "1h": DAY_S, "1d": 31 * DAY_S}
+WINDOWS_S: Final = {"1m": HOUR_S, "1h": DAY_S, "1d": 31 * DAY_S}
 #: An unfinished bucket or step is shown after this time: two push intervals of five minutes.
 _ENOUGH_S: Final = 600
 
@@ -97,7 +96,7 @@ class Source:
     #: A further condition on minutes, of which there are many; empty: none.
     of_minutes: str = ""
     #: Add up the rows of each series before those of a group, for totals of many series in
-    #: :func:`over_range`. Only for ``metric`` and ``topic``, and an hour of minutes at most.
+    #: :func:`deploy.dashboards.ranges.over_range`. Only for ``metric`` and ``topic``.
     by_series: bool = False
 
 
@@ -109,43 +108,6 @@ TIME: Final = "$__timeGroupAlias(slot, $__interval, NULL)"
 #: The number of shown buckets in a step; each is already a mean over its own minutes.
 BUCKETS: Final = f"greatest(1, floor((seconds + base - least(base, {_ENOUGH_S})) / base))"
 
-#: When the last bucket of a row of :func:`over_range` ends, or what is computed of it.
-_END: Final = (
-    "least(last_bucket + base, ends, CASE base WHEN 3600 THEN hours_end WHEN 86400 THEN days_end END)"
-)
-#: The seconds between the begin and end of a row of :func:`over_range`, from columns of
-#: :func:`presence`. In minutes, the pushes of some clients are spread evenly, and each covers the
-#: time since the one before. So the time from the first push to the last lacks that of one push. In
-#: hours, clients may have begun or left within the first or last one.
-SPAN: Final = (
-    "CASE\n"
-    "    WHEN base IS NULL THEN NULL\n"
-    "    WHEN base = 60 AND buckets > 1 THEN (last_bucket - first_bucket) * buckets / (buckets - 1)\n"
-    "    WHEN base = 60 THEN greatest(60, interval_s)\n"
-    f"    ELSE greatest(60, {_END} - greatest(first_bucket, begins))\n"
-    "  END"
-)
-#: The seconds that the counts of a row cover. If all instances pushed from begin to end, and each
-#: push had one point, each point covers an interval of its instance. That is exact, while the span
-#: is off by up to an interval.
-COVERED: Final = (
-    "CASE\n"
-    "    WHEN last_begin <= greatest(first_bucket, begins) + 2 * interval_s\n"
-    f"      AND first_end >= {_END} - 2 * interval_s\n"
-    f"      AND abs(points * interval_s / instances - {SPAN}) <= 2 * interval_s\n"
-    f"    THEN points * interval_s / instances ELSE {SPAN}\n"
-    "  END"
-)
-#: Only minutes are counted, because that sorts all rows.
-_BUCKETS_OF: Final = {"1m": "count(DISTINCT bucket)", "1h": "NULL::bigint", "1d": "NULL::bigint"}
-#: The minutes of a series as bits, which are added up without a sort. An hour has sixty, and one
-#: more if it begins within a minute.
-_MINUTES: Final = "bit_or(1::bigint << (date_part('epoch', bucket)::bigint / 60 % 62)::int)"
-#: The condition on ``metric_series`` that a view's name stands for.
-_OF_SERIES: Final = {"metric": "NOT breakdown", "topic": "topic IS NOT NULL"}
-#: How far to look for the newest value: three push intervals of five minutes, or the last hour.
-_NEWEST_S: Final = {"1m": 900, "1h": 2 * HOUR_S}
-
 #: The condition that a client or finding existed in the range.
 SEEN: Final = "last_seen >= $__timeFrom() AND first_seen <= $__timeTo()"
 
@@ -154,12 +116,13 @@ BY_FLEET: Final = {"cluster": "cluster_id", "software": "client_software_name"}
 BY_CLIENT: Final = {"principal": "principal", "group": "group_id", "client_id": "client_id"}
 
 
-def _points_with(column: str) -> str:
+def points_with(column: str) -> str:
+    """Return the number of points of rows in which a column has a value."""
     return f"sum(points) FILTER (WHERE {column} IS NOT NULL)"
 
 
 #: The mean of a view's rows, without those of histograms that have no sum.
-MEAN: Final = f"sum(sum) / nullif({_points_with('sum')}, 0)"
+MEAN: Final = f"sum(sum) / nullif({points_with('sum')}, 0)"
 #: The client's software name, for a legend.
 name_of_software: Final = "coalesce(client_software_name, 'unknown')"
 
@@ -190,7 +153,7 @@ def in_range(name: str, *, before_s: int = 0, table: str = "") -> str:
     )
     return (
         f"{begins.format(f'{table}bucket')}\n"
-        f"  AND {table}since >= to_timestamp($__from / 1000 - {before_s + _WINDOWS_S[name]})"
+        f"  AND {table}since >= to_timestamp($__from / 1000 - {before_s + WINDOWS_S[name]})"
         f" AND {table}since <= to_timestamp($__to / 1000)"
     )
 
@@ -339,128 +302,6 @@ def top_series(rows: str, *, limit: int) -> str:
         f"WITH found AS (\n{indent(rows, '  ')}\n)\nSELECT * FROM found\n"
         "WHERE metric IN (\n"
         f"  SELECT metric FROM found GROUP BY 1 ORDER BY sum(value) DESC NULLS LAST, 1 LIMIT {limit})"
-    )
-
-
-def over_range(*, by: Sequence[str], sources: Sequence[Source], grains: Sequence[Grain] | None = None) -> str:
-    """Return a query of one row for each group and metric of the range.
-
-    Its columns are ``by``, ``added`` (the sum), ``mean`` (of the pushed values), ``points``,
-    ``least``, ``most``; the epochs of the first and last bucket, their number and the
-    length of one (``first_bucket``, ``last_bucket``, ``buckets``, ``base``); and the columns of
-    :func:`latest`, which are null. PostgreSQL skips the columns that the outer query does not use.
-    ``grains`` are those of each source unless given.
-    """
-    return union(
-        [
-            _over_series(by, source, grain) if source.by_series else _over_rows(by, source, grain)
-            for source in sources
-            for grain in (grains or source.grains)
-        ]
-    )
-
-
-def _over_rows(by: Sequence[str], source: Source, grain: Grain) -> str:
-    return (
-        f"SELECT {', '.join(by)}, sum(sum) AS added, sum(points) AS points,\n"
-        f"  sum(avg * points) / nullif({_points_with('avg')}, 0) AS mean,\n"
-        "  min(min) AS least, max(max) AS most,\n"
-        "  extract(epoch FROM min(bucket))::float8 AS first_bucket,\n"
-        "  extract(epoch FROM max(bucket))::float8 AS last_bucket,\n"
-        f"  {_BUCKETS_OF[grain.name]} AS buckets, {grain.seconds} AS base,\n"
-        "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
-        f"FROM telemetry.{source.view}_{grain.name}\n"
-        f"WHERE {grain.when} AND {in_range(grain.name)} AND {whole(grain)}\n"
-        f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
-    )
-
-
-def _over_series(by: Sequence[str], source: Source, grain: Grain) -> str:
-    """Return a query as :func:`_over_rows` does, which groups series by their texts, and no rows.
-
-    Of rules *rate* and *last* it has no ``added``.
-    """
-    # As :data:`_BUCKETS_OF`, only minutes are counted, and only those of totals, which have a rate.
-    buckets, minutes = "NULL::bigint", ""
-    if grain.seconds < HOUR_S:
-        buckets = "bit_count(bit_or(minutes)::bit(64))"
-        minutes = f",\n    {_MINUTES} FILTER (WHERE s.rule = 0) AS minutes"
-    return (
-        f"SELECT {', '.join(by)}, sum(CASE WHEN rule NOT IN (1, 2) THEN added END) AS added,\n"
-        "  sum(averaged) / nullif(sum(averaged_points), 0) AS mean, sum(points) AS points,\n"
-        "  min(least) AS least, max(most) AS most,\n"
-        "  extract(epoch FROM min(first_bucket))::float8 AS first_bucket,\n"
-        "  extract(epoch FROM max(last_bucket))::float8 AS last_bucket,\n"
-        f"  {buckets} AS buckets, {grain.seconds} AS base,\n"
-        "  NULL::float8 AS newest, NULL::float8 AS newest_most\n"
-        "FROM telemetry.metric_series AS s CROSS JOIN LATERAL (\n"
-        "  SELECT sum(sum) AS added, sum(pushed_sum) AS averaged, sum(points) AS points,\n"
-        f"    {_points_with('pushed_sum')} AS averaged_points, min(min) AS least,\n"
-        f"    max(max) AS most, min(bucket) AS first_bucket, max(bucket) AS last_bucket{minutes}\n"
-        f"  FROM telemetry.metric_series_{grain.name} AS r\n"
-        f"  WHERE r.series_id = s.series_id AND {in_range(grain.name)} AND {whole(grain)}\n"
-        "  HAVING count(*) > 0\n"
-        ") AS of_series\n"
-        f"WHERE {grain.when} AND {_OF_SERIES[source.view]}\n"
-        f"  AND {source.condition}\nGROUP BY {', '.join(by)}"
-    )
-
-
-def latest(*, by: Sequence[str], sources: Sequence[Source]) -> str:
-    """Return a query with the columns of :func:`over_range`, of the end of the range.
-
-    ``newest`` is the sum over clients in each group's newest minute, for counts that continue
-    between pushes. ``newest_most`` is the largest value of the last minutes. Where minutes have
-    expired, both are of the last hour.
-    """
-    columns = "".join(f"{column}, " for column in by)
-    end = f"least($__timeTo()::timestamptz, {_WHOLE_UNTIL})"
-    return union(
-        [
-            f"SELECT {columns}NULL::float8 AS added, NULL::float8 AS mean, NULL::float8 AS points,\n"
-            "  NULL::float8 AS least, NULL::float8 AS most, NULL::float8 AS first_bucket,\n"
-            "  NULL::float8 AS last_bucket, NULL::bigint AS buckets, NULL::int AS base,\n"
-            "  (array_agg(total ORDER BY bucket DESC))[1] AS newest, max(most) AS newest_most\n"
-            "FROM (\n"
-            f"  SELECT {columns}bucket, sum(sum) AS total, max(max) AS most\n"
-            f"  FROM telemetry.{source.view}_{name}\n"
-            f"  WHERE {kept}\n"
-            f"    AND bucket > {end} - interval '{_NEWEST_S[name]} seconds'\n"
-            f"    AND bucket <= {end} - interval '1 minute'\n"
-            f"    AND since > {end} - interval '{_NEWEST_S[name] + _WINDOWS_S[name]} seconds'\n"
-            f"    AND since <= {end}\n"
-            f"    AND {source.condition}\n"
-            f"  GROUP BY {columns}bucket\n"
-            f") AS newest_buckets\nGROUP BY {', '.join(by)}"
-            for source in sources
-            for name, kept in (
-                ("1m", "$__timeTo()::timestamptz >= (SELECT minutes_from FROM telemetry.progress)"),
-                ("1h", "$__timeTo()::timestamptz < (SELECT minutes_from FROM telemetry.progress)"),
-            )
-        ]
-    )
-
-
-def presence(*, by: Sequence[str], condition: str) -> str:
-    """Return a query of when clients pushed, for :data:`COVERED`.
-
-    Its columns are ``by``, ``begins`` and ``ends`` (epochs), ``last_begin`` and ``first_end`` (of
-    the instance that began last, and of the one that ended first), ``instances`` (their number),
-    ``interval_s`` (the push interval), and ``hours_end`` and ``days_end`` (how far hours and days
-    are computed).
-    """
-    columns = "".join(f"{column}, " for column in by)
-    grouped = f"\nGROUP BY {', '.join(by)}" if by else ""
-    return (
-        f"SELECT {columns}\n"
-        "  extract(epoch FROM min(first_seen - push_interval_ms * interval '1 millisecond')) AS begins,\n"
-        f"  extract(epoch FROM least(max(last_seen), {_WHOLE_UNTIL})) AS ends,\n"
-        "  extract(epoch FROM max(first_seen - push_interval_ms * interval '1 millisecond')) AS last_begin,\n"
-        "  extract(epoch FROM min(last_seen)) AS first_end, count(*) AS instances,\n"
-        f"  extract(epoch FROM {_UNTIL['1h']}) AS hours_end,\n"
-        f"  extract(epoch FROM {_UNTIL['1d']}) AS days_end,\n"
-        "  max(push_interval_ms) / 1000.0 AS interval_s\n"
-        f"FROM telemetry.client\nWHERE {SEEN}\n  AND {condition}{grouped}"
     )
 
 

@@ -13,28 +13,24 @@ from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.members import rebalances_of_members
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
+from deploy.dashboards.ranges import latest, over_range
 from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest, most_added
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
-    COVERED,
     DAY_S,
     GRAINS,
     MANY_GRAINS,
     RANGE_GRAINS,
     SEEN,
-    SPAN,
     Source,
     are_all,
     chosen,
     either,
     in_range,
     key_column,
-    latest,
     of_metrics,
     options,
-    over_range,
-    presence,
     quoted,
     union,
 )
@@ -143,7 +139,7 @@ def _topics() -> Panel:
     query = (
         f"SELECT topic,\n  max(newest_most) AS lag_max,\n  {f',{chr(10)}  '.join(cells)},\n"
         f"  {key_column('topic')}\n"
-        f"FROM (\n{found}\n) AS found\nCROSS JOIN (\n{presence(by=[], condition=_CLIENTS)}\n) AS seen\n"
+        f"FROM (\n{found}\n) AS found\n"
         "GROUP BY topic\n"
         "ORDER BY lag_max DESC NULLS LAST, failed DESC NULLS LAST, sent DESC NULLS LAST, topic LIMIT 200"
     )
@@ -193,7 +189,6 @@ def _groups() -> Panel:
         f"  WHERE group_id IS NOT NULL AND {SEEN} AND {_CLIENTS}\n"
         "  GROUP BY 1\n"
         ") AS live USING (group_id)\n"
-        f"LEFT JOIN (\n{presence(by=['group_id'], condition=_CLIENTS)}\n) AS seen USING (group_id)\n"
         "LEFT JOIN (\n"
         "  SELECT group_id, min(rank) AS rank,\n"
         "    (ARRAY['critical', 'warning', 'info'])[min(rank)] AS severity,\n"
@@ -263,10 +258,15 @@ def _name(metric: str) -> str:
 
 
 def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
-    source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, grains=RANGE_GRAINS, by_series=True)
+    source = replace(_BY_TOPIC if by == "topic" else BY_GROUP, by_series=True)
     return union(
         [
-            over_range(by=[by, "metric"], sources=of_metrics([*map(_name, of_range)], [source])),
+            over_range(
+                by=[by, "metric"],
+                sources=of_metrics([*map(_name, of_range)], [source]),
+                clients=_CLIENTS,
+                rates=True,
+            ),
             latest(by=[by, "metric"], sources=of_metrics([_name(item) for item in newest], [source])),
         ]
     )
@@ -274,9 +274,7 @@ def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
 
 def _rate(metric: str) -> str:
     """Return the rate of a total of a topic, or of a group."""
-    # Not every client of the range writes to a topic, so nothing is known of steady pushes.
-    covered = SPAN if ".topic." in metric else COVERED
-    return f"max(added / {covered}) FILTER (WHERE metric = '{_name(metric)}')"
+    return f"max(rate) FILTER (WHERE metric = '{_name(metric)}')"
 
 
 def _added(metric: str) -> str:

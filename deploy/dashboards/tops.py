@@ -11,18 +11,14 @@ from typing import Final, Literal
 from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link, link_to_client, rows
+from deploy.dashboards.ranges import latest, over_range
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
-    COVERED,
-    RANGE_GRAINS,
     Source,
     chosen,
     key_column,
-    latest,
     of_metrics,
-    over_range,
-    presence,
     quoted,
     union,
 )
@@ -57,27 +53,19 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
     decide, in their order. A cell distinguishes "not sent by it" (NaN), no data (empty) and zero.
     """
     metrics = {name: standard(cell.metric) for name, cell in columns.items()}
-    clients = Source(view="metric", condition=_CHOSEN, grains=RANGE_GRAINS, by_series=True)
+    clients = Source(view="metric", condition=_CHOSEN, by_series=True)
     by = ["client_id", "client_software_name", "metric"]
     newest = [metrics[name].name for name, cell in columns.items() if cell.shows == "newest"]
     of_range = [metric.name for metric in metrics.values() if metric.name not in newest]
-    found = [over_range(by=by, sources=of_metrics(of_range, [clients]))]
+    found = [over_range(by=by, sources=of_metrics(of_range, [clients]), clients=_CHOSEN, rates=True)]
     if newest:
         found.append(latest(by=by, sources=of_metrics(newest, [clients])))
     cells = ",\n  ".join(f"{_value(cell, metrics[name])} AS {name}" for name, cell in columns.items())
-    seen = presence(by=by[:2], condition=_CHOSEN)
     query = (
         "SELECT * FROM (\n"
         f"SELECT client_id, client_software_name, severity, kinds,\n  {cells},\n"
         f"  {key_column('client_id')}, rank\n"
         f"FROM (\n{union(found)}\n) AS found\n"
-        # USING would lose clients without a client id.
-        f"LEFT JOIN (\n"
-        "  SELECT coalesce(client_id, '') AS id, coalesce(client_software_name, '') AS name,\n"
-        "    begins, ends, last_begin, first_end, instances, interval_s, hours_end, days_end\n"
-        f"  FROM (\n{seen}\n) AS known\n"
-        ") AS seen\n"
-        "  ON seen.id = coalesce(client_id, '') AND seen.name = coalesce(client_software_name, '')\n"
         f"LEFT JOIN (\n{of_clients()}\n) AS problems USING (client_id)\n"
         "LEFT JOIN telemetry.software USING (client_software_name)\n"
         "GROUP BY client_id, client_software_name, software.client, severity, kinds, rank\n"
@@ -115,9 +103,9 @@ def worst_ten(title: str, name: str, *, counted: bool = False, with_group: bool 
     """
     metric = standard(name)
     condition = chosen(BY_FLEET)
-    clients = Source(view="metric", condition=condition, grains=RANGE_GRAINS, by_series=True)
+    clients = Source(view="metric", condition=condition, by_series=True)
     by = ["client_id", "group_id"] if with_group else ["client_id"]
-    found = over_range(by=by, sources=of_metrics([metric.name], [clients]))
+    found = over_range(by=by, sources=of_metrics([metric.name], [clients]), clients=condition)
     value = "sum(added)" if counted else "max(most)"
     query = (
         f"SELECT {', '.join(by)}, {value} AS value,\n  {', '.join(map(key_column, by))}\n"
@@ -172,7 +160,7 @@ def _value(cell: Cell, metric: StandardMetric) -> str:
             column = "newest_most" if metric.combines is Combination.MAX else "newest"
             value = f"max({column}) {of_metric}"
         case "mean" if metric.combines is Combination.SUM:
-            value = f"max(added * {factor!r} / {COVERED}) {of_metric}"
+            value = f"max(rate * {factor!r}) {of_metric}"
         case "mean":
             value = f"max(mean) {of_metric}"
     # A sent value needs no test of whether its software has the metric.
