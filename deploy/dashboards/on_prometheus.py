@@ -285,13 +285,14 @@ def _groups() -> Panel:
     consumed = f"sum by (group_id) (rate({_in_group(f'{FETCH}.records.consumed.total')}[{WINDOW}]))"
     partitions = f"sum by (group_id) ({_in_group(f'{COORDINATOR}.assigned.partitions')})"
     lag = f"max by (group_id) ({_in_group(LAG)})"
+    growth = f"max by (group_id) (deriv({_in_group(LAG)}[{WINDOW}]))"
     rebalances = f"rate({_in_group(f'{COORDINATOR}.rebalance.total')}[{WINDOW}])"
     return merged(
         "Groups",
         "Consumer groups, those with the largest lag first. Rates are over the time of *Rate over*. "
-        "Rebalances are those of the member with the most. *Time to catch up*: how long the group needs to "
-        "read the largest lag of a partition at its rate, if nothing more is written. An empty cell means "
-        "no data.",
+        "Rebalances are those of the member with the most. *Lag grows by*: of the partition whose lag grows "
+        "most. *Time to catch up*: how long until the largest lag is gone, as that partition's falls; empty "
+        "if it grows. An empty cell means no data.",
         {
             "group_id": column(
                 "Group", width=180, links=link_to("kct-prom-topics-and-groups", "group", "group_id")
@@ -299,7 +300,8 @@ def _groups() -> Panel:
         },
         {
             "Largest lag now": (lag, "short"),
-            "Time to catch up": (f"{lag} * {partitions} / ({consumed} > 0)", "s"),
+            "Lag grows by": (f"60 * {growth}", "count:/min"),
+            "Time to catch up": (f"{lag} / -({growth} < 0)", "s"),
             "Poll idle, least": (f"min by (group_id) ({_in_group(IDLE)})", "percentunit"),
             "Rebalances": (f"3600 * max by (group_id) ({rebalances})", "count:/h"),
             "Live members": (f"count by (group_id) (group by (group_id, client_instance_id) ({_MEMBERS}))",

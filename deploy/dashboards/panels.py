@@ -377,13 +377,16 @@ def column(
     width: int | None = None,
     links: Sequence[dict[str, object]] = (),
     colours: dict[str, str] | None = None,
+    patterns: dict[str, str] | None = None,
+    warnings: Mapping[float, str] | None = None,
     hidden: bool = False,
 ) -> list[models.DynamicConfigValue]:
     """Return the properties of a table's column.
 
     The unit is Grafana's id; None is text. Empty cells of texts and times show a
     dash. The width is in pixels,
-    at least the heading's. Colours are by the cell's text. A hidden column only orders the rows.
+    at least the heading's. Colours are by the cell's text, by patterns that it matches, or of
+    ``warnings`` from a number on. A hidden column only orders the rows.
     """
     # The heading and the symbol of its filter must fit.
     least = 8 * len(heading) + 44
@@ -400,6 +403,24 @@ def column(
         properties.append(_value("custom.hidden", hidden))
     if links:
         properties.append(_value("links", list(links)))
+    if patterns:
+        mappings = [
+            models.RegexMap(
+                options=models.DashboardRegexMapOptions(
+                    pattern=pattern, result=models.ValueMappingResult(color=colour, index=index)
+                )
+            )
+            for index, (pattern, colour) in enumerate(patterns.items())
+        ]
+        properties.append(_value("mappings", mappings))
+    if warnings:
+        steps: list[dict[str, object]] = [{"value": None, "color": "text"}]
+        steps += [{"value": value, "color": colour} for value, colour in warnings.items()]
+        properties.append(_value("thresholds", {"mode": "absolute", "steps": steps}))
+    if patterns or warnings:
+        properties.append(_value("custom.cellOptions", {"type": "color-text"}))
+        mode = {"mode": "thresholds"} if warnings else {"mode": "fixed", "fixedColor": "text"}
+        properties.append(_value("color", mode))
     if colours:
         results = {
             word: models.ValueMappingResult(text=word, color=colour, index=index)

@@ -340,6 +340,34 @@ def _lives(client: str, group: str, condition: str) -> str:
     )
 
 
+#: How far back a trend looks: six push intervals of five minutes.
+TREND_S: Final = 1800
+
+
+def trend(*, by: str, source: Source) -> str:
+    """Return a query of a row for each group: how its largest value changes in the end.
+
+    Its columns are ``by``, ``now`` (the newest value), and ``per_minute``, the slope of a line
+    through the last half hour, of the client id with the largest newest value. It is 0 if the
+    values do not lie along a line, and null of fewer than three minutes with data.
+    """
+    end = "least($__timeTo()::timestamptz, (SELECT whole_until FROM telemetry.progress))"
+    return (
+        f"SELECT {by}, (array_agg(per_minute ORDER BY now DESC))[1] AS per_minute, max(now) AS now\n"
+        f"FROM (\n  SELECT {by}, member, (array_agg(most ORDER BY bucket DESC))[1] AS now,\n"
+        "    CASE WHEN count(*) < 3 THEN NULL\n"
+        "      WHEN regr_r2(most, minute) >= 0.5 THEN regr_slope(most, minute) ELSE 0 END AS per_minute\n"
+        f"  FROM (\n    SELECT {by}, client_id AS member, bucket, max(max) AS most,\n"
+        "      extract(epoch FROM bucket - $__timeFrom()::timestamptz)::float8 / 60 AS minute\n"
+        f"    FROM telemetry.{source.view}_1m\n"
+        f"    WHERE bucket > {end} - interval '{TREND_S} seconds' AND bucket <= {end}\n"
+        f"      AND since > {end} - interval '{TREND_S + WINDOWS_S['1m']} seconds' AND since <= {end}\n"
+        f"      AND {source.condition}\n"
+        f"    GROUP BY {by}, member, bucket\n  ) AS minutes\n"
+        f"  GROUP BY {by}, member\n) AS clients\nGROUP BY {by}"
+    )
+
+
 def latest(*, by: Sequence[str], sources: Sequence[Source]) -> str:
     """Return a query with the columns of :func:`over_range`, of the end of the range.
 

@@ -13,7 +13,7 @@ from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.members import rebalances_of_members
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
-from deploy.dashboards.ranges import latest, over_range
+from deploy.dashboards.ranges import TREND_S, latest, over_range, trend
 from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest, most_added
 from deploy.dashboards.sql import (
     BY_CLIENT,
@@ -173,8 +173,7 @@ def _groups() -> Panel:
     columns = ",\n  ".join(f"{value} AS {name}" for name, value in cells.items())
     query = (
         "SELECT group_id, severity, kinds, lag_max,\n"
-        "  CASE WHEN lag_max <> 'NaN' AND consumed > 0 THEN lag_max * partitions / consumed END\n"
-        "    AS catch_up,\n"
+        f"  {_CATCH_UP} AS catch_up,\n"
         "  idle, rebalances, members, partitions, consumed, consumed_bytes, versions, group_id_key, rank\n"
         "FROM (\n"
         "SELECT group_id, severity, kinds, members, versions,\n"
@@ -201,22 +200,26 @@ def _groups() -> Panel:
         ") AS problems USING (group_id)\n"
         "GROUP BY group_id, severity, kinds, rank, members, versions, kinds_of_client\n"
         ") AS cells\n"
-        "ORDER BY rank NULLS LAST, nullif(lag_max, 'NaN') DESC NULLS LAST, group_id LIMIT 200"
+        f"LEFT JOIN (\n{trend(by='group_id', source=of_metrics([_name(_LAG)], [BY_GROUP])[0])}\n"
+        ") AS trend USING (group_id)\n"
+        # A group that falls further behind is a problem, also before there is a finding.
+        f"ORDER BY least(rank, CASE WHEN lag_max >= {_MUCH_LAG} AND {_GROWS} THEN 2 END) NULLS LAST,\n"
+        "  nullif(lag_max, 'NaN') DESC NULLS LAST, group_id LIMIT 200"
     )
     return rows(
         "Groups",
         "Consumer groups, those with problems first. Lag and partitions are the newest values, the poll idle "
         "ratio is the smallest of any member, rebalances are their number in this time. Each member counts "
-        "each rebalance of its group: divide by members. *Time to catch up*: how long the group needs "
-        "to read the largest lag of a partition at its rate in this time, if nothing more is written. An "
-        "empty cell means no data.",
+        "each rebalance of its group: divide by members. *Time to catch up*: how long until the largest lag "
+        "of a partition is gone, as it falls in the last half hour of this time; or by how much it grows. "
+        "An empty cell means no data.",
         query,
         {
             "group_id": column("Group", width=180, links=link("group_id", "kct-consumers", "group")),
             "severity": column("Severity", width=90, colours=SEVERITY_COLOURS),
             "kinds": column("Findings", width=160),
-            "lag_max": column("Largest lag now", "short"),
-            "catch_up": column("Time to catch up", "s"),
+            "lag_max": column("Largest lag now", "short", warnings=LAG_WARNINGS),
+            "catch_up": column("Time to catch up", width=160, patterns={"^grows": "red"}),
             "idle": column("Poll idle, least", "percentunit"),
             "rebalances": column("Rebalances, all members", "short"),
             "members": column("Live members", "short"),
@@ -227,6 +230,25 @@ def _groups() -> Panel:
             "rank": column("Rank", hidden=True),
         },
     )
+
+
+#: A group with so much lag that grows comes first.
+_MUCH_LAG: Final = min(LAG_WARNINGS)
+#: Whether the lag changes by a fiftieth of its size within the time of the trend.
+_GROWS: Final = f"per_minute * {TREND_S / 60} > now / 50"
+_FALLS: Final = f"-per_minute * {TREND_S / 60} > now / 50"
+_CATCH_UP: Final = (
+    "CASE\n"
+    "    WHEN lag_max = 'NaN' OR now IS NULL OR per_minute IS NULL THEN NULL\n"
+    "    WHEN now = 0 THEN 'no lag'\n"
+    f"    WHEN {_GROWS} THEN 'grows by ' || trim_scale(round(per_minute::numeric,\n"
+    "      CASE WHEN per_minute < 10 THEN 1 ELSE 0 END)) || '/min'\n"
+    f"    WHEN NOT {_FALLS} THEN 'steady'\n"
+    "    WHEN now / -per_minute < 120 THEN ceil(now / -per_minute) || ' min'\n"
+    "    WHEN now / -per_minute < 2880 THEN round((now / -per_minute / 60)::numeric, 1) || ' h'\n"
+    "    ELSE round((now / -per_minute / 1440)::numeric, 1) || ' d'\n"
+    "  END"
+)
 
 
 def _members() -> Panel:

@@ -31,6 +31,7 @@ from tests.integration.rollup.test_shown_numbers import (
     FAILED,
     FETCH_NODES,
     KAFKA,
+    LAG_MAX,
     LATENCY,
     REBALANCES,
     SENT,
@@ -72,6 +73,7 @@ class Ledger:
         per_second: Totals, for each second.
         by_topic: The same for each second of each topic, of :data:`TOPIC_SENT`.
         gauges: What it measures.
+        lag: Its largest lag at the end, and by how much that grows in a minute.
         group: Its group.
         software: Name and version.
     """
@@ -83,6 +85,7 @@ class Ledger:
     per_second: Mapping[str, float] = field(default_factory=dict)
     by_topic: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    lag: tuple[float, float] | None = None
     group: str = ""
     software: tuple[str, str] = JAVA
 
@@ -113,9 +116,10 @@ class Ledger:
                 name=self.software[0],
                 version=self.software[1],
             )
-            data = MetricsData.FromString(
-                otlp(at * SECOND_NS, {client: Values(sums=sums, gauges=self.gauges)})
-            )
+            gauges = dict(self.gauges)
+            if self.lag is not None:
+                gauges[LAG_MAX] = self.lag[0] - self.lag[1] * (END_NS / SECOND_NS - at) / 60
+            data = MetricsData.FromString(otlp(at * SECOND_NS, {client: Values(sums=sums, gauges=gauges)}))
             resource = data.resource_metrics[0]
             for topic, rate in self.by_topic.items():
                 added = MetricsData.FromString(
@@ -162,8 +166,9 @@ MIXED: Final = (
     producer("quick", 300, 5, (22, 0), topics={"orders": 200, "exports": 100}),
     producer("dies", 500, 60, (400, 9), late_s=31),
     producer("returns", 40, 30, (100, 70), (40, 0), topics={"exports": 40}),
-    consumer("reads", 70, 300, (390, 0), late_s=100),
-    consumer("joins", 30, 60, (27, 0), late_s=5),
+    consumer("reads", 70, 300, (390, 0), late_s=100, lag=(60_000, 210)),
+    consumer("joins", 30, 60, (27, 0), late_s=5, lag=(500, -10)),
+    consumer("recovers", 30, 60, (200, 0), late_s=5, lag=(12_000, -400), group="behind"),
     consumer("left", 200, 120, (500, 130), group="gone"),
     consumer("alone", 10, 15, (26, 6), group="short"),
     Ledger(
@@ -327,6 +332,14 @@ def compare(fleet: Seen, minutes: int) -> None:
 @pytest.mark.parametrize("minutes", RANGES)
 def test_rates_and_counts_are_those_of_the_ledgers(mixed: Seen, minutes: int) -> None:
     compare(mixed, minutes)
+
+
+@pytest.mark.parametrize("minutes", RANGES)
+def test_lag_that_grows_has_no_time_to_catch_up(mixed: Seen, minutes: int) -> None:
+    """A group whose lag grows comes first."""
+    groups = {row["group_id"]: row["catch_up"] for row in mixed.panels[minutes]["Groups"]}
+    assert next(iter(groups)) == "readers"
+    assert (groups["readers"], groups["behind"]) == ("grows by 210/min", "30 min")
 
 
 @pytest.mark.full
