@@ -238,6 +238,12 @@ class Gate:
         if self in _gates:
             _gates.remove(self)
 
+    async def forget_closed(self) -> None:
+        """Settle what closed connections have moved, and forget them, of which 10,000 are kept."""
+        await self.traffic.settle()
+        self.traffic.closed.clear()
+        self.core._forget_settled()
+
     def _deliver(self, push: Push, stored: Callable[[bool], None]) -> bool:
         self.pushed.append(push)
         if self.storing is not None:
