@@ -15,6 +15,7 @@ _HEAD: Final = """\
 
 Each client ran through the default script ([test kit](../../docs/testkit.md)). The last three
 columns have the checks that failed. A check that could not be tried is not counted.
+Several clients ran at once on two cores, so a late push (TK-020, TK-023) may be the machine's fault.
 """
 
 

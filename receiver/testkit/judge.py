@@ -10,7 +10,7 @@ from receiver.testkit.checks.check import Check
 from receiver.testkit.checks.judged import Judged, Judgement
 from receiver.testkit.checks.table import CHECKS
 from receiver.testkit.recording import CLIENT, ClientRecording, Connection, Get, Push, Request
-from receiver.wire.uuid import Uuid, uuid_to_text
+from receiver.wire.uuid import RESERVED_UUIDS, Uuid, uuid_to_text
 
 #: A client that was there for less than this sent no more than a probe.
 PROBE_S: Final = 5.0
@@ -82,8 +82,8 @@ def clients(
     """Sort connections by client.
 
     Connections with the same software and client id are one client, until it has closed all of
-    them; the next is another one. Clients that have the same client id at the same time are told
-    apart by their client instance ids.
+    them; the next is another one, unless it has the same client instance id. Clients that have the
+    same client id at the same time are told apart by their client instance ids.
     """
     used = [connection for connection in connections if connection.requests or connection.problem]
     known = {connection.client_id: _software(connection) for connection in used if connection.hello}
@@ -97,7 +97,7 @@ def clients(
         lives[-1].append(connection)
     found = []
     for (software, client_id), lives in groups.items():
-        for life in lives:
+        for life in _continued(lives):
             for part in _apart(life):
                 requests = sorted((r for c in part for r in c.requests), key=lambda r: r.at)
                 found.append(
@@ -126,6 +126,21 @@ def _is_over(life: Sequence[Connection], now: float) -> bool:
         return False
     last = max(life, key=lambda connection: connection.closed or 0.0)
     return last.closed_by == CLIENT
+
+
+def _continued(lives: Iterable[list[Connection]]) -> list[list[Connection]]:
+    """Join lives in which the same instance id was used, with those between."""
+    joined: list[list[Connection]] = []
+    for life in lives:
+        ids = _used_ids(life)
+        same = next((index for index, earlier in enumerate(joined) if ids & _used_ids(earlier)), len(joined))
+        joined[same:] = [[connection for part in [*joined[same:], life] for connection in part]]
+    return joined
+
+
+def _used_ids(life: Iterable[Connection]) -> set[Uuid]:
+    telemetry = (r for c in life for r in c.requests if isinstance(r, Get | Push))
+    return {_id(request) for request in telemetry} - RESERVED_UUIDS
 
 
 def _apart(life: list[Connection]) -> list[list[Connection]]:

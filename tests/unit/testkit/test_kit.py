@@ -215,6 +215,16 @@ def test_a_client_begins_anew_when_it_had_closed_everything() -> None:
     assert lives(connection(1, 0, 10), connection(2, 5, 20, name="b")) == [[1], [2]]
 
 
+def test_a_client_that_goes_on_with_its_id_is_one_client() -> None:
+    # An idle librdkafka closes its other connection when the kit has closed one.
+    first, second, third = connection(1, 0, 10, KIT), connection(2, 0, 11), connection(3, 12, 13)
+    last, other = connection(4, 14, 20), connection(5, 30, 40)
+    push(first, 2, b"a")
+    push(last, 15, b"a")
+    push(other, 31, b"b")
+    assert lives(first, second, third, last, other) == [[1, 2, 3, 4], [5]]
+
+
 def test_clients_with_one_client_id_are_told_apart_when_they_alternate() -> None:
     first, second = connection(1, 0, None), connection(2, 1, None)
     push(first, 2, b"a")
