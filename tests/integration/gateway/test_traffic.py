@@ -79,7 +79,9 @@ def summed(clients: list[Ledger]) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("pure", ["", "1"], ids=["compiled", "python"])
+@pytest.mark.parametrize(
+    "pure", [pytest.param("", id="compiled"), pytest.param("1", id="python", marks=pytest.mark.full)]
+)
 def test_counters_equal_a_ledger_also_under_kills(broker: ScriptedBroker, pure: str) -> None:
     env = {"KAFKA_TELEMETRY_PURE_PYTHON": pure} if pure else {}
     settings = config(broker.port, gateway={"relays": 2})
