@@ -132,7 +132,7 @@ def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
         assert shown.pop("since").endswith("Z")
         assert len(shown.pop("client_instance_id")) == 22
         assert shown.pop("state") in {"unsubscribed", "waiting"}  # it has not pushed
-        assert shown == {
+        expected = {
             "listener": "CLIENT",
             "security_protocol": "PLAINTEXT",
             "source_address": "127.0.0.1",
@@ -143,6 +143,11 @@ def test_the_registry_shows_open_connections(gateway: GatewaySidecar) -> None:
             "principal": "User:ANONYMOUS",
             "sasl_mechanism": None,
             "owner": None,
+        }
+        assert {field: shown[field] for field in expected} == expected
+        assert shown["api_versions"] == {
+            "ApiVersions": {"lowest": 3, "highest": 3},
+            "GetTelemetrySubscriptions": {"lowest": 0, "highest": 0},
         }
     gateway.wait_for_no_connections()
     gateway.wait_for_log('"client_software_name": "software.name"')  # the request log
