@@ -20,6 +20,7 @@ from receiver.testkit.kit import MAX_CONNECTIONS, MAX_FRAME_BYTES, Credentials, 
 from receiver.testkit.recording import CLIENT, KIT, Connection
 from receiver.testkit.script import Script
 from receiver.wire.uuid import random_uuid, uuid_to_text
+from receiver.workers import start_task
 
 #: Frames of a connection with their time of arrival; None at its end.
 _Frames = asyncio.Queue[tuple[float, bytes] | None]
@@ -115,14 +116,14 @@ class Endpoint:
         if len(self._tasks) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer, node_id))
+        task = start_task("testkit-connection", self._serve(reader, writer, node_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node_id: int) -> None:
         connection = self.kit.open(self.now, node_id)
         frames: _Frames = asyncio.Queue(_READ_AHEAD)
-        reading = asyncio.ensure_future(self._read(reader, connection, frames))
+        reading = start_task("testkit-reader", self._read(reader, connection, frames))
         try:
             await self._answer(writer, connection, frames)
         except (OSError, TimeoutError):

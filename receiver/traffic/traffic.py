@@ -28,6 +28,7 @@ from receiver.traffic.table import CoreTable
 from receiver.traffic.traffic_metrics import TrafficMetrics
 from receiver.traffic.usage_store import Amounts, Key, Settlement, UsageStore
 from receiver.wire.seen_versions import versions
+from receiver.workers import start_task
 
 #: Closed connections that are kept.
 MAX_CLOSED: Final = 10_000
@@ -287,7 +288,7 @@ class Traffic:
 
     def _start(self) -> asyncio.Task[None]:
         if self._settling is None or self._settling.done():
-            self._settling = asyncio.get_running_loop().create_task(self._settle(), name="settle traffic")
+            self._settling = start_task("settle-traffic", self._settle())
         return self._settling
 
     async def settle(self) -> None:

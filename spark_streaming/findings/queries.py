@@ -70,8 +70,8 @@ def time_of(text: str, now: datetime) -> datetime:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise FilterError(
             f"since: {text[:100]!r}: expected a time such as 2026-01-31T00:00Z, or a duration such as 2h"
         ) from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

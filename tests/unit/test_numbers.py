@@ -20,7 +20,9 @@ BANNED = {"isdigit", "isdecimal", "isnumeric"}
 READS_TIMES = {
     "receiver/telemetry/subscription_document.py",
     "plugins/spool_files/layout.py",
+    "receiver/api/routes/usage.py",
     "spark_streaming/cli.py",
+    "spark_streaming/findings/queries.py",
 }
 
 

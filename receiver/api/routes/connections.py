@@ -32,6 +32,7 @@ from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.owners import Owners
+from receiver.telemetry.subscription_document import time_from_text
 from receiver.traffic.traffic import ClosedConnection, Counters, Traffic
 from receiver.wire.api_keys import api_name
 
@@ -255,7 +256,7 @@ def _value_of(item: Item, query: ConnectionQuery) -> int:
     """Return the value of an item that the list is ordered by."""
     order, _ = query.order
     if order in {ConnectionOrder.SINCE, ConnectionOrder.CLOSED_AT}:
-        return _milliseconds(datetime.fromisoformat(item[order.value]).timestamp())
+        return _milliseconds(time_from_text(item[order.value]).timestamp())
     if order is ConnectionOrder.LAST_MINUTE:
         last = item["last_minute"]
         return 0 if last is None else int(last["bytes_in"] + last["bytes_out"])
