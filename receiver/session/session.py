@@ -505,7 +505,7 @@ class Session:
     @property
     def _unanswered(self) -> int:
         """Number of requests that the broker got and has not answered."""
-        return self.requests.frames + self.extra_requests - self.responses.frames
+        return self.requests.frames + self._added - self._answered_here - self.responses.frames
 
     @property
     def _most_outstanding(self) -> int:
