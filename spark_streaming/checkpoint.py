@@ -41,7 +41,8 @@ def _files(folder: Path) -> Iterator[Path]:
     if (metadata := folder / "metadata").is_file():
         yield metadata
     for log in (folder / "offsets", folder / "commits", *sorted((folder / "sources").glob("*"))):
-        batches = [file for file in log.glob("*") if re.fullmatch("[0-9]{1,18}", file.name)] if log.is_dir() else []
+        names = log.glob("*") if log.is_dir() else ()
+        batches = [file for file in names if re.fullmatch("[0-9]{1,18}", file.name)]
         yield from sorted(batches, key=lambda file: int(file.name))[-_NEWEST:]
 
 
