@@ -19,6 +19,8 @@ PACKAGES = ("receiver", "plugins", "spark_streaming")
 PUBLIC_API = Path("receiver/public-api")
 #: Read by programs at run time, so that a package without one starts and then fails.
 DATA = (
+    "receiver/api/console/assets/index.html",
+    "receiver/api/console/vendor/modules.json",
     "receiver/catalogue/standard_metrics.json",
     "receiver/cli/presets/dashboards.json",
     "spark_streaming/standard_metrics.json",
