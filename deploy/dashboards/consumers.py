@@ -6,10 +6,11 @@ from typing import Final
 
 from deploy.dashboards.brokers import EVERY_BROKER, latency_by_broker
 from deploy.dashboards.choices import client_variables, sending
-from deploy.dashboards.findings import marks
+from deploy.dashboards.findings import OF_CHOSEN_CLIENTS, marks
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
 from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, chosen
 from deploy.dashboards.status import status
 from deploy.dashboards.tops import Cell, clients_by_problem
 
@@ -52,7 +53,7 @@ def consumers() -> Dashboard:
         start="now-2h",
     )
     board.sources().variables(*client_variables(), sending(_EVERY_CONSUMER, "consumers")).resolution()
-    board.marks(*marks()).panel(status())
+    board.marks(*marks(OF_CHOSEN_CLIENTS, clients=chosen(BY_FLEET | BY_CLIENT))).panel(status())
     board.row(
         "In this time",
         total("Records read", f"{_FETCH}.records.consumed.total"),

@@ -7,12 +7,21 @@ from typing import Final
 
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_path, number, rows
 from deploy.dashboards.queries import Mark
-from deploy.dashboards.sql import chosen, key
+from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, SEEN, are_all, chosen, key
 
 #: Findings of the chosen clusters and software, and findings without a cluster or software.
 OF_CHOSEN: Final = (
     f"({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
     f"  AND ({chosen({'software': 'client_software_name'})} OR client_software_name IS NULL)"
+)
+_OF_FLEET: Final = chosen(BY_FLEET)
+_OF_CLIENTS: Final = f"FROM telemetry.client WHERE {SEEN} AND {chosen(BY_FLEET | BY_CLIENT)}"
+#: The same, and if clients are chosen: only findings of these, and of their groups.
+OF_CHOSEN_CLIENTS: Final = (
+    f"{OF_CHOSEN}\n"
+    f"  AND ({are_all(list(BY_CLIENT))}\n"
+    f"    OR client_id IN (SELECT client_id {_OF_CLIENTS})\n"
+    f"    OR client_id IS NULL AND group_id IN (SELECT group_id {_OF_CLIENTS}))"
 )
 SEVERITY_COLOURS: Final = {"critical": "red", "warning": "orange", "info": "blue"}
 #: The condition held in the range, by the clients' minutes.
@@ -82,6 +91,8 @@ def tiles() -> tuple[Panel, ...]:
 def of_clients() -> str:
     """Return a query of open findings by client id: its own, and those of its groups.
 
+    A finding that names the worst member of a group is of that member alone.
+
     Its columns are client_id, rank (1 is critical), severity and kinds.
     """
     return (
@@ -96,12 +107,18 @@ def of_clients() -> str:
         "  JOIN telemetry.client ON client.group_id = finding.group_id\n"
         "    AND coalesce(client.cluster_id, '') = coalesce(finding.cluster_id, '')\n"
         "  WHERE resolved_at IS NULL AND finding.client_id IS NULL AND finding.group_id IS NOT NULL\n"
+        # Of some findings, one member is the cause.
+        "    AND coalesce(finding.evidence ->> 'worst_instance', client.client_instance_id)\n"
+        "      = client.client_instance_id\n"
         ") AS open_findings\nGROUP BY client_id"
     )
 
 
-def marks() -> tuple[Mark, ...]:
-    """Build the marks of findings and of new versions, for all lines of a dashboard."""
+def marks(condition: str = OF_CHOSEN, *, clients: str = _OF_FLEET) -> tuple[Mark, ...]:
+    """Build the marks of findings and of new versions, for all lines of a dashboard.
+
+    ``condition`` is that of the findings, ``clients`` that of clients with a new version.
+    """
     versions = (
         "SELECT begun AS time, client_id || ' now runs ' || client_software_name || ' '\n"
         "  || client_software_version AS text, 'version' AS tags\n"
@@ -109,7 +126,7 @@ def marks() -> tuple[Mark, ...]:
         "  SELECT client_id, client_software_name, client_software_version, min(first_seen) AS begun,\n"
         "    row_number() OVER (\n"
         "      PARTITION BY client_id, client_software_name ORDER BY min(first_seen)) AS turn\n"
-        f"  FROM telemetry.client WHERE {chosen({'cluster': 'cluster_id'})}\n"
+        f"  FROM telemetry.client WHERE {clients}\n"
         "  GROUP BY 1, 2, 3\n"
         ") AS versions\n"
         "WHERE turn > 1 AND begun BETWEEN $__timeFrom() AND $__timeTo()\nORDER BY 1 DESC LIMIT 100"
@@ -118,7 +135,7 @@ def marks() -> tuple[Mark, ...]:
         "SELECT began_at AS time, ended_at AS timeend, severity || ': ' || summary AS text, kind AS tags\n"
         "FROM telemetry.finding\n"
         "WHERE severity <> 'info' AND began_at BETWEEN $__timeFrom() AND $__timeTo()\n"
-        f"  AND ({chosen({'cluster': 'cluster_id'})} OR cluster_id IS NULL)\n"
+        f"  AND {condition}\n"
         "ORDER BY 1 DESC LIMIT 100"
     )
     return Mark("Findings", found, colour="red"), Mark("Versions", versions, colour="blue")

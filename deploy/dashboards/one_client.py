@@ -128,7 +128,7 @@ def one_client() -> Dashboard:
         ),
         *(Address(name) for name in ADDRESSES),
     ).resolution()
-    board.marks(*marks()).panel(status())
+    board.marks(*marks(_FINDINGS, clients=_CLIENT)).panel(status())
     board.row("Findings", findings("Findings", _FINDINGS, height=6))
     board.row(
         "What it waits for",

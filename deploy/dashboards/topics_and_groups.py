@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from deploy.dashboards.choices import client_variables, sending
-from deploy.dashboards.findings import OF_CHOSEN, SEVERITY_COLOURS, marks
+from deploy.dashboards.findings import OF_CHOSEN, OF_CHOSEN_CLIENTS, SEVERITY_COLOURS, marks
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.members import rebalances_of_members
 from deploy.dashboards.metrics import standard
@@ -85,7 +85,7 @@ def topics_and_groups() -> Dashboard:
             ),
         ),
     ).resolution()
-    board.marks(*marks()).panel(status())
+    board.marks(*marks(OF_CHOSEN_CLIENTS, clients=_CLIENTS)).panel(status())
     board.row(
         "Topics",
         _topics(),

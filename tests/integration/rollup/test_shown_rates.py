@@ -30,6 +30,7 @@ from tests.integration.rollup.test_shown_numbers import (
     END_NS,
     FAILED,
     FETCH_NODES,
+    IDLE,
     KAFKA,
     LAG_MAX,
     LATENCY,
@@ -47,6 +48,11 @@ JAVA: Final = ("apache-kafka-java", "4.4.0")
 LIBRDKAFKA: Final = ("librdkafka", "2.11.1")
 #: Minutes.
 RANGES: Final = (15, 20, 30, 60, 120, 180, 360, 7 * 24 * 60)
+#: The gate has one of each way to read a range: minutes, hours and days.
+GATE: Final = tuple(
+    minutes if minutes in (15, 180, RANGES[-1]) else pytest.param(minutes, marks=pytest.mark.full)
+    for minutes in RANGES
+)
 WEEK: Final = 7 * 24 * 60 + 30
 BOARDS: Final = ("producers", "consumers", "topics-and-groups", "one-client")
 NUMBERS: Final = {
@@ -154,7 +160,8 @@ def consumer(
 ) -> Ledger:
     totals = {CONSUMED: per_second, REBALANCES: 1 / 600}
     return Ledger(
-        name=name, lives=lives, interval_s=interval_s, per_second=totals, gauges={FETCH_NODES: 100.0},
+        name=name, lives=lives, interval_s=interval_s, per_second=totals,
+        gauges={FETCH_NODES: 100.0, IDLE: more.pop("idle", 0.9)},
         group=more.pop("group", "readers"), **more,
     )  # fmt: skip
 
@@ -162,11 +169,11 @@ def consumer(
 #: One of each kind: all intervals, and clients that start, die and come back, and that don't send
 #: most metrics.
 MIXED: Final = (
-    producer("steady", 100, 300, (WEEK, 0), late_s=17),
+    producer("steady", 100, 300, (WEEK, WEEK - 600), (600, 0), late_s=17),
     producer("quick", 300, 5, (22, 0), topics={"orders": 200, "exports": 100}),
     producer("dies", 500, 60, (400, 9), late_s=31),
     producer("returns", 40, 30, (100, 70), (40, 0), topics={"exports": 40}),
-    consumer("reads", 70, 300, (390, 0), late_s=100, lag=(60_000, 210)),
+    consumer("reads", 70, 300, (390, 0), late_s=100, lag=(60_000, 210), idle=0.01),
     consumer("joins", 30, 60, (27, 0), late_s=5, lag=(500, -10)),
     consumer("recovers", 30, 60, (200, 0), late_s=5, lag=(12_000, -400), group="behind"),
     consumer("left", 200, 120, (500, 130), group="gone"),
@@ -235,55 +242,55 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The rows of each panel by range and title, of one fleet."""
+class Fleet:
+    """A database that the job filled with the pushes of ledgers."""
 
     ledgers: tuple[Ledger, ...]
-    panels: Mapping[int, Mapping[str, list[dict[str, Any]]]]
-    truths: Mapping[int, Truth]
+    connection: psycopg.Connection[Any]
+
+    def panels(self, minutes: int) -> tuple[Mapping[str, list[dict[str, Any]]], Truth]:
+        """The rows of each panel by title, and the truth, of a range up to the end."""
+        end = datetime.fromtimestamp(END_NS / 1e9, UTC) + timedelta(minutes=1)
+        window = TimeRange(start=end - timedelta(minutes=minutes), end=end)
+        ((until,),) = self.connection.execute("SELECT whole_until FROM telemetry.progress").fetchall()
+        whole = min(end.timestamp() + 60, until.timestamp() // 60 * 60)
+        found = {}
+        for name in BOARDS:
+            variables = chosen(DASHBOARDS[name], self.connection, window, {"client": self.ledgers[0].name})
+            for query in asked(DASHBOARDS[name], variables, window):
+                if query.title in SHOWN and not query.over_time:
+                    found[query.title] = rows(self.connection, query.sql)
+        return found, Truth(window.start.timestamp(), whole)
 
 
-def seen(spark: SparkSession, postgres: Postgres, folder: Any, ledgers: tuple[Ledger, ...]) -> Iterator[Seen]:
+def filled(
+    spark: SparkSession, postgres: Postgres, folder: Any, ledgers: tuple[Ledger, ...]
+) -> Iterator[Fleet]:
     spool(folder / "telemetry", "known", (push for ledger in ledgers for push in ledger.pushes()))
     settings = load(
         None, {"spool_files": {"path": str(folder / "telemetry")}, "checkpoint": str(folder / "checkpoint")}
     )
-    end = datetime.fromtimestamp(END_NS / 1e9, UTC) + timedelta(minutes=1)
     with postgres.database() as url:
         with Store(url, retention=RetentionSettings()) as store:
             store.migrate()
             Job(spark, store, settings, threading.Event()).run_once()
-        panels: dict[int, dict[str, list[dict[str, Any]]]] = {}
-        truths: dict[int, Truth] = {}
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET timezone = 'UTC'")
-            ((until,),) = connection.execute("SELECT whole_until FROM telemetry.progress").fetchall()
-            for minutes in RANGES:
-                window = TimeRange(start=end - timedelta(minutes=minutes), end=end)
-                truths[minutes] = Truth(
-                    window.start.timestamp(), min(end.timestamp() + 60, until.timestamp() // 60 * 60)
-                )
-                panels[minutes] = {}
-                for name in BOARDS:
-                    variables = chosen(DASHBOARDS[name], connection, window, {"client": ledgers[0].name})
-                    for query in asked(DASHBOARDS[name], variables, window):
-                        if query.title in SHOWN and not query.over_time:
-                            panels[minutes][query.title] = rows(connection, query.sql)
-        yield Seen(ledgers, panels, truths)
+            yield Fleet(ledgers, connection)
 
 
 @pytest.fixture(scope="module")
 def mixed(
     spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Seen]:
-    yield from seen(spark, postgres, tmp_path_factory.mktemp("mixed"), MIXED)
+) -> Iterator[Fleet]:
+    yield from filled(spark, postgres, tmp_path_factory.mktemp("mixed"), MIXED)
 
 
 @pytest.fixture(scope="module")
 def crowd(
     spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Seen]:
-    yield from seen(spark, postgres, tmp_path_factory.mktemp("crowd"), many())
+) -> Iterator[Fleet]:
+    yield from filled(spark, postgres, tmp_path_factory.mktemp("crowd"), many())
 
 
 #: The cells of tables: the column of names, and the metric of each rate and count.
@@ -294,9 +301,10 @@ TABLES: Final = (
 )
 
 
-def pairs(fleet: Seen, minutes: int) -> Iterator[tuple[str, Any, float | None]]:
+def pairs(
+    panels: Mapping[str, list[dict[str, Any]]], truth: Truth, ledgers: Sequence[Ledger]
+) -> Iterator[tuple[str, Any, float | None]]:
     """The name, shown value and truth of every stat and cell of a rate or count."""
-    panels, truth, ledgers = fleet.panels[minutes], fleet.truths[minutes], fleet.ledgers
     for title, metric in NUMBERS.items():
         yield title, panels[title][0]["value"], truth.rate(ledgers, metric)
     for title, metric in COUNTS.items():
@@ -316,33 +324,33 @@ def pairs(fleet: Seen, minutes: int) -> Iterator[tuple[str, Any, float | None]]:
     yield EVERY_METRIC, float(text.split()[0]), truth.rate(ledgers[:1], SENT)
 
 
-def compare(fleet: Seen, minutes: int) -> None:
-    found = list(pairs(fleet, minutes))
+def compare(fleet: Fleet, minutes: int) -> Mapping[str, list[dict[str, Any]]]:
+    """Compare what is shown with the truth, and return the panels."""
+    panels, truth = fleet.panels(minutes)
+    found = list(pairs(panels, truth, fleet.ledgers))
     assert {name: shown for name, shown, _ in found} == {
         name: None if true is None else pytest.approx(true, rel=0.01) for name, _, true in found
     }
     # Every producer that pushed in the range has its row, with its rate.
-    truth = fleet.truths[minutes]
     pushing = {ledger.name for ledger in fleet.ledgers if truth.count([ledger], SENT)}
-    assert pushing == {row["client_id"] for row in fleet.panels[minutes][PRODUCERS] if row["records"]} - {
-        row["client_id"] for row in fleet.panels[minutes][PRODUCERS] if str(row["records"]) == "nan"
-    }
+    rated = [row for row in panels[PRODUCERS] if row["records"] and str(row["records"]) != "nan"]
+    assert pushing == {row["client_id"] for row in rated}
+    return panels
 
 
-@pytest.mark.parametrize("minutes", RANGES)
-def test_rates_and_counts_are_those_of_the_ledgers(mixed: Seen, minutes: int) -> None:
-    compare(mixed, minutes)
-
-
-@pytest.mark.parametrize("minutes", RANGES)
-def test_lag_that_grows_has_no_time_to_catch_up(mixed: Seen, minutes: int) -> None:
-    """A group whose lag grows comes first."""
-    groups = {row["group_id"]: row["catch_up"] for row in mixed.panels[minutes]["Groups"]}
+@pytest.mark.parametrize("minutes", GATE)
+def test_rates_counts_and_lag_are_those_of_the_ledgers(mixed: Fleet, minutes: int) -> None:
+    panels = compare(mixed, minutes)
+    # A group whose lag grows comes first, and has no time to catch up.
+    groups = {row["group_id"]: row["catch_up"] for row in panels["Groups"]}
     assert next(iter(groups)) == "readers"
     assert (groups["readers"], groups["behind"]) == ("grows by 210/min", "30 min")
+    # A finding of a group is at the member that it names.
+    kinds = {row["client_id"]: row["kinds"] or "" for row in panels[CONSUMERS]}
+    assert {name for name, of_client in kinds.items() if "poll_bound" in of_client} == {"reads"}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("minutes", RANGES)
-def test_rates_and_counts_of_sixty_clients_are_those_of_the_ledgers(crowd: Seen, minutes: int) -> None:
+def test_rates_and_counts_of_sixty_clients_are_those_of_the_ledgers(crowd: Fleet, minutes: int) -> None:
     compare(crowd, minutes)

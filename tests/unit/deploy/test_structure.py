@@ -282,6 +282,10 @@ def test_totals_of_one_client_software_say_so() -> None:
 def test_findings_and_new_versions_are_marked_on_all_lines(name: str) -> None:
     marks = DASHBOARDS[name]["annotations"]["list"]
     assert [(mark["name"], mark["enable"]) for mark in marks] == [("Findings", True), ("Versions", True)]
+    # They are those of what is chosen, and of no other client.
+    choices = {variable["name"] for variable in DASHBOARDS[name]["templating"]["list"]}
+    for choice in choices & {"cluster", "software", "principal", "group", "client_id", "client"}:
+        assert all(f"${{{choice}:sqlstring}}" in mark["target"]["rawSql"] for mark in marks), choice
     for mark in marks:
         assert re.match(r"SELECT \w+ AS time, .* AS text, .* AS tags", mark["target"]["rawSql"], re.DOTALL)
 
