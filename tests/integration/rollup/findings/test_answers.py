@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from spark_streaming.cli import app
@@ -22,6 +23,13 @@ from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes
 from tests.integration.rollup.findings.test_alerts import everything_wrong
 
 TOKEN = "a-token-of-sixteen-letters"
+
+
+@pytest.fixture(autouse=True)
+def log_of_its_own() -> Iterator[None]:
+    """Reset structlog, because the runner closes the command's stderr."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
