@@ -158,7 +158,9 @@ _PACKING: Final = _Group(
 #: Sidecars in front of a scripted broker.
 _GATEWAY: Final = _Group(name="gateway", tests=("tests/integration/gateway",))
 #: One broker and one collector for all of these.
-_KAFKA: Final = _Group(name="kafka", tests=("tests/conformance", "tests/integration"))
+_KAFKA: Final = _Group(name="kafka", tests=("tests/integration",))
+#: The same again: as one group they would end last, and alone.
+_PROTOCOL: Final = _Group(name="protocol", tests=("tests/conformance", "tests/integration/kip1313"))
 _OTHERS: Final = _Group(name="others", tests=("tests",))
 
 #: The data path as where the extension is not built: its fallback, and what it is compared with.
@@ -182,6 +184,7 @@ _GROUPS: Final = (
     _LINT,
     _SPARK,
     _KAFKA,
+    _PROTOCOL,
     _UNIT,
     _PACKING,
     _GATEWAY,
@@ -197,7 +200,7 @@ _GROUPS: Final = (
 _BESIDE_SET_UP: Final = (_LINT,)
 #: How many groups run at a time: more than there are processors, because tests with servers wait
 #: for much of their time.
-_AT_ONCE: Final = (os.cpu_count() or 1) + 5
+_AT_ONCE: Final = (os.cpu_count() or 1) + 6
 
 
 def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:

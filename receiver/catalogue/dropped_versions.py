@@ -42,10 +42,19 @@ def _parsed(version: str) -> tuple[int, int]:
 
 
 class DroppedVersions:
-    """All that is known of dropped versions."""
+    """All that is known of dropped versions.
+
+    Attributes:
+        latest: The latest version of Kafka that is known.
+        pattern: A regular expression of the versions up to it, for a JSON schema.
+    """
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.latest: str = document["latest"]
+        major, minor = _parsed(self.latest)
+        of_latest = "|".join(map(str, range(minor + 1)))
+        earlier = "|".join(map(str, range(major)))
+        self.pattern: str = rf"^(({earlier})\.[0-9]{{1,4}}|{major}\.({of_latest}))(\.[0-9]{{1,4}})?$"
         self._changes = [(_parsed(change["kafka"]), change) for change in document["changes"]]
 
     def up_to(self, kafka: str) -> dict[int, Dropped]:

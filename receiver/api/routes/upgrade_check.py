@@ -32,7 +32,10 @@ _DAY_MS = 86_400_000
 class UpgradeQuery(ScopedPageQuery):
     """The query parameters of ``/v1/upgrade-check``."""
 
-    to: str = Field(description="The version of Kafka to upgrade to, for example `4.0`.")
+    to: str = Field(
+        description="The version of Kafka to upgrade to, for example `4.0`.",
+        json_schema_extra={"pattern": DROPPED_VERSIONS.pattern},
+    )
     days: int = Field(
         default=30, ge=1, le=4_000, description="Only clients that were seen in the last so many days."
     )

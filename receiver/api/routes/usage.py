@@ -152,11 +152,7 @@ def _value(row: UsageRow, by: UsageGroup, owners: Owners) -> str:
 
 def _page(rows: Sequence[tuple[str, str, Amounts]], query: UsageQuery) -> dict[str, Any]:
     if query.after is not None:
-        day, separator, value = query.after.partition("/")
-        if not separator:
-            raise InvalidError(
-                field_error(("after",), query.after, "expected the `next` of the previous page")
-            )
+        day, _, value = query.after.partition("/")
         rows = [row for row in rows if row[:2] > (day, value)]
     page, following = first_page(rows, query.limit, lambda row: f"{row[0]}/{row[1]}", lambda row: row[:2])
     items = [{"day": day, query.by.value: value, **used._asdict()} for day, value, used in page]
