@@ -33,6 +33,7 @@ def lowest(version: str) -> dict[int, int | None]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", [*OLDER_KAFKA_VERSIONS, KAFKA_VERSION])
 def test_dropped_versions_are_those_of_a_release(version: str) -> None:
     before, since = lowest(_LAST_BEFORE_4), lowest(version)
