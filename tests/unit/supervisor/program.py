@@ -99,7 +99,7 @@ class Process:
 
     def read_channel(self) -> None:
         while self.status is None and (message := self.channel.receive()) is not None:
-            if message.type != "ping":
+            if message.type not in {"ping", "drain"}:
                 note(self.name, message.type, **message.fields)
             match message.type:
                 case "ping":
@@ -201,6 +201,7 @@ class Relay(Process):
             for listening in self.listening:
                 self.forget(listening)
             self.listening.clear()
+            note(self.name, "drain", **message.fields)  # it takes no more clients
             if self.name not in plan("never_drain", ()):
                 self.close_at = time.monotonic() + message.fields["after_s"]
 

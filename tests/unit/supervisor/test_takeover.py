@@ -56,11 +56,12 @@ def test_open_connections_live_and_new_ones_reach_the_new_version(tmp_path: Path
                 assert client.who()["broker"] == 1
                 client.until_core(new_core)
             until(lambda: new.rest()["broker"] == 2, "REST of the new version")
+            # Until then the relays of both versions accept clients.
+            old.until_journal("drain", "relay-1")
+            old.until_journal("drain", "relay-2")
             with contextlib.ExitStack() as later:
                 for name, client in on_each_relay(new, later).items():
                     assert client.who()["pid"] == new.children()[name]
-            old.until_journal("drain", "relay-1")
-            old.until_journal("drain", "relay-2")
             drains = old.journal("drain")
             assert [(drain["after_s"], drain["timeout_s"]) for drain in drains] == [(30, 30)] * 2
             assert set(old.children()) == {"relay-1", "relay-2"}
