@@ -37,6 +37,9 @@ RECEIVER: Final = "kafka-telemetry-receiver"
 _MAX_ANSWER_BYTES: Final = 16 * 1_048_576
 #: Shorter than a receiver keeps an idle connection.
 _IDLE_S: Final = 60.0
+#: Seconds in which a receiver that has answered itself is not asked again: with too little CPU it
+#: might not accept its own connection in time, and would name itself as missing.
+_OWN_S: Final = 60.0
 _MAX_REASON: Final = 200
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
@@ -92,6 +95,7 @@ class Members:
         self._plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would load the system's CAs
         self._context: ssl.SSLContext | None = None
         self._client: httpx.AsyncClient | None = None
+        self._own: dict[str, float] = {}  # by URL: until when it is known to be this receiver's
         self._resolving: asyncio.Task[tuple[str, ...] | OSError] | None = None
 
     async def close(self) -> None:
@@ -113,6 +117,8 @@ class Members:
             members = self.settings.members
             named = (members,) if isinstance(members, str) else members
             return [MemberAnswer(url=url, problem=_reason(error)) for url in named]
+        now = asyncio.get_running_loop().time()
+        self._own = {url: until for url, until in self._own.items() if until > now and url in urls}
         client = self._current_client()
         headers = {ASKED_BY: self._receiver_id}
         if token is not None:
@@ -173,6 +179,8 @@ class Members:
         parameters: Mapping[str, str | int],
         headers: Mapping[str, str],
     ) -> MemberAnswer:
+        if url in self._own:
+            return MemberAnswer(url=url, receiver=self._receiver_id, is_self=True)
         try:
             async with asyncio.timeout(self.settings.timeout_ms / 1000):
                 return await self._answer(client, url, path, parameters, headers)
@@ -200,6 +208,7 @@ class Members:
         try:
             receiver = response.headers.get(RECEIVER)
             if receiver == self._receiver_id:
+                self._own[url] = asyncio.get_running_loop().time() + _OWN_S
                 return MemberAnswer(url=url, receiver=receiver, is_self=True)
             async for chunk in response.aiter_bytes():
                 body += chunk

@@ -191,6 +191,20 @@ def test_a_receiver_that_is_asked_by_another_asks_nobody(apis: list[Api]) -> Non
     run(scenario)
 
 
+def test_a_receiver_that_knows_its_own_url_does_not_ask_it(
+    apis: list[Api], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with cluster_of(apis[:1]) as (client,):
+            first = (await client.get("/v1/connections?scope=cluster")).json()
+            members = apis[0].cluster.members
+            monkeypatch.setattr(members, "_answer", None)
+            assert (await client.get("/v1/connections?scope=cluster")).json() == first
+            assert [(member["itself"], member["answered"]) for member in first["members"]] == [(True, True)]
+
+    run(scenario)
+
+
 def test_without_members_the_cluster_is_this_receiver(api: Api) -> None:
     api.connections.append(connection(1))
 
