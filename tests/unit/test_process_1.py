@@ -128,9 +128,12 @@ def test_a_new_start_waits_for_the_sockets_of_the_one_before(tmp_path: Path) -> 
 import ctypes, socket
 bound = socket.socket(socket.AF_UNIX)
 bound.bind("\\0NAME")  # abstract: it is free again when nobody holds it
+reads, writes = os.pipe()
 if not os.fork():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    os.write(writes, b".")
     time.sleep(600)
+os.read(reads, 1)  # a death before the child asks for its own would leave it, with the socket
 print("bound", process_1.restarts(), flush=True)
 time.sleep(600)
 """
