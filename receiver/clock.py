@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -25,3 +26,8 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     cpu = staticmethod(time.thread_time)
     wall_ns = staticmethod(time.time_ns)
+
+
+def wall_time(nanoseconds: int) -> datetime:
+    """Return the time in UTC of nanoseconds since the epoch, to the millisecond."""
+    return datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -18,6 +18,7 @@ from receiver.api.cluster import Cluster
 from receiver.api.events import EventLog
 from receiver.api.sessions import Sessions
 from receiver.brokers.listener_state import ListenerState
+from receiver.clock import wall_time
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers
 from receiver.store.subscriptions import Subscriptions
@@ -76,7 +77,7 @@ class ApiDependencies:
 
     def now(self) -> datetime:
         """Return the wall clock's time to the millisecond."""
-        return datetime.fromtimestamp(self.wall_ns() // 1_000_000 / 1000, UTC)
+        return wall_time(self.wall_ns())
 
     def find_client(self, client_instance_id: Uuid) -> ClientInstance | None:
         """Find a client instance that has not expired."""

@@ -11,10 +11,10 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from receiver.clock import wall_time
 from receiver.numbers import whole_number
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import SubscriptionSet
@@ -140,11 +140,10 @@ class EventLog:
         client_id: str | None = None,
     ) -> None:
         self._last = next(self._numbers)
-        time = datetime.fromtimestamp(self._wall_ns() // 1_000_000 / 1000, UTC)
         self._events.append(
             Event(
                 number=self._last,
-                time=time_to_text(time),
+                time=time_to_text(wall_time(self._wall_ns())),
                 type=type_,
                 subscription=subscription,
                 client_instance_id=client_instance_id,

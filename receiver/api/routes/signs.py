@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,6 +14,7 @@ from receiver.api.filters import client_owner
 from receiver.api.pages import LimitQuery
 from receiver.api.problems import Problem
 from receiver.catalogue import CATALOGUE
+from receiver.clock import wall_time
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.latest_pushes import KeptPush
 from receiver.telemetry.owners import Owners
@@ -119,12 +119,8 @@ def _document(
         "metric": sign.metric,
         "value": sign.value,
         "unit": None if metric is None else metric.unit,
-        "since": _time(since_ns),
-        "received_at": _time(push.received_at_ns),
+        "since": time_to_text(wall_time(since_ns)),
+        "received_at": time_to_text(wall_time(push.received_at_ns)),
         "meaning": rule.meaning,
         "advice": rule.advice,
     }
-
-
-def _time(nanoseconds: int) -> str:
-    return time_to_text(datetime.fromtimestamp(nanoseconds // 1_000_000 / 1000, UTC))

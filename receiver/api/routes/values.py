@@ -6,7 +6,6 @@ Pushes are decoded here, in the thread for long reads, and nowhere before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
@@ -20,6 +19,7 @@ from receiver.api.problems import Problem
 from receiver.api.queries import ForbiddingModel
 from receiver.api.routes.clients import ClientInstanceId, require_client
 from receiver.catalogue import CATALOGUE
+from receiver.clock import wall_time
 from receiver.numbers import whole_number
 from receiver.telemetry.latest_pushes import KeptPush
 from receiver.telemetry.subscription_document import time_to_text
@@ -116,7 +116,7 @@ def _push(push: KeptPush) -> dict[str, Any]:
             metrics.append(view)
         left -= len(points)
     return {
-        "received_at": time_to_text(datetime.fromtimestamp(push.received_at_ns // 1_000_000 / 1000, UTC)),
+        "received_at": time_to_text(wall_time(push.received_at_ns)),
         "bytes": len(push.data),
         "cut": left < 0,
         "metrics": metrics,
