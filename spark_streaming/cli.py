@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from spark_streaming import dumps
+from spark_streaming.times import time_from_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,10 +131,9 @@ _MetricsBind = Annotated[
 
 def _time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(text)
+        return time_from_text(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r}: expected a time such as 2026-01-31T00:00Z") from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 @app.command()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from spark_streaming.findings.answers import FilterError, FindingFilter
+from spark_streaming.times import time_from_text
 
 _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -69,9 +70,8 @@ def time_of(text: str, now: datetime) -> datetime:
     if (ago := _AGO.fullmatch(text)) is not None:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return time_from_text(text)
+    except ValueError:
         raise FilterError(
             f"since: {text[:100]!r}: expected a time such as 2026-01-31T00:00Z, or a duration such as 2h"
         ) from None

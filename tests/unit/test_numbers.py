@@ -21,8 +21,7 @@ READS_TIMES = {
     "receiver/telemetry/subscription_document.py",
     "plugins/spool_files/layout.py",
     "receiver/api/routes/usage.py",
-    "spark_streaming/cli.py",
-    "spark_streaming/findings/queries.py",
+    "spark_streaming/times.py",
 }
 
 
