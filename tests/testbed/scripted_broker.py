@@ -358,7 +358,8 @@ class ScriptedBroker:
             # Again and again, because a connection may just be accepted, or wrapped for TLS.
             for peer in self.peers:
                 with contextlib.suppress(OSError):
-                    peer.socket.shutdown(socket.SHUT_RDWR)
+                    # Not SSLSocket's own, which takes TLS off under the script's feet.
+                    socket.socket.shutdown(peer.socket, socket.SHUT_RDWR)
             for thread in self._threads:
                 thread.join(0.05)
             if time.monotonic() > until:

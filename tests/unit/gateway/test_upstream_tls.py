@@ -260,3 +260,21 @@ def test_a_brokers_alert_ends_the_connection_and_is_logged(certificates: Certifi
                 assert gate.value("protocol_errors_total", **labels) == 1
 
     on_loop(main())
+
+
+def test_a_stopped_broker_waits_for_no_handshake(certificates: Certificates) -> None:
+    """A silent client's handshake ends with the broker, not with the client."""
+
+    def is_wrapped() -> bool:
+        plain = type(broker.peers[0].socket) is socket.socket
+        return not plain or broker.peers[0].socket.fileno() == -1
+
+    async def main() -> None:
+        await eventually(lambda: bool(broker.peers) and is_wrapped(), "TLS")
+        broker.stop()
+
+    with (
+        tls_broker(certificates.broker_context()) as broker,
+        socket.create_connection((LOOPBACK, broker.port)),
+    ):
+        on_loop(main())

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import struct
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,12 +226,12 @@ def tls_broker(context: ssl.SSLContext) -> Iterator[ScriptedBroker]:
     """A broker whose listener speaks TLS; :attr:`Peer.socket` is the TLS connection then."""
 
     def serve(peer: Peer) -> None:
-        # When the broker is stopped, SSLSocket.shutdown() takes TLS off, and ciphertext may be
-        # read.
-        with (
-            contextlib.suppress(ValueError, struct.error),
-            context.wrap_socket(peer.socket, server_side=True) as peer.socket,
-        ):
+        # The handshake comes later, so that stop() can end a connection whose handshake waits for
+        # a client that never sends, or for a task of the very loop that stop() holds up.
+        with context.wrap_socket(
+            peer.socket, server_side=True, do_handshake_on_connect=False
+        ) as peer.socket:
+            peer.socket.do_handshake()
             peer.serve()
 
     with ScriptedBroker() as broker:
