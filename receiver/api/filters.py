@@ -23,6 +23,7 @@ from receiver.telemetry.owners import Owners
 from receiver.telemetry.quirks import software_identities
 from receiver.telemetry.selectors import NOTHING_REVEALED
 from receiver.telemetry.subscription import Assignment
+from receiver.traffic.order import ConnectionGroup, ConnectionOrder
 
 _MAX_CHARS: Final = 1024
 
@@ -115,31 +116,6 @@ class ClientQuery(_Filters):
         json_schema_extra={"pattern": UUID_PATTERN},
     )
     state: ClientState | None = Field(default=None, description="Only in this state.")
-
-
-class ConnectionOrder(StrEnum):
-    """What connections, or groups of them, are ordered by."""
-
-    SINCE = "since"
-    CLOSED_AT = "closed_at"
-    BYTES_IN = "bytes_in"
-    BYTES_OUT = "bytes_out"
-    REQUESTS = "requests"
-    IN_FLIGHT = "in_flight"
-    LAST_MINUTE = "last_minute"
-    IDLE_MS = "idle_ms"
-    CONNECTIONS = "connections"
-
-
-class ConnectionGroup(StrEnum):
-    """What connections are grouped by."""
-
-    PRINCIPAL = "principal"
-    CLIENT_ID = "client_id"
-    SOFTWARE = "software"
-    ADDRESS = "address"
-    LISTENER = "listener"
-    OWNER = "owner"
 
 
 #: With what only connections, and only closed ones, and only groups have.

@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from receiver.amounts import bytes_text, count_text, duration_text
-from receiver.api.filters import ConnectionGroup, ConnectionOrder
-from receiver.api.routes.usage import UsageGroup
 from receiver.cli import filters
 from receiver.cli.output import Output, OutputFormat, print_list
 from receiver.cli.pages import given, pages
 from receiver.cli.session import Fleet, fleet_command, is_document
 from receiver.settings.cluster import AnswerScope
+from receiver.traffic.order import ConnectionGroup, ConnectionOrder, UsageGroup
 
 By = Annotated[
     ConnectionGroup | None, typer.Option("--by", help="Add the connections up by this.", metavar="FIELD")

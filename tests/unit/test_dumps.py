@@ -46,8 +46,8 @@ def test_dumps_are_forbidden_and_allowed_again() -> None:
 def test_serve_forbids_them_before_it_reads_its_configuration() -> None:
     assert reports(
         "import sys\n"
-        "from receiver.cli import commands\n"
-        "commands._checked = lambda file: (print(json.dumps(report())), sys.exit(0))\n"
+        "from receiver.cli import commands, serve\n"
+        "serve._checked = lambda file: (print(json.dumps(report())), sys.exit(0))\n"
         "sys.argv = ['kafka-telemetry', 'serve', '--config', 'receiver.yaml']\n"
         "commands.main()"
     ) == [[False, 0]]

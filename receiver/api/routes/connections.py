@@ -16,8 +16,6 @@ from receiver.api.background import in_background, json_response
 from receiver.api.cluster import Cluster, ClusterPage, answer_list, use_answers
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import (
-    ConnectionGroup,
-    ConnectionOrder,
     ConnectionQuery,
     ConnectionState,
     connection_owner,
@@ -33,6 +31,7 @@ from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.owners import Owners
 from receiver.telemetry.subscription_document import time_from_text
+from receiver.traffic.order import ConnectionGroup, ConnectionOrder
 from receiver.traffic.traffic import ClosedConnection, Counters, Traffic
 from receiver.wire.api_keys import api_name
 

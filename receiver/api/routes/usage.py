@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -23,20 +22,13 @@ from receiver.cluster.merge import Item, Order
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import recorded_identity
 from receiver.telemetry.owners import Owners
+from receiver.traffic.order import UsageGroup
 from receiver.traffic.usage_store import Amounts, UsageRow
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"])
 
 #: Days that are shown unless ``since`` is given.
 _DEFAULT_DAYS: Final = 30
-
-
-class UsageGroup(StrEnum):
-    """What usage is added up by."""
-
-    PRINCIPAL = "principal"
-    CLIENT_ID = "client_id"
-    OWNER = "owner"
 
 
 def _day(value: Any) -> Any:
