@@ -57,6 +57,10 @@ _QUORUM: Final = "the quorum elects a leader, or is busy, when the machine is"
 #: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, INVALID_REQUEST.
 _QUORUM_ERRORS: Final = frozenset({6, 7, 42})
 
+_PRODUCER: Final = "markers of an earlier round, whose connection was cut, reached one side's topic alone"
+#: NONE, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+_MARKER_ERRORS: Final = frozenset({0, 47, 52})
+
 VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=0, path="Responses.PartitionResponses.BaseOffset", reason=_LOG, allows=_at_least(-1)),
     Volatile(
@@ -70,6 +74,12 @@ VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
     Volatile(api_key=21, path="Topics.Partitions.LowWatermark", reason=_LOG, allows=_at_least(-1)),
     Volatile(api_key=22, path="ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
+    Volatile(
+        api_key=27,
+        path="Markers.Topics.Partitions.ErrorCode",
+        reason=_PRODUCER,
+        allows=_MARKER_ERRORS.__contains__,
+    ),
     Volatile(api_key=35, path="Results.TotalBytes", reason=_DISK, allows=_at_least(0)),
     Volatile(api_key=35, path="Results.UsableBytes", reason=_DISK, allows=_at_least(0)),
     Volatile(api_key=35, path="Results.Topics.Partitions.PartitionSize", reason=_LOG, allows=_at_least(0)),
