@@ -111,15 +111,14 @@ _FULL_PARTS: Final = (
     "older-kafkas",
 )
 _LINT: Final = _Group(name="lint", commands=(("make", "--no-print-directory", "lint"),))
-#: The tests of this group and of the next four share no server, so workers can divide them. Each
+#: The tests of this group and of the next five share no server, so workers can divide them. Each
 #: worker collects all tests again. On two processors that costs more than it saves.
 _WORKERS: Final = max(0, (os.cpu_count() or 1) - 2)
 _UNIT: Final = _Group(name="unit", tests=("tests/unit",), workers=_WORKERS)
-#: Half of the rest of the unit tests: as one group they would end last.
-_EDGES: Final = _Group(
-    name="edges",
-    tests=("tests/unit/api", "tests/unit/cli", "tests/unit/gateway", "tests/unit/session"),
-    workers=_WORKERS,
+#: Parts of the unit tests: as one group they would end last.
+_EDGES: Final = _Group(name="edges", tests=("tests/unit/api", "tests/unit/cli"), workers=_WORKERS)
+_CONNECTIONS: Final = _Group(
+    name="connections", tests=("tests/unit/gateway", "tests/unit/session"), workers=_WORKERS
 )
 #: The plugins and their host: queues, journals and child processes.
 _PLUGINS: Final = _Group(name="plugins", tests=("tests/unit/host", "tests/unit/plugins"), workers=_WORKERS)
@@ -184,14 +183,15 @@ _GROUPS: Final = (
     _LINT,
     _SPARK,
     _KAFKA,
-    _PROTOCOL,
-    _UNIT,
-    _PACKING,
     _GATEWAY,
-    _EDGES,
     _PLUGINS,
-    _STORE,
+    _UNIT,
+    _EDGES,
+    _PROTOCOL,
+    _CONNECTIONS,
+    _PACKING,
     _PROPERTY,
+    _STORE,
     _SUPERVISOR,
     _FUZZ,
     _OTHERS,

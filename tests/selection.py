@@ -31,6 +31,7 @@ FULL: Mapping[str, str] = MappingProxyType(
         "tests/integration/rollup/test_clicks.py": "rolls up hours; test_shown_numbers.py has five clients",
         "tests/integration/rollup/test_dashboards.py": "fills a database with a generated fleet",
         "tests/integration/rollup/test_ledger.py": "kills a fleet; test_store_properties.py repeats batches",
+        "tests/integration/kip1313": "no client has it yet; tests/unit/session has its exchange",
         "tests/integration/security": "the matrix of protocols, mechanisms and clients, and forgeries",
         "tests/integration/test_asked_for_less.py": "waits for push intervals, unlike tests/unit/telemetry",
         "tests/integration/test_least_privilege.py": "needs a system user of its own",

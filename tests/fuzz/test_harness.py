@@ -40,6 +40,7 @@ def test_a_correct_target_has_no_finding() -> None:
     assert found(lambda _: None, inputs=2000) == []
 
 
+@pytest.mark.full
 def test_too_much_time_is_found() -> None:
     def run(data: bytes) -> None:
         end = time.process_time() + 1.2

@@ -81,6 +81,7 @@ def test_it_is_short_enough_to_read() -> None:
     assert 30 < len(lines) < 50
 
 
+@pytest.mark.full
 def test_a_sidecar_loads_it_by_its_type_and_clients_pushes_arrive(broker: KafkaBroker, site: Path) -> None:
     with contextlib.ExitStack() as running:
         destinations = {

@@ -80,6 +80,7 @@ def test_the_error_bodies_are_kafkas(schemas: list[Schema]) -> None:
             assert schema.error_body == ("-" if body is None else body.hex()), schema
 
 
+@pytest.mark.full
 def test_the_errors_for_entries_are_kafkas(schemas: list[Schema]) -> None:
     """Every RPC has an answer, of one error code or of one for each entry of the request."""
     without_code = {

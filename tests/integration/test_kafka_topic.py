@@ -201,6 +201,7 @@ def test_a_push_without_metrics_is_an_empty_record_and_no_tombstone(cluster: Kaf
     assert header(record, "push_id")
 
 
+@pytest.mark.full
 def test_unknown_fields_have_no_header(cluster: KafkaBroker, topic: str) -> None:
     one = push()
     one = dataclasses.replace(one, context=dataclasses.replace(one.context, cluster_id=None))

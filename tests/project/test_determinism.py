@@ -17,6 +17,7 @@ from tests import exploration
 from tests.selection import is_full
 
 TESTS = Path(__file__).parents[1]
+Rule = Callable[[ast.AST], bool]
 #: What the gate does not run, or what it is made of.
 _LEFT_OUT = ("attacks", "dashboards", "examples", "kubernetes", "mutation", "soak", "testbed")
 _LEFT_OUT_FILES = ("exploration.py", "targets.py", "images/built.py", "fuzz/__main__.py")
@@ -77,19 +78,22 @@ def gate_files() -> Iterator[Path]:
             yield file
 
 
-def findings(text: str, rule: Callable[[ast.AST], bool]) -> list[int]:
-    """Return the lines of what breaks a rule, outside functions marked ``full``."""
-    found: list[int] = []
+def findings(text: str, *rules: Rule) -> tuple[list[int], ...]:
+    """Return the lines of what breaks each rule, outside functions marked ``full``."""
+    found: tuple[list[int], ...] = tuple([] for _ in rules)
     waiting: list[ast.AST] = [ast.parse(text)]
     while waiting:
         node = waiting.pop()
         decorators = getattr(node, "decorator_list", [])
         if any("mark.full" in ast.unparse(decorator) for decorator in decorators):
             continue
-        if rule(node):
-            found.append(getattr(node, "lineno", 0))
+        for rule, lines in zip(rules, found, strict=True):
+            if rule(node):
+                lines.append(getattr(node, "lineno", 0))
         waiting += ast.iter_child_nodes(node)
-    return sorted(found)
+    for lines in found:
+        lines.sort()
+    return found
 
 
 def called(node: ast.AST) -> str:
@@ -138,21 +142,15 @@ def draws_by_chance(node: ast.AST) -> bool:
     return isinstance(node, ast.keyword) and node.arg in ("derandomize", "database")
 
 
-@pytest.mark.parametrize("rule", [demands_speed, draws_by_chance], ids=lambda rule: rule.__name__)
-def test_no_test_decides_by_a_clock_or_by_chance(rule: Callable[[ast.AST], bool]) -> None:
-    found = {
-        f"{file.relative_to(TESTS)}:{line}"
-        for file in gate_files()
-        for line in findings(file.read_text(), rule)
-    }
-    assert not found
-
-
-def test_pauses_only_get_fewer() -> None:
-    found = {
-        file.relative_to(TESTS).as_posix(): findings(file.read_text(), is_pause) for file in gate_files()
-    }
-    more = {name: lines for name, lines in found.items() if len(lines) > PAUSES.get(name, 0)}
+def test_no_test_decides_by_a_clock_or_by_chance_and_pauses_only_get_fewer() -> None:
+    broken, more = set(), {}
+    for file in gate_files():
+        name = file.relative_to(TESTS).as_posix()
+        speed, chance, pauses = findings(file.read_text(), demands_speed, draws_by_chance, is_pause)
+        broken |= {f"{name}:{line}" for line in speed + chance}
+        if len(pauses) > PAUSES.get(name, 0):
+            more[name] = pauses
+    assert not broken
     assert not more, "wait for a condition in place of a pause"
 
 
@@ -169,10 +167,10 @@ def test_pauses_only_get_fewer() -> None:
         (draws_by_chance, "settings.load_profile('default')"),
     ],
 )
-def test_each_rule_finds_what_breaks_it(rule: Callable[[ast.AST], bool], code: str) -> None:
+def test_each_rule_finds_what_breaks_it(rule: Rule, code: str) -> None:
     async_code = f"async def test():\n    {code}\n"
-    assert findings(async_code, rule) == [2]
-    assert findings(f"@pytest.mark.full\n{async_code}", rule) == []
+    assert findings(async_code, rule) == ([2],)
+    assert findings(f"@pytest.mark.full\n{async_code}", rule) == ([],)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +183,8 @@ def test_each_rule_finds_what_breaks_it(rule: Callable[[ast.AST], bool], code: s
         (draws_by_chance, "random.Random(714)"),
     ],
 )
-def test_what_is_fine_is_not_found(rule: Callable[[ast.AST], bool], code: str) -> None:
-    assert findings(code, rule) == []
+def test_what_is_fine_is_not_found(rule: Rule, code: str) -> None:
+    assert findings(code, rule) == ([],)
 
 
 @pytest.mark.skipif(exploration.SEED is not None, reason="this run explores")

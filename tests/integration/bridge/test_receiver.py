@@ -79,6 +79,7 @@ def _labels(exports: Sequence[ExportedMetric], client_id: str) -> dict[str, Any]
     return dict(found[0]) if found else None
 
 
+@pytest.mark.full
 def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
     bridged: KafkaBroker, collector: Collector, token_file: Path, port: int
 ) -> None:
@@ -229,6 +230,7 @@ def test_receivers_by_the_addresses_of_one_name(jar: Path, token_file: Path, tmp
         assert {event: count for event, count in _events(first).items() if "dropped" in event} == {}
 
 
+@pytest.mark.full
 def test_doctor_reads_the_brokers_reporters(bridged: KafkaBroker) -> None:
     settings = ReceiverSettings.model_validate(
         {

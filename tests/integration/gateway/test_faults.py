@@ -29,6 +29,7 @@ MIB = 1 << 20
 # -- the upstream ----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_sidecar_starts_before_its_broker() -> None:
     broker = ScriptedBroker()
     settings = config(broker.port, gateway={"relays": 1})  # each relay logs for itself

@@ -79,6 +79,7 @@ def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
         assert sidecar.awaited("stopped")
 
 
+@pytest.mark.full
 def test_sigterm_lets_an_answer_of_the_brokers_arrive(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
         broker.script = delayed(0.3, api_key=0)
@@ -115,6 +116,7 @@ def test_sigterm_lets_requests_end_that_it_cuts_in_two(broker: ScriptedBroker) -
         assert sidecar.wait() == 0
 
 
+@pytest.mark.full
 def test_a_drain_ends_in_time_whatever_the_broker_does(broker: ScriptedBroker) -> None:
     over = threading.Event()
     with GatewaySidecar(config(broker.port, drain={"timeout_s": 1.0})) as sidecar:
@@ -230,6 +232,7 @@ def test_a_wrong_file_at_sighup_changes_nothing_and_is_named(broker: ScriptedBro
 # -- starts that fail ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_an_address_that_is_taken_is_named_and_ends_the_start(broker: ScriptedBroker) -> None:
     with closing(socket.socket()) as other:
         other.bind((LOOPBACK, 0))

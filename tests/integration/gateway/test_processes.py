@@ -104,6 +104,7 @@ def test_a_core_that_hangs_is_replaced(broker: ScriptedBroker) -> None:
         sidecar.wait_for_log("a process does not answer, it is killed")
 
 
+@pytest.mark.full
 def test_a_relay_takes_only_its_own_connections_with_it(broker: ScriptedBroker) -> None:
     with (
         GatewaySidecar(config(broker.port, **relays(2))) as sidecar,
@@ -265,6 +266,7 @@ def test_a_configuration_that_cannot_be_applied_changes_nothing(broker: Scripted
         assert sidecar.is_ready()
 
 
+@pytest.mark.full
 def test_plugins_are_replaced_one_by_one(broker: ScriptedBroker, tmp_path: Path) -> None:
     settings = config(broker.port, **relays(2))
     kept = {"type": "console", "name": "kept"}

@@ -89,10 +89,9 @@ def missing_key(settings: dict[str, Any], folder: Path) -> str:
     "spoil",
     [
         taken_port,
-        missing_certificate,
         *(
             pytest.param(spoil, marks=pytest.mark.full)
-            for spoil in (shared_port, broken_quirk, broken_subscription, missing_key)
+            for spoil in (missing_certificate, shared_port, broken_quirk, broken_subscription, missing_key)
         ),
     ],
 )
@@ -180,6 +179,7 @@ def test_a_reload_builds_what_changed_once(broker: ScriptedBroker, tmp_path: Pat
         assert log.read_text().splitlines() == [f"{core} changed", f"{core} new"]
 
 
+@pytest.mark.full
 def test_a_plugin_may_take_the_port_that_another_part_gives_up(broker: ScriptedBroker) -> None:
     scraped, other = f"{LOOPBACK}:{free_port()}", listener("OTHER", broker.port)
     settings = config(broker.port, plugins=[{"type": "prometheus", "bind": scraped}])

@@ -106,6 +106,7 @@ def test_a_bad_folder_does_not_keep_traffic_waiting(broker: ScriptedBroker, fold
         assert asked_for(sidecar, b"a.")
 
 
+@pytest.mark.full
 def test_another_store_is_applied_without_a_restart(broker: ScriptedBroker, folder: Path) -> None:
     settings = config(broker.port)
     with GatewaySidecar(settings) as sidecar:

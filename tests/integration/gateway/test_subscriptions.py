@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from receiver.telemetry.subscription_document import time_to_text
 from tests.integration.gateway.support import (
     TIMEOUT_S,
@@ -17,6 +19,7 @@ from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker
 
 
+@pytest.mark.full
 def test_a_subscription_ends_by_itself() -> None:
     body = {"metrics": ["org.apache.kafka."], "interval_ms": 100}
     with ScriptedBroker() as broker, GatewaySidecar(config(broker.port)) as sidecar:

@@ -27,6 +27,7 @@ def warnings(sidecar: GatewaySidecar) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_a_receiver_without_subscriptions_says_so(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port)) as sidecar:
         for _ in range(3):

@@ -114,6 +114,7 @@ def test_reasons_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
     assert query("SELECT reason FROM topic_1m WHERE metric = %s", name) == [("auth",)]
 
 
+@pytest.mark.full
 def test_partitions_and_acks_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
     failures: Points = {
         (("topic", "orders"), ("partition", partition), ("acks", acks), ("reason", "RequestTimedOut")): 1.0

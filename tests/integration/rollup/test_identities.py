@@ -90,6 +90,7 @@ def test_series_keep_their_ids_with_a_new_key(roll: Roll, query: Query, folder: 
     assert not {half for _, half in after} & {half for _, half in before}
 
 
+@pytest.mark.full
 def test_the_key_is_in_no_log_no_plan_and_no_page(
     roll: Roll, query: Query, folder: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:

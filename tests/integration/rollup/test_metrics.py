@@ -71,6 +71,7 @@ def at(minute: int) -> Spooled:
     return push(ORDERS, NOW + minute * MINUTE_NS, Values(sums={"a": 1.0, "b": 2.0}))
 
 
+@pytest.mark.full
 def test_a_job_says_what_it_did(
     folder: Path,
     spark: SparkSession,

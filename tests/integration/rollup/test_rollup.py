@@ -79,6 +79,7 @@ def test_each_push_counts_once_even_if_late_or_repeated(
     assert query("SELECT sum(pushes), sum(repeats) FROM ledger") == [(6, 10)]
 
 
+@pytest.mark.full
 def test_histograms_are_merged_beside_numbers(roll: Roll, folder: Path, query: Query) -> None:
     def with_histogram(client: Client, counts: list[int], total: float | None) -> Spooled:
         pushed = at(0, client)
@@ -240,6 +241,7 @@ def test_a_rebuild_recognises_every_push_again(
     assert query(TOTALS, CONNECTIONS) == [("orders", 6, 6.0, 1.0, 1.0)]
 
 
+@pytest.mark.full
 def test_a_rebuild_deletes_nothing_that_the_source_lacks(
     roll: Roll, folder: Path, query: Query, rebuilt: Callable[..., int | None]
 ) -> None:

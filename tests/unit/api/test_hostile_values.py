@@ -70,7 +70,7 @@ def test_no_parameter_is_an_internal_error(api: Api) -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        field if field in {"metrics", "match", "interval_ms"} else pytest.param(field, marks=pytest.mark.full)
+        field if field in {"match", "interval_ms"} else pytest.param(field, marks=pytest.mark.full)
         for field in ("name", *FIELDS, *READ_ONLY_FIELDS, "add_metrics", "remove_metrics")
     ],
 )

@@ -28,6 +28,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return text if result.is_error else json.loads(text)
 
 
+@pytest.mark.full
 def test_a_model_reads_clients_findings_and_usage(sidecar: Sidecar) -> None:
     sidecar.telemetry.owners = Owners(
         [Owner(team="pay", match={"principal": "User:pay"}, principals=("User:pay",))]

@@ -206,6 +206,7 @@ def test_explain_and_match(run: Run, here: Sidecar, tmp_path: Path) -> None:
     assert run("subscriptions", "match", "absent").exit_code == 1
 
 
+@pytest.mark.full
 def test_the_spelling_of_the_draft(run: Run, here: Sidecar) -> None:
     added = run("subscriptions", "--add", "--id", "s", "--metric", METRICS, "--interval", "60000")
     assert (added.exit_code, added.stdout) == (0, "s: created\n"), added.stderr

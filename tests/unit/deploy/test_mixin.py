@@ -39,6 +39,7 @@ def test_it_adds_its_recording_rules() -> None:
     assert {"record", "expr"} == {key for group in rules["groups"] for rule in group["rules"] for key in rule}
 
 
+@pytest.mark.full
 def test_the_addresses_of_grizzly_are_those_of_the_dashboards() -> None:
     made = evaluated(
         "[{ kind: 'Dashboard', metadata: { name: d.uid, folder: 'k' }, spec: d } for d in "
@@ -58,7 +59,13 @@ def with_links(links: str, field: str = "m.grafanaDashboards") -> Any:
     )
 
 
-@pytest.mark.parametrize("host", ["https://logs.example.com", "http://[fd00::1]:3000"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "https://logs.example.com",
+        pytest.param("http://[fd00::1]:3000", marks=pytest.mark.full),
+    ],
+)
 def test_it_sets_the_addresses_of_logs_and_traces(host: str) -> None:
     address = f"{host}/search?q=%22%24&{EVERY_PLACEHOLDER}"
     made = with_links(json.dumps({"logs": address}))

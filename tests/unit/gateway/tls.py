@@ -228,9 +228,7 @@ def tls_broker(context: ssl.SSLContext) -> Iterator[ScriptedBroker]:
     def serve(peer: Peer) -> None:
         # The handshake comes later, so that stop() can end a connection whose handshake waits for
         # a client that never sends, or for a task of the very loop that stop() holds up.
-        with context.wrap_socket(
-            peer.socket, server_side=True, do_handshake_on_connect=False
-        ) as peer.socket:
+        with context.wrap_socket(peer.socket, server_side=True, do_handshake_on_connect=False) as peer.socket:
             peer.socket.do_handshake()
             peer.serve()
 

@@ -88,7 +88,7 @@ def http_entry(server: HttpDestination, type_: str, scheme: str = "http", **own:
     return {"type": "prometheus", "remote_write": {"url": f"{url}/write", "version": "1.0", **own}}
 
 
-@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize("isolation", ["thread", pytest.param("process", marks=pytest.mark.full)])
 @pytest.mark.parametrize("type_", ["otlp", "prometheus"])
 def test_a_rotated_token_is_used_over_http(
     http_server: HttpDestination, tmp_path: Path, type_: str, isolation: str
@@ -245,6 +245,7 @@ def test_a_half_written_file_leaves_the_old_one_in_use_and_says_so(
     assert READ_AGAIN in [line["event"] for line in logs]
 
 
+@pytest.mark.full
 def test_an_empty_or_missing_secret_leaves_the_old_one_in_use(
     http_server: HttpDestination, tmp_path: Path
 ) -> None:

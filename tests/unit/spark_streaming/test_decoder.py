@@ -208,6 +208,7 @@ def labels() -> bytes:
     return push.SerializeToString()
 
 
+@pytest.mark.full
 def test_pushes_of_all_types_and_attributes_are_decoded_as_by_protobuf(spark: SparkSession) -> None:
     random = Random(1)
     pushes = [random_push(random) for _ in range(250)]

@@ -70,7 +70,7 @@ def other() -> str:
     return f"{LOOPBACK}:{free_port()}"
 
 
-@pytest.mark.parametrize("name", ["core", "relay-2"])
+@pytest.mark.parametrize("name", ["core", pytest.param("relay-2", marks=pytest.mark.full)])
 def test_one_process_refuses_for_all(tmp_path: Path, name: str) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config, refuse={name: "listener NEW: no such file"}).started() as program:
@@ -148,6 +148,7 @@ def test_a_retired_relay_that_does_not_end_is_killed(tmp_path: Path) -> None:
         until(lambda: set(program.children()) == {"core", "relay-1"}, "its end")
 
 
+@pytest.mark.full
 def test_a_second_signal_during_a_reload_is_not_lost(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config, think=["relay-1"]).started() as program:
@@ -179,6 +180,7 @@ def test_a_late_answer_does_not_count_for_the_next_reload(tmp_path: Path) -> Non
         assert brokers(program) == {3}
 
 
+@pytest.mark.full
 def test_a_process_that_dies_while_it_prepares(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config, think=["relay-1"]).started() as program:
@@ -204,6 +206,7 @@ def test_a_reload_waits_for_a_process_that_starts(tmp_path: Path) -> None:
         assert program.journal("configure", "relay-1")
 
 
+@pytest.mark.full
 def test_a_reload_before_the_start_is_complete(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config, slow=["core"]) as program:
@@ -239,6 +242,7 @@ def test_processes_that_never_answer_end_the_reload(tmp_path: Path) -> None:
         assert late["problem"] == "no answer within 1 s from relay-1"
 
 
+@pytest.mark.full
 def test_a_stop_during_a_reload(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config, think=["relay-1"]).started() as program:
@@ -251,6 +255,7 @@ def test_a_stop_during_a_reload(tmp_path: Path) -> None:
         assert program.journal("commit") == []
 
 
+@pytest.mark.full
 def test_the_control_socket_moves(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config).started() as program:

@@ -58,7 +58,13 @@ def test_children_inherit_only_what_they_are_given(tmp_path: Path) -> None:
             assert len(started["fds"]) == 3 + given + 1, name
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(number, marks=pytest.mark.full) for number in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_children_ignore_the_signals_of_a_terminal(tmp_path: Path, number: signal.Signals) -> None:
     with Program(tmp_path, settings(tmp_path)).started() as program, Client(program.port) as client:
         children = program.children()
@@ -102,6 +108,7 @@ def test_a_dead_core_ends_no_connection_and_is_linked_anew(tmp_path: Path) -> No
         until(lambda: program.rest()["pid"] == core, "REST of the new core")
 
 
+@pytest.mark.full
 def test_core_and_relays_die_together(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path)).started() as program, contextlib.ExitStack() as opened:
         for pid in program.children().values():
@@ -114,6 +121,7 @@ def test_core_and_relays_die_together(tmp_path: Path) -> None:
             client.until_core(new["core"])
 
 
+@pytest.mark.full
 def test_a_relay_gets_a_new_link_when_it_needs_one(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path, relays=1)).started() as program, Client(program.port) as client:
         core = program.children()["core"]
@@ -159,7 +167,7 @@ def test_a_start_whose_core_never_becomes_ready_ends(tmp_path: Path) -> None:
         assert program.until_logged("cannot start")["problem"] == "the process core ended: killed by SIGKILL"
 
 
-@pytest.mark.parametrize("name", ["core", "relay-2"])
+@pytest.mark.parametrize("name", ["core", pytest.param("relay-2", marks=pytest.mark.full)])
 def test_a_child_that_cannot_start_ends_the_start(tmp_path: Path, name: str) -> None:
     plan = {"fail": {name: ["listener CLIENT: its key is gone", 2]}}
     with Program(tmp_path, settings(tmp_path), **plan) as program:
@@ -169,6 +177,7 @@ def test_a_child_that_cannot_start_ends_the_start(tmp_path: Path, name: str) -> 
         assert program.logged("started") == []
 
 
+@pytest.mark.full
 def test_a_child_that_crashes_at_its_start(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path), crash=["core"]) as program:
         assert program.wait() == 1
@@ -208,6 +217,7 @@ def test_a_stop_before_the_core_is_ready(tmp_path: Path) -> None:
         assert program.journal("started", "relay-1") == []
 
 
+@pytest.mark.full
 def test_a_stop_without_a_core(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path)).started() as program:
         program.plan(crash=["core"])
@@ -255,6 +265,7 @@ def test_processes_that_do_not_end_are_killed(tmp_path: Path) -> None:
         assert killed == ["relay-1", "relay-2", "core"]
 
 
+@pytest.mark.full
 def test_a_relay_that_dies_while_all_drain_is_not_started_again(tmp_path: Path) -> None:
     with Program(tmp_path, settings(tmp_path), never_drain=["relay-1"]).started() as program:
         pid = program.children()["relay-1"]

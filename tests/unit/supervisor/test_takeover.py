@@ -102,6 +102,7 @@ def test_no_connection_is_refused_while_a_version_takes_over(tmp_path: Path) -> 
         assert seen | {2} == {1, 2}
 
 
+@pytest.mark.full
 def test_listeners_may_differ(tmp_path: Path) -> None:
     config = settings(tmp_path)
     kept, removed, added = config["listeners"][0], listener("REMOVED"), listener("ADDED")
@@ -151,6 +152,7 @@ def test_an_address_that_the_new_version_cannot_bind_disturbs_nothing(tmp_path: 
         assert old.children() == children
 
 
+@pytest.mark.full
 def test_the_new_version_is_killed_before_it_accepts(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:
@@ -169,6 +171,7 @@ def test_the_new_version_is_killed_before_it_accepts(tmp_path: Path) -> None:
             another.until_core(old.until_another("core", core))
 
 
+@pytest.mark.full
 def test_a_relay_that_started_during_the_take_over_is_linked(tmp_path: Path) -> None:
     config = settings(tmp_path, relays=1)
     with Program(tmp_path / "old", config).started() as old:
@@ -205,6 +208,7 @@ def test_the_old_version_is_stopped_or_killed_meanwhile(tmp_path: Path) -> None:
         (tmp_path / "control").unlink(missing_ok=True)
 
 
+@pytest.mark.full
 def test_a_stop_while_the_old_core_ends(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path / "old", config, never_stop=["core"]).started() as old:
@@ -218,6 +222,7 @@ def test_a_stop_while_the_old_core_ends(tmp_path: Path) -> None:
             assert old.wait() == 0
 
 
+@pytest.mark.full
 def test_the_old_version_stops_early_after_it_was_taken_over(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path / "old", config).started() as old, Client(old.port) as client:
@@ -303,6 +308,7 @@ def answer(channel: ControlChannel) -> Message:
     return found[0]
 
 
+@pytest.mark.full
 def test_a_stranger_on_the_control_socket_disturbs_nothing(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path, config).started() as program, Client(program.port) as client:
@@ -361,6 +367,7 @@ def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
             assert old.wait() == 0
 
 
+@pytest.mark.full
 def test_a_new_version_that_stops_after_it_has_the_sockets(tmp_path: Path) -> None:
     config = settings(tmp_path)
     plan = {"constants": {"RELEASE_WITHIN_S": 0.2}}

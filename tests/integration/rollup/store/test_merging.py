@@ -63,6 +63,7 @@ def keys() -> dict[str, int]:
     } | {"rollup_histogram": 1}
 
 
+@pytest.mark.full
 def test_a_minute_with_rows_of_several_loads_gets_one_for_each_key(
     store: Store, database: str, control: tuple[Store, str]
 ) -> None:
@@ -155,6 +156,7 @@ def test_the_rows_of_a_series_are_neighbours(
     assert all(rows == sorted(rows) for rows in whole)
 
 
+@pytest.mark.full
 def test_a_load_is_pending_while_its_minute_is_merged(
     store: Store, database: str, control: tuple[Store, str]
 ) -> None:
@@ -200,6 +202,7 @@ def test_hours_are_computed_and_packed_from_merged_rows(
     assert shown(database) == shown(other)
 
 
+@pytest.mark.full
 def test_a_rebuild_merges_its_minutes_again(store: Store, database: str, control: tuple[Store, str]) -> None:
     of_control, other = control
     minutes = ago(*range(30))

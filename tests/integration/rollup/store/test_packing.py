@@ -445,6 +445,7 @@ def terminate_packing(connection: psycopg.Connection[Any], share: float = 1.0) -
     return int(count)
 
 
+@pytest.mark.full
 def test_packing_dies_between_steps(store: Store, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_window, "_STEP_ROWS", 100)
     take_in(store, 0, *some_points(4))
@@ -602,6 +603,7 @@ def late_points(seed: int) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("as_whole_too", [pytest.param(False, marks=pytest.mark.full), True])
 def test_hours_and_days_are_packed_and_get_late_points(
     store: Store,
@@ -739,6 +741,7 @@ def test_readers_and_the_drop_of_empty_partitions_do_not_block_each_other(
         expiring.result(60)
 
 
+@pytest.mark.full
 def test_packed_rows_expire(database: str) -> None:
     with Store(database, retention=RetentionSettings()) as store:
         store.migrate()

@@ -138,10 +138,16 @@ def test_a_batch_of_many_megabytes_arrives(load: Load, installed: Path) -> None:
     [
         ("retryable", RetryableError, r"away, \*{10}", {"retry_after_s": 7.5}),
         ("permanent", PermanentError, "never", {"rejected_points": 3}),
-        ("unclear", UnclearError, "what now", {}),
+        pytest.param("unclear", UnclearError, "what now", {}, marks=pytest.mark.full),
         ("refused", BatchRefusedError, "too much", {"rejected_points": 2}),
         ("crash", PluginCrashError, r"LookupError at misbehaving\.py:\d+: no \*{10}", {}),
-        ("system exit", PluginCrashError, r"SystemExit at misbehaving\.py:\d+: 4", {}),
+        pytest.param(
+            "system exit",
+            PluginCrashError,
+            r"SystemExit at misbehaving\.py:\d+: 4",
+            {},
+            marks=pytest.mark.full,
+        ),
         ("wrong type", PluginCrashError, "ValueError at child.py.*'soon'", {}),
     ],
 )
@@ -166,11 +172,17 @@ def test_what_it_raises_is_raised_here(
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("exit", "the plugin's process ended with status 3"),
+        pytest.param("exit", "the plugin's process ended with status 3", marks=pytest.mark.full),
         ("segmentation fault", r"the plugin's process was ended by signal 11 \(Segmentation fault\)"),
-        ("kill", r"the plugin's process was ended by signal 9 \(Killed\)"),
+        pytest.param(
+            "kill", r"the plugin's process was ended by signal 9 \(Killed\)", marks=pytest.mark.full
+        ),
         ("garbage", "the plugin's process sent a malformed answer and was killed"),
-        ("a long answer", "the plugin's process sent a malformed answer and was killed"),
+        pytest.param(
+            "a long answer",
+            "the plugin's process sent a malformed answer and was killed",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_death_is_reported_and_the_next_call_restarts_the_process(
@@ -189,6 +201,7 @@ def test_a_death_is_reported_and_the_next_call_restarts_the_process(
     assert journal(installed) == ["started", "started", "took 1"]
 
 
+@pytest.mark.full
 def test_a_death_between_calls_is_reported_too(load: Load) -> None:
     plugin = load()
     plugin.start()
@@ -263,6 +276,7 @@ def test_a_push_that_kills_the_process_costs_no_other(load: Load, installed: Pat
 # -- start and stop --------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_failed_start_is_reported_and_may_succeed_later(load: Load, installed: Path) -> None:
     plugin = load(needs=str(installed / "needed"))
     with pytest.raises(
@@ -409,6 +423,7 @@ def started(**config: Any) -> Iterator[PluginProxy]:
         hosted.plugin.stop()
 
 
+@pytest.mark.full
 def test_console_prints_where_the_receiver_prints(capfd: pytest.CaptureFixture[str]) -> None:
     with started(type="console") as plugin:
         for name in ("java44-producer-star-01", "ck-producer-star-01"):

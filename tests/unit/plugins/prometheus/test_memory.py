@@ -39,7 +39,7 @@ def histograms(push_: int) -> list[Metric]:
     return made
 
 
-@pytest.mark.parametrize("version", [None, "1.0"])
+@pytest.mark.parametrize("version", [pytest.param(None, marks=pytest.mark.full), "1.0"])
 @pytest.mark.parametrize("metrics", [small, long_texts, histograms])
 def test_a_flood_of_series_stays_within_the_budget(
     metrics: Callable[[int], list[Metric]], version: str | None
