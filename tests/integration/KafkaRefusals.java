@@ -15,12 +15,15 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.common.record.internal.BaseRecords;
+import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 
 /**
- * Prints what Kafka's own requests answer with INVALID_REQUEST, one line for each API key of the arguments: API key, the
- * body of a request with two entries in every list, and the body of the response without error messages.
+ * Prints what Kafka's own requests answer with INVALID_REQUEST, one line for each version of each API key of the arguments:
+ * API key, API version, the body of a request with two entries in every list, and the body of the response without error
+ * messages.
  */
 public final class KafkaRefusals {
     private static int made;
@@ -28,18 +31,26 @@ public final class KafkaRefusals {
     public static void main(String[] arguments) throws ReflectiveOperationException {
         for (String argument : arguments) {
             ApiKeys api = ApiKeys.forId(Short.parseShort(argument));
-            short version = api.messageType.highestSupportedVersion(false);
-            ApiMessage request = api.messageType.newRequest();
-            fill(request, version);
-            byte[] body = written(request, version);
-            ByteBufferAccessor readable = new ByteBufferAccessor(ByteBuffer.wrap(body));
-            AbstractResponse response = AbstractRequest.parseRequest(api, version, readable)
-                    .request
-                    .getErrorResponse(0, Errors.INVALID_REQUEST.exception());
-            removeMessages(response.data());
-            HexFormat hex = HexFormat.of();
-            System.out.println(api.id + " " + hex.formatHex(body) + " " + hex.formatHex(written(response.data(), version)));
+            for (short version : api.allVersions()) {
+                if (version <= api.latestVersion(false)) {
+                    print(api, version);
+                }
+            }
         }
+    }
+
+    private static void print(ApiKeys api, short version) throws ReflectiveOperationException {
+        ApiMessage request = api.messageType.newRequest();
+        fill(request, version);
+        byte[] body = written(request, version);
+        ByteBufferAccessor readable = new ByteBufferAccessor(ByteBuffer.wrap(body));
+        AbstractResponse response = AbstractRequest.parseRequest(api, version, readable)
+                .request
+                .getErrorResponse(0, Errors.INVALID_REQUEST.exception());
+        removeMessages(response.data());
+        HexFormat hex = HexFormat.of();
+        String answer = hex.formatHex(written(response.data(), version));
+        System.out.println(api.id + " " + version + " " + hex.formatHex(body) + " " + answer);
     }
 
     private static byte[] written(Message message, short version) {
@@ -52,7 +63,11 @@ public final class KafkaRefusals {
     /** Sets every field that the version has. */
     private static void fill(Message message, short version) throws ReflectiveOperationException {
         for (Method setter : message.getClass().getMethods()) {
-            if (!setter.getName().startsWith("set") || setter.getParameterCount() != 1 || setter.isBridge()) {
+            boolean ofCollection = setter.getName().equals("setNext") || setter.getName().equals("setPrev");
+            if (!setter.getName().startsWith("set")
+                    || setter.getParameterCount() != 1
+                    || setter.isBridge()
+                    || ofCollection) {
                 continue;
             }
             Method getter = message.getClass().getMethod(
@@ -81,6 +96,7 @@ public final class KafkaRefusals {
         if (raw == double.class) return (double) made;
         if (raw == String.class) return "text " + made;
         if (raw == byte[].class) return ("bytes " + made).getBytes();
+        if (raw == BaseRecords.class) return MemoryRecords.readableRecords(ByteBuffer.wrap("records".getBytes()));
         if (raw == Uuid.class) return new Uuid(1, made);
         if (Collection.class.isAssignableFrom(raw)) return entries(type, raw, version);
         if (Message.class.isAssignableFrom(raw)) {

@@ -37,7 +37,9 @@ from tests.unit.wire.corpus import REQUESTS, RESPONSES, VERSIONS, Codec, decode_
 _MAX_ERROR_CHARACTERS = 300
 
 _KEY_VERSION_ERROR = Struct(">hhh")
-_WITH_ENTRIES = [key for key in LATEST if has_entries(key)]
+_WITH_ENTRIES = [
+    (key, version) for key, last in LATEST.items() for version in range(last + 2) if has_entries(key, version)
+]
 
 
 def _both_ways(codec: Codec, version: int) -> Callable[[bytes], None]:
@@ -89,8 +91,9 @@ def _error_body(data: bytes) -> None:
 
 def _error_entries(data: bytes) -> None:
     reader = Reader(data)
-    key = _WITH_ENTRIES[reader.int8() % len(_WITH_ENTRIES)]
-    require(len(error_entries(key, reader, 42)) <= 70 * len(data) + 16, "a long answer to a short request")
+    key, version = _WITH_ENTRIES[reader.int16() % len(_WITH_ENTRIES)]
+    answer = error_entries(key, version, reader, 42)
+    require(len(answer) <= 70 * len(data) + 16, "a long answer to a short request")
     require(0 <= reader.offset <= len(data), "the reader left its buffer")
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from receiver.brokers.upstream import Upstream
 from receiver.session.exchanges import watched_keys
+from receiver.session.exchanges.refusal import error_body
 from receiver.session.exchanges.refused_entries import MAX_ENTRIES
 from receiver.telemetry.identity import MAX_TEXT_CHARS
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
+from receiver.wire.headers import request_header_version, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
@@ -238,14 +240,48 @@ def test_a_refused_request_is_answered_for_each_of_its_entries(arrival: str) -> 
         produce(records=b"x" * 1_000_000),
         v3_frame(PRODUCE, ANOTHER),
         request_frame(PRODUCE, 12, 9, b""),
+        request_frame(PRODUCE, 2, 9, b"\0\1" + bytes(8)),
     ],
-    ids=["without a response", "with many entries", "long", "malformed", "in an older version"],
+    ids=["without a response", "with many entries", "long", "malformed", "malformed v12", "unknown v2"],
 )
 def test_a_refused_request_that_cannot_be_answered_ends_the_connection(request_: bytes) -> None:
     wire = translating()
     wire.exchange(api_versions_v6(MINE))
     with pytest.raises(WireError):
         wire.send(request_)
+
+
+OLDER = [
+    (key, version)
+    for key, latest in LATEST.items()
+    for version in range(latest)
+    if error_body(key, version, ErrorCode.INVALID_REQUEST) is not None
+]
+
+
+def test_a_request_without_the_id_in_an_older_version_is_answered() -> None:
+    assert len(OLDER) > 70
+    for api_key, version in OLDER:
+        wire = translating()
+        wire.exchange(api_versions_v6(MINE))
+        tagged_fields = b"\0" * (request_header_version(api_key, version) - 1)
+        answer = wire.exchange(request_frame(api_key, version, 9, tagged_fields))
+        body = error_body(api_key, version, ErrorCode.INVALID_REQUEST)
+        assert body is not None
+        assert answer == struct.pack(">i", 9) + b"\0" * response_header_version(api_key, version) + body
+        assert len(wire.events.refused_instances) == 1
+        assert correlation_id_of(wire.exchange(v3_frame(HEARTBEAT, MINE))) == 5
+
+
+def test_an_older_version_is_answered_for_each_of_its_entries() -> None:
+    wire = translating()
+    wire.exchange(api_versions_v6(MINE))
+    partitions = struct.pack(">iii", 1, 7, 3) + b"xyz"
+    body = b"\xff\xff" + struct.pack(">hii", -1, 1000, 1) + b"\0\5topic" + partitions
+    answer = wire.exchange(request_frame(PRODUCE, 3, 9, body))
+    refused = struct.pack(">iih", 1, 7, ErrorCode.INVALID_REQUEST) + b"\xff" * 16
+    assert answer == struct.pack(">ii", 9, 1) + b"\0\5topic" + refused + bytes(4)
+    assert len(wire.events.refused_instances) == 1
 
 
 # -- the client id of the first request ----------------------------------------------------------

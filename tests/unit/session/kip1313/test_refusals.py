@@ -38,7 +38,9 @@ def test_offset_delete_has_a_body_in_both_versions() -> None:
     ("key", "version"),
     [
         (api_keys.PRODUCE, FIRST_WITH_HEADER_V3[api_keys.PRODUCE]),  # has error codes for partitions alone
-        (api_keys.METADATA, FIRST_WITH_HEADER_V3[api_keys.METADATA] - 2),
+        (api_keys.METADATA, FIRST_WITH_HEADER_V3[api_keys.METADATA] - 2),  # has error codes for topics alone
+        (9, 8),  # OffsetFetch has them for groups alone, unlike version 7
+        (api_keys.SHARE_FETCH, 0),  # gone
         (api_keys.METADATA, FIRST_WITH_HEADER_V3[api_keys.METADATA] + 1),
         (api_keys.SASL_HANDSHAKE, 1),
         (9999, 0),
