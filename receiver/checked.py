@@ -32,13 +32,20 @@ class Checked:
         settings: The settings.
         plugins: The plugins that were constructed for the check.
         mistakes: Files that are missing, and ports that two services share.
-        warnings: What works and should be otherwise.
+        secrets: Secrets that stand in the configuration itself.
+        logins: Logins whose lack keeps the sidecar from knowing its broker.
     """
 
     settings: ReceiverSettings
     plugins: Sequence[HostedPlugin]
     mistakes: Sequence[SettingsError]
-    warnings: Sequence[SettingsError]
+    secrets: Sequence[SettingsError]
+    logins: Sequence[SettingsError]
+
+    @property
+    def warnings(self) -> tuple[SettingsError, ...]:
+        """What works and should be otherwise."""
+        return (*self.secrets, *self.logins)
 
 
 def load_checked(
@@ -103,8 +110,9 @@ def check_configuration(path: Path, environ: Mapping[str, str]) -> Checked:
     settings, plugins = load_checked(path, environ)
     found = (*_files(settings), *_subscriptions(settings), *_owners(settings))
     mistakes = [sourced(problem, path, environ) for problem in found]
-    warnings = [sourced(secret, path, environ) for secret in _inline_secrets(settings)]
-    return Checked(settings=settings, plugins=plugins, mistakes=mistakes, warnings=warnings)
+    secrets = [sourced(secret, path, environ) for secret in _inline_secrets(settings)]
+    logins = [sourced(login, path, environ) for login in _missing_logins(settings)]
+    return Checked(settings=settings, plugins=plugins, mistakes=mistakes, secrets=secrets, logins=logins)
 
 
 def placed(error: SettingsError, path: Path, origins: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -226,6 +234,19 @@ def _paths(section: object, loc: Loc) -> Iterator[tuple[Loc, Path]]:
             yield (*loc, name), value
         elif isinstance(value, list | tuple) or hasattr(type(value), "model_fields"):
             yield from _paths(value, (*loc, name))
+
+
+def _missing_logins(settings: ReceiverSettings) -> Iterator[SettingsError]:
+    """Yield the listeners whose broker is unknown and can't be asked."""
+    for index, listener in enumerate(settings.listeners):
+        broker = listener.broker or settings.broker
+        if listener.speaks_sasl and broker.login is None and broker.id == "auto":
+            problem = (
+                "there is no broker.login, and a broker with SASL proves its node id only after a login. So "
+                "broker_id is only likely, and in front of a broker before Kafka 4.4 no client is told that "
+                "it has reached another node (KIP-1242)"
+            )
+            yield _mistake(("listeners", index), problem)
 
 
 def _inline_secrets(settings: ReceiverSettings) -> Iterator[SettingsError]:

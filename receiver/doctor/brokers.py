@@ -239,7 +239,8 @@ def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Findi
             Area.BROKER,
             "identity",
             subject,
-            "the broker proves its node id to nobody who has not logged in",
+            "the broker proves its node id only after a login. So broker_id is only likely, and in front of "
+            "a broker before Kafka 4.4 no client is told that it has reached another node (KIP-1242)",
             "configure broker.login with a user that may describe the cluster's configuration",
         )
     likely = "" if known.broker.id is None else f"; it is probably node {known.broker.id}"

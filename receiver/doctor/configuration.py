@@ -36,7 +36,7 @@ def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, 
         warning(
             Area.CONFIGURATION, "secrets", subject, placed(text, path), "move it into a file of mode 0600"
         )
-        for text in checked.warnings
+        for text in checked.secrets
     ]
     if not checked.mistakes:
         listeners = ", ".join(listener.name for listener in checked.settings.listeners) or "none"

@@ -137,6 +137,18 @@ def test_two_services_on_one_port_are_a_mistake(run: Run, tmp_path: Path) -> Non
         assert check(run, tmp_path, text, *arguments) == (2, [problem])
 
 
+def test_a_listener_with_sasl_and_no_login_of_the_sidecar_is_a_warning(run: Run, tmp_path: Path) -> None:
+    sasl = GOOD.replace('29092"}', '29092", security_protocol: SASL_PLAINTEXT}')
+    status, (line,) = check(run, tmp_path, sasl)
+    assert status == 0
+    assert line.startswith("warning: receiver.yaml:2:5: listeners[0]: there is no broker.login")
+    assert "KIP-1242" in line
+    (tmp_path / "password").write_text("s3cret")
+    login = f"login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}"
+    for broker in (login, "id: 3"):
+        assert check(run, tmp_path, f"{sasl}broker: {{{broker}}}\n") == (0, [])
+
+
 def test_a_secret_in_the_file_is_a_warning(run: Run, tmp_path: Path) -> None:
     text = GOOD + (
         '  - {type: otlp, endpoint: "http://127.0.0.1:4317", headers: {authorization: "Bearer s3cret"}}\n'
