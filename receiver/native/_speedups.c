@@ -1,12 +1,12 @@
-/* The data path in C: the walk over a stream's frames, and the pump that moves chunks.
+/* The data path in C: the walk over a stream's frames, and the pump that moves chunks, also of TLS.
  *
- * Optional. receiver/wire/walk.py and receiver/gateway/connection/direction.py do the same in Python,
- * and say what each attribute and method means. They are what this file is tested against, and what
- * runs where it is not built. It holds only what is done for every chunk of unwatched frames;
- * whatever else a chunk needs is done by the Python classes above it.
+ * Optional. receiver/wire/walk.py and receiver/gateway/connection/{direction,tls_socket}.py do the
+ * same in Python, and say what each attribute and method means. They are what this file is tested
+ * against, and what runs where it is not built. It holds only what is done for every chunk of
+ * unwatched frames; whatever else a chunk needs is done by the Python classes above it.
  *
  * One interpreter, one thread: the event loop's. Nothing here releases the GIL, because sockets are
- * non-blocking and a chunk has at most 256 KiB.
+ * non-blocking and a chunk has at most 256 KiB. OpenSSL is Python's: its objects are called.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -47,6 +47,19 @@
 #define INTERVALS 6
 #define ENTRY_WORDS 4
 #define SLOT_WORDS 68
+
+/* TLS (receiver/gateway/connection/tls_socket.py). */
+#define MAX_RECORDS_IN_A_READ 64
+#define RECORD_HEADER 5
+#define MAX_RECORD (RECORD_HEADER + 16384 + 2048)
+#define FIRST_TYPE 20
+#define LAST_TYPE 23
+#define TLS_CHUNK 65536
+
+/* What a read or a send says beside a number of bytes. */
+#define RAISED -1  /* a Python exception is set */
+#define BLOCKED -2 /* there is nothing now */
+#define FAILED -3  /* the connection has been told */
 
 static int32_t read_int32(const unsigned char *at)
 {
@@ -307,6 +320,103 @@ static PyType_Slot walk_slots[] = {
 static PyType_Spec walk_spec = {
     "receiver.native._speedups.Walk", sizeof(Walk), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, walk_slots};
 
+/* -- TlsState ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *read, *write, *pending; /* of the SSLObject */
+    PyObject *feed, *take;            /* give ciphertext to OpenSSL, and take it */
+    PyObject *ciphertext;             /* received, but not given to OpenSSL yet */
+    PyObject *unsent;                 /* ciphertext that the kernel has not taken yet */
+    PyObject *error;                  /* for the next read, or None */
+    long long encrypted;              /* bytes of the next data to send that are in `unsent` already */
+    char drained, more, ended, rest;
+} TlsState;
+
+static PyTypeObject *tls_type;
+
+static PyObject *TlsState_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    (void)args;
+    (void)kwargs;
+    return allocate(type, 0);
+}
+
+static int TlsState_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    TlsState *tls = (TlsState *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(tls->read);
+    Py_VISIT(tls->write);
+    Py_VISIT(tls->pending);
+    Py_VISIT(tls->feed);
+    Py_VISIT(tls->take);
+    Py_VISIT(tls->ciphertext);
+    Py_VISIT(tls->unsent);
+    Py_VISIT(tls->error);
+    return 0;
+}
+
+static int TlsState_clear(PyObject *self)
+{
+    TlsState *tls = (TlsState *)self;
+    Py_CLEAR(tls->read);
+    Py_CLEAR(tls->write);
+    Py_CLEAR(tls->pending);
+    Py_CLEAR(tls->feed);
+    Py_CLEAR(tls->take);
+    Py_CLEAR(tls->ciphertext);
+    Py_CLEAR(tls->unsent);
+    Py_CLEAR(tls->error);
+    return 0;
+}
+
+static void TlsState_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    TlsState_clear(self);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef tls_members[] = {
+    {"read", T_OBJECT_EX, offsetof(TlsState, read), 0, NULL},
+    {"write", T_OBJECT_EX, offsetof(TlsState, write), 0, NULL},
+    {"pending", T_OBJECT_EX, offsetof(TlsState, pending), 0, NULL},
+    {"feed", T_OBJECT_EX, offsetof(TlsState, feed), 0, NULL},
+    {"take", T_OBJECT_EX, offsetof(TlsState, take), 0, NULL},
+    {"ciphertext", T_OBJECT_EX, offsetof(TlsState, ciphertext), 0, NULL},
+    {"unsent", T_OBJECT_EX, offsetof(TlsState, unsent), 0, NULL},
+    {"error", T_OBJECT, offsetof(TlsState, error), 0, NULL},
+    {"encrypted", T_LONGLONG, offsetof(TlsState, encrypted), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef tls_properties[] = {
+    FLAG("drained", TlsState, drained),
+    FLAG("more", TlsState, more),
+    FLAG("ended", TlsState, ended),
+    FLAG("rest", TlsState, rest),
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot tls_slots[] = {
+    {Py_tp_new, TlsState_new},
+    {Py_tp_traverse, TlsState_traverse},
+    {Py_tp_clear, TlsState_clear},
+    {Py_tp_dealloc, TlsState_dealloc},
+    {Py_tp_members, tls_members},
+    {Py_tp_getset, tls_properties},
+    {Py_tp_doc, "What a TLS connection holds; see receiver/gateway/connection/tls_socket.py."},
+    {0, NULL},
+};
+
+static PyType_Spec tls_spec = {"receiver.native._speedups.TlsState", sizeof(TlsState), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, tls_slots};
+
 /* -- Pump -------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -315,18 +425,22 @@ typedef struct {
     PyObject *backlog;   /* bytes that wait for the sink */
     PyObject *limit;     /* returns how many bytes a turn may read, or None */
     PyObject *walk;      /* a Walk, or None: Python moves the bytes */
+    PyObject *source_tls, *sink_tls; /* a TlsState, or None: a plain socket */
     long room;           /* bytes to read at most */
-    int source, sink;    /* descriptors; negative: no plain socket */
-    char ended, paused, shuts_down, supervised, meters, from_client;
+    int source, sink;    /* descriptors; negative: Python moves the bytes */
+    char ended, paused, shuts_down, supervised, meters, from_client, reading;
     PyObject *counts_in; /* whose memory `counts` is; NULL: nothing is counted */
     long long *counts;
 } Pump;
 
 static unsigned char buffer[BUFFER_BYTES];
 
+/* Four full records, and the start of a record from an earlier call. */
+static unsigned char cipher[5 * MAX_RECORD];
+
 /* Names of the methods that Python's part has. */
 static PyObject *name_move, *name_end, *name_source_failed, *name_sink_failed, *name_rewrite, *name_give,
-    *name_keep, *name_moved;
+    *name_keep, *name_moved, *name_read_failed, *name_write_failed, *name_raise;
 
 static PyObject *system_error(int number)
 {
@@ -369,6 +483,11 @@ static int call_with_chunk(PyObject *self, PyObject *name, Py_ssize_t count, Py_
     return 0;
 }
 
+static int is_walk(PyObject *walk)
+{
+    return walk != NULL && walk != Py_None;
+}
+
 static int is_empty(PyObject *bytes)
 {
     return bytes != NULL && PyObject_Length(bytes) == 0;
@@ -405,64 +524,381 @@ static void count_frames(const Pump *pump)
         pump->counts[RESPONSES] = walk->frames;
 }
 
-/* Send a chunk whose frames all pass. */
-static int forward(Pump *pump, Py_ssize_t count)
+/* -- the pump's TLS ---------------------------------------------------------------------------- */
+
+/* Received bytes that OpenSSL has not got; they are in `cipher`. */
+typedef struct {
+    unsigned char *at;
+    Py_ssize_t left;
+} Ciphertext;
+
+static int incomplete(void)
 {
-    PyObject *self = (PyObject *)pump, *result;
+    PyErr_SetString(PyExc_ValueError, "the TlsState lacks an attribute");
+    return RAISED;
+}
+
+static void replace(PyObject **member, PyObject *value)
+{
+    PyObject *before = *member;
+    *member = value;
+    Py_XDECREF(before);
+}
+
+/* Call an object with a part of memory, and for reads with its size before it. */
+static Py_ssize_t call_with_memory(PyObject *callable, unsigned char *at, Py_ssize_t size, int reads)
+{
+    PyObject *memory, *number, *result = NULL;
+    Py_ssize_t count = RAISED;
+    if (callable == NULL)
+        return incomplete();
+    if ((memory = PyMemoryView_FromMemory((char *)at, size, reads ? PyBUF_WRITE : PyBUF_READ)) == NULL)
+        return RAISED;
+    if (!reads)
+        result = PyObject_CallFunctionObjArgs(callable, memory, NULL);
+    else if ((number = PyLong_FromSsize_t(size)) != NULL) {
+        result = PyObject_CallFunctionObjArgs(callable, number, memory, NULL);
+        Py_DECREF(number);
+    }
+    Py_DECREF(memory);
+    if (result == NULL)
+        return RAISED;
+    count = PyLong_AsSsize_t(result);
+    Py_DECREF(result);
+    if ((count < 0 || count > size) && !PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "%zd of %zd bytes", count, size);
+    return PyErr_Occurred() ? RAISED : count;
+}
+
+static int load_ciphertext(TlsState *tls, Ciphertext *rest)
+{
+    Py_buffer view;
+    if (tls->ciphertext == NULL)
+        return incomplete();
+    if (PyObject_GetBuffer(tls->ciphertext, &view, PyBUF_SIMPLE) < 0)
+        return RAISED;
+    rest->at = cipher;
+    rest->left = view.len;
+    if (view.len > (Py_ssize_t)sizeof cipher)
+        PyErr_SetString(PyExc_ValueError, "more ciphertext than a connection holds");
+    else
+        memcpy(cipher, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyErr_Occurred() ? RAISED : 0;
+}
+
+static int store_ciphertext(TlsState *tls, const Ciphertext *rest)
+{
+    PyObject *bytes, *view;
+    if (rest->left == 0 && is_empty(tls->ciphertext))
+        return 0;
+    if ((bytes = PyBytes_FromStringAndSize((char *)rest->at, rest->left)) == NULL)
+        return RAISED;
+    view = PyMemoryView_FromObject(bytes);
+    Py_DECREF(bytes);
+    if (view == NULL)
+        return RAISED;
+    replace(&tls->ciphertext, view);
+    return 0;
+}
+
+/* Give the exception that is set, or None, to a method of Python's part; return whether that is true.
+ * Before a read failed, what it has not used is kept; Python's part may forget it. */
+static int call_with_exception(PyObject *self, PyObject *name, TlsState *tls, const Ciphertext *rest)
+{
+    PyObject *type, *error, *traceback, *result = NULL;
+    int is_true = RAISED;
+    PyErr_Fetch(&type, &error, &traceback);
+    if (type != NULL)
+        PyErr_NormalizeException(&type, &error, &traceback);
+    if (rest == NULL || store_ciphertext(tls, rest) == 0)
+        result = PyObject_CallMethodObjArgs(self, name, error == NULL ? Py_None : error, NULL);
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    if (result != NULL) {
+        is_true = PyObject_IsTrue(result);
+        Py_DECREF(result);
+    }
+    return is_true;
+}
+
+/* As _record_size in tls_socket.py: 0 if the first record is incomplete. */
+static Py_ssize_t record_size(const Ciphertext *rest)
+{
+    Py_ssize_t size;
+    if (rest->left < RECORD_HEADER)
+        return 0;
+    size = RECORD_HEADER + (rest->at[3] << 8 | rest->at[4]);
+    if (size > MAX_RECORD || rest->at[0] < FIRST_TYPE || rest->at[0] > LAST_TYPE)
+        return rest->left;
+    return size <= rest->left ? size : 0;
+}
+
+/* Find the next record; whole ones that are held come before what the kernel has. */
+static Py_ssize_t next_record(const Pump *pump, TlsState *tls, Ciphertext *rest)
+{
+    Py_ssize_t size, space;
+    ssize_t count;
+    while ((size = record_size(rest)) == 0) {
+        if (tls->ended || tls->drained)
+            return BLOCKED;
+        memmove(cipher, rest->at, (size_t)rest->left); /* less than a record */
+        rest->at = cipher;
+        space = (Py_ssize_t)sizeof cipher - rest->left;
+        do
+            count = recv(pump->source, cipher + rest->left, (size_t)space, 0);
+        while (count < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+        if (count < 0) {
+            if (!PyErr_Occurred() && (errno == EAGAIN || errno == EWOULDBLOCK))
+                return BLOCKED;
+            if (!PyErr_Occurred())
+                PyErr_SetFromErrno(PyExc_OSError);
+            return RAISED;
+        }
+        tls->ended = count == 0;
+        tls->drained = count < space;
+        rest->left += count;
+    }
+    return size;
+}
+
+/* Give the next record to OpenSSL; BLOCKED: there is none. */
+static Py_ssize_t feed_record(const Pump *pump, TlsState *tls, Ciphertext *rest)
+{
+    unsigned char *record;
+    const Py_ssize_t size = next_record(pump, tls, rest);
+    if (size < 0)
+        return size;
+    record = rest->at;
+    rest->at += size;
+    rest->left -= size;
+    return call_with_memory(tls->feed, record, size, 0);
+}
+
+static int has_rest(TlsState *tls)
+{
+    PyObject *pending;
+    int is_true;
+    if (!tls->rest)
+        return 0;
+    if (tls->pending == NULL)
+        return incomplete();
+    if ((pending = PyObject_CallFunctionObjArgs(tls->pending, NULL)) == NULL)
+        return RAISED;
+    is_true = PyObject_IsTrue(pending);
+    Py_DECREF(pending);
+    return is_true;
+}
+
+/* As TlsSocket.recv_into, into `buffer`. */
+static Py_ssize_t tls_receive(Pump *pump, TlsState *tls, Py_ssize_t room)
+{
+    Ciphertext rest;
+    Py_ssize_t count = 0, size, records = 0;
+    int goes_on = 1, pending = has_rest(tls);
+    if (pending < 0 || load_ciphertext(tls, &rest) < 0)
+        return RAISED;
+    tls->more = tls->drained = tls->rest = 0;
+    while (count < room && (tls->error == NULL || tls->error == Py_None)) {
+        size = 0;
+        if (!pending) {
+            size = records < MAX_RECORDS_IN_A_READ ? feed_record(pump, tls, &rest) : BLOCKED;
+            if (size == BLOCKED)
+                break;
+            records++;
+        }
+        pending = 0;
+        if (size >= 0 && (size = call_with_memory(tls->read, buffer + count, room - count, 1)) > 0) {
+            count += size;
+            continue;
+        }
+        if ((goes_on = call_with_exception((PyObject *)pump, name_read_failed, tls, &rest)) < 0)
+            return RAISED;
+        if (!goes_on)
+            break;
+    }
+    if (goes_on) {
+        tls->more = count == room || records == MAX_RECORDS_IN_A_READ;
+        tls->rest = count == room;
+        if (store_ciphertext(tls, &rest) < 0)
+            return RAISED;
+    }
+    if (count)
+        return count;
+    if (tls->error != NULL && tls->error != Py_None)
+        return FAILED;
+    return tls->more || !tls->ended ? BLOCKED : 0;
+}
+
+/* Take the ciphertext of encrypted data, if it was not taken yet. */
+static int take_ciphertext(TlsState *tls)
+{
+    PyObject *ciphertext;
+    if (tls->unsent == NULL || tls->take == NULL)
+        return incomplete();
+    if (tls->encrypted == 0 || !is_empty(tls->unsent))
+        return 0;
+    if ((ciphertext = PyObject_CallFunctionObjArgs(tls->take, NULL)) == NULL)
+        return RAISED;
+    replace(&tls->unsent, ciphertext);
+    return 0;
+}
+
+/* Send what OpenSSL has written; return whether the kernel has taken all of it. */
+static int tls_flush(const Pump *pump, TlsState *tls)
+{
+    Py_buffer view;
+    PyObject *left;
     ssize_t sent;
-    if (pump->sink < 0 || !is_empty(pump->backlog))
-        return call_with_chunk(self, name_give, count, -1);
+    int number;
+    if (take_ciphertext(tls) < 0)
+        return RAISED;
+    if (PyObject_GetBuffer(tls->unsent, &view, PyBUF_SIMPLE) < 0)
+        return RAISED;
+    do
+        sent = view.len == 0 ? 0 : send(pump->sink, view.buf, (size_t)view.len, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    left = sent < 0 ? NULL : PyBytes_FromStringAndSize((char *)view.buf + sent, view.len - sent);
+    number = errno;
+    PyBuffer_Release(&view);
+    if (sent < 0 && !PyErr_Occurred()) {
+        if (number == EAGAIN || number == EWOULDBLOCK)
+            return 0;
+        errno = number;
+        PyErr_SetFromErrno(PyExc_OSError);
+    }
+    if (left == NULL)
+        return RAISED;
+    replace(&tls->unsent, left);
+    return PyObject_Length(left) == 0;
+}
+
+static int tls_encrypt(TlsState *tls, unsigned char *at, Py_ssize_t size)
+{
+    while (tls->encrypted < size) {
+        const Py_ssize_t written =
+            call_with_memory(tls->write, at + tls->encrypted, size - (Py_ssize_t)tls->encrypted, 0);
+        if (written < 0)
+            return RAISED;
+        tls->encrypted += written;
+    }
+    return 0;
+}
+
+/* As TlsSocket.send, from `buffer`. */
+static Py_ssize_t tls_send(Pump *pump, TlsState *tls, Py_ssize_t count)
+{
+    Py_ssize_t sent = 0;
+    int flushed;
+    while ((flushed = tls_flush(pump, tls)) > 0) {
+        if (tls->encrypted < 0 || tls->encrypted > count - sent)
+            return incomplete();
+        sent += (Py_ssize_t)tls->encrypted;
+        tls->encrypted = 0;
+        if (sent == count)
+            return sent;
+        if ((flushed = tls_encrypt(tls, buffer + sent, count - sent < TLS_CHUNK ? count - sent : TLS_CHUNK)) < 0)
+            break;
+    }
+    if (flushed < 0) {
+        const int has_failed = call_with_exception((PyObject *)pump, name_write_failed, tls, NULL);
+        if (has_failed)
+            return has_failed < 0 ? RAISED : FAILED;
+    }
+    return sent ? sent : BLOCKED;
+}
+
+/* -- reading and sending ----------------------------------------------------------------------- */
+
+/* As a socket's recv_into, into `buffer`. */
+static Py_ssize_t plain_receive(Pump *pump, Py_ssize_t room)
+{
+    PyObject *result;
+    ssize_t count;
+    do
+        count = recv(pump->source, buffer, (size_t)room, 0);
+    while (count < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    if (count >= 0)
+        return count;
+    if (PyErr_Occurred())
+        return RAISED;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return BLOCKED;
+    if ((result = call_with_error((PyObject *)pump, name_source_failed, errno)) == NULL)
+        return RAISED;
+    Py_DECREF(result);
+    return FAILED;
+}
+
+/* As a socket's send, from `buffer`. */
+static Py_ssize_t plain_send(Pump *pump, Py_ssize_t count)
+{
+    PyObject *result;
+    ssize_t sent;
     do
         sent = send(pump->sink, buffer, (size_t)count, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
-    if (sent > 0 && pump->counts != NULL && !pump->from_client)
-        pump->counts[BYTES_OUT] += sent;
-    if (sent == count) {
-        if (pump->room != BUFFER_BYTES)
-            pump->room *= 2;
-        return 0;
-    }
+    if (sent >= 0)
+        return sent;
     if (PyErr_Occurred())
-        return -1;
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-        result = call_with_error(self, name_sink_failed, errno);
-        if (result == NULL)
-            return -1;
-        Py_DECREF(result);
-        return 0;
-    }
-    return call_with_chunk(self, name_keep, count, sent < 0 ? 0 : sent);
+        return RAISED;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return BLOCKED;
+    if ((result = call_with_error((PyObject *)pump, name_sink_failed, errno)) == NULL)
+        return RAISED;
+    Py_DECREF(result);
+    return FAILED;
 }
 
-static PyObject *Pump_readable(PyObject *self, PyObject *unused)
+/* A call of Python's part may take the state away, so it is kept meanwhile. */
+static Py_ssize_t through_tls(Pump *pump, PyObject *state, Py_ssize_t count,
+                              Py_ssize_t (*move)(Pump *, TlsState *, Py_ssize_t))
 {
-    Pump *pump = (Pump *)self;
-    const long room = pump->room;
-    ssize_t count;
+    Py_INCREF(state);
+    count = move(pump, (TlsState *)state, count);
+    Py_DECREF(state);
+    return count;
+}
+
+/* Send a chunk whose frames all pass. */
+static int forward(Pump *pump, Py_ssize_t count)
+{
+    Py_ssize_t sent;
+    if (pump->sink < 0 || !is_empty(pump->backlog))
+        return call_with_chunk((PyObject *)pump, name_give, count, -1);
+    sent = pump->sink_tls == Py_None ? plain_send(pump, count) : through_tls(pump, pump->sink_tls, count, tls_send);
+    if (sent == RAISED)
+        return RAISED;
+    if (sent == FAILED)
+        return 0;
+    if (sent > 0 && pump->counts != NULL && !pump->from_client)
+        pump->counts[BYTES_OUT] += sent;
+    if (sent != count)
+        return call_with_chunk((PyObject *)pump, name_keep, count, sent == BLOCKED ? 0 : sent);
+    if (pump->room != BUFFER_BYTES)
+        pump->room *= 2;
+    return 0;
+}
+
+/* Handle a read that brought no bytes. */
+static int no_bytes(Pump *pump, Py_ssize_t count)
+{
+    PyObject *result;
+    if (count == RAISED)
+        return RAISED;
+    if (count == BLOCKED || (count == FAILED && pump->source_tls == Py_None))
+        return 0;
+    result = PyObject_CallMethodObjArgs((PyObject *)pump, count == 0 ? name_end : name_raise, NULL);
+    Py_XDECREF(result);
+    return result == NULL ? RAISED : 0;
+}
+
+/* Walk over the bytes that were read, and send them. */
+static int pass_on(Pump *pump, Py_ssize_t count)
+{
     Py_ssize_t passed;
     PyObject *result;
-    (void)unused;
-    if (pump->source < 0 || pump->walk == NULL || pump->walk == Py_None || pump->limit != Py_None || pump->meters)
-        return PyObject_CallMethodObjArgs(self, name_move, NULL);
-    do
-        count = recv(pump->source, buffer, (size_t)(room < BUFFER_BYTES ? room : BUFFER_BYTES), 0);
-    while (count < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
-    if (count < 0) {
-        if (PyErr_Occurred())
-            return NULL;
-        if (errno == EAGAIN || errno == EWOULDBLOCK)
-            Py_RETURN_FALSE;
-        if ((result = call_with_error(self, name_source_failed, errno)) == NULL)
-            return NULL;
-        Py_DECREF(result);
-        Py_RETURN_FALSE;
-    }
-    if (count == 0) {
-        if ((result = PyObject_CallMethodObjArgs(self, name_end, NULL)) == NULL)
-            return NULL;
-        Py_DECREF(result);
-        Py_RETURN_FALSE;
-    }
     pump->bytes_read += count;
     if (pump->counts != NULL) {
         arrived(pump->counts);
@@ -471,38 +907,95 @@ static PyObject *Pump_readable(PyObject *self, PyObject *unused)
     }
     passed = walk_chunk((Walk *)pump->walk, buffer, count);
     count_frames(pump);
-    if ((passed == count ? forward(pump, count) : call_with_chunk(self, name_rewrite, count, passed)) < 0)
+    if ((passed == count ? forward(pump, count) : call_with_chunk((PyObject *)pump, name_rewrite, count, passed)) < 0)
+        return RAISED;
+    if (!pump->supervised)
+        return 0;
+    result = PyObject_CallMethodObjArgs((PyObject *)pump, name_moved, NULL);
+    Py_XDECREF(result);
+    return result == NULL ? RAISED : 1;
+}
+
+/* As TlsDirection.readable: more may be held for which epoll gives no event. */
+static int has_unread(const Pump *pump)
+{
+    const TlsState *tls = (const TlsState *)pump->source_tls;
+    if (pump->source_tls == Py_None || !pump->reading)
+        return 0;
+    return tls->more || tls->ended || (tls->error != NULL && tls->error != Py_None);
+}
+
+/* Whether the pump itself may read, and Python's part need not. */
+static int reads(const Pump *pump)
+{
+    return pump->source >= 0 && pump->room > 0 && is_walk(pump->walk) && pump->limit == Py_None && !pump->meters;
+}
+
+static PyObject *Pump_readable(PyObject *self, PyObject *unused)
+{
+    Pump *pump = (Pump *)self;
+    const Py_ssize_t room = pump->room < BUFFER_BYTES ? pump->room : BUFFER_BYTES;
+    const int is_tls = pump->source_tls != Py_None;
+    Py_ssize_t count;
+    int again;
+    (void)unused;
+    if (!reads(pump))
+        return PyObject_CallMethodObjArgs(self, name_move, NULL);
+    count = is_tls ? through_tls(pump, pump->source_tls, room, tls_receive) : plain_receive(pump, room);
+    if (count > 0 && !is_walk(pump->walk))
+        return PyErr_Format(PyExc_RuntimeError, "the walk is gone");
+    if ((again = count > 0 ? pass_on(pump, count) : no_bytes(pump, count)) < 0)
         return NULL;
-    if (pump->supervised) {
-        if ((result = PyObject_CallMethodObjArgs(self, name_moved, NULL)) == NULL)
-            return NULL;
-        Py_DECREF(result);
-        Py_RETURN_TRUE;
+    return PyBool_FromLong(is_tls ? has_unread(pump) : again || count == room);
+}
+
+static int set_checked(PyObject **member, PyObject *value, PyTypeObject *type, const char *expected)
+{
+    PyObject *before = *member;
+    if (value == NULL || !(value == Py_None || PyObject_TypeCheck(value, type))) {
+        PyErr_SetString(PyExc_TypeError, expected);
+        return -1;
     }
-    return PyBool_FromLong(count == room);
+    Py_INCREF(value);
+    *member = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+static int Pump_set_source_tls(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    return set_checked(&((Pump *)self)->source_tls, value, tls_type, "a source's TLS is a TlsState or None");
+}
+
+static int Pump_set_sink_tls(PyObject *self, PyObject *value, void *closure)
+{
+    (void)closure;
+    return set_checked(&((Pump *)self)->sink_tls, value, tls_type, "a sink's TLS is a TlsState or None");
+}
+
+static PyObject *Pump_get_source_tls(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((Pump *)self)->source_tls);
+}
+
+static PyObject *Pump_get_sink_tls(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((Pump *)self)->sink_tls);
 }
 
 static int Pump_set_walk(PyObject *self, PyObject *value, void *closure)
 {
-    Pump *pump = (Pump *)self;
-    PyObject *before;
     (void)closure;
-    if (value == NULL || !(value == Py_None || PyObject_TypeCheck(value, walk_type))) {
-        PyErr_SetString(PyExc_TypeError, "the walk is a Walk or None");
-        return -1;
-    }
-    Py_INCREF(value);
-    before = pump->walk;
-    pump->walk = value;
-    Py_XDECREF(before);
-    return 0;
+    return set_checked(&((Pump *)self)->walk, value, walk_type, "the walk is a Walk or None");
 }
 
 static PyObject *Pump_get_walk(PyObject *self, void *closure)
 {
     (void)closure;
-    Py_INCREF(((Pump *)self)->walk);
-    return ((Pump *)self)->walk;
+    return object_or_none(((Pump *)self)->walk);
 }
 
 static PyObject *Pump_get_words(PyObject *self, void *closure)
@@ -533,6 +1026,10 @@ static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     pump->limit = Py_None;
     Py_INCREF(Py_None);
     pump->walk = Py_None;
+    Py_INCREF(Py_None);
+    pump->source_tls = Py_None;
+    Py_INCREF(Py_None);
+    pump->sink_tls = Py_None;
     if ((pump->backlog = PyBytes_FromStringAndSize(NULL, 0)) == NULL) {
         Py_DECREF(pump);
         return NULL;
@@ -547,6 +1044,8 @@ static int Pump_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(pump->backlog);
     Py_VISIT(pump->limit);
     Py_VISIT(pump->walk);
+    Py_VISIT(pump->source_tls);
+    Py_VISIT(pump->sink_tls);
     Py_VISIT(pump->counts_in);
     return 0;
 }
@@ -557,6 +1056,8 @@ static int Pump_clear(PyObject *self)
     Py_CLEAR(pump->backlog);
     Py_CLEAR(pump->limit);
     Py_CLEAR(pump->walk);
+    Py_CLEAR(pump->source_tls);
+    Py_CLEAR(pump->sink_tls);
     pump->counts = NULL;
     Py_CLEAR(pump->counts_in);
     return 0;
@@ -584,6 +1085,8 @@ static PyMemberDef pump_members[] = {
 
 static PyGetSetDef pump_properties[] = {
     {"_walk", Pump_get_walk, Pump_set_walk, NULL, NULL},
+    {"_source_tls", Pump_get_source_tls, Pump_set_source_tls, NULL, NULL},
+    {"_sink_tls", Pump_get_sink_tls, Pump_set_sink_tls, NULL, NULL},
     {"_words", Pump_get_words, Pump_set_words, NULL, NULL},
     FLAG("ended", Pump, ended),
     FLAG("paused", Pump, paused),
@@ -591,6 +1094,7 @@ static PyGetSetDef pump_properties[] = {
     FLAG("supervised", Pump, supervised),
     FLAG("_meters", Pump, meters),
     FLAG("_from_client", Pump, from_client),
+    FLAG("_reading", Pump, reading),
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -624,24 +1128,29 @@ static int add_names(void)
            (name_rewrite = PyUnicode_InternFromString("_rewrite")) &&
            (name_give = PyUnicode_InternFromString("give")) &&
            (name_keep = PyUnicode_InternFromString("_keep")) &&
-           (name_moved = PyUnicode_InternFromString("_moved"));
+           (name_moved = PyUnicode_InternFromString("_moved")) &&
+           (name_read_failed = PyUnicode_InternFromString("_read_failed")) &&
+           (name_write_failed = PyUnicode_InternFromString("_write_failed")) &&
+           (name_raise = PyUnicode_InternFromString("_raise"));
 }
 
+static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && PyModule_AddObjectRef(module, name, type) < 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+/* The types of attributes are kept, for their checks. */
 static int add_types(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &walk_spec, NULL);
-    if (type == NULL)
+    PyTypeObject *pump;
+    if (!add_names() || (walk_type = add_type(module, "Walk", &walk_spec)) == NULL ||
+        (tls_type = add_type(module, "TlsState", &tls_spec)) == NULL ||
+        (pump = add_type(module, "Pump", &pump_spec)) == NULL)
         return -1;
-    walk_type = (PyTypeObject *)type; /* kept for Pump_set_walk */
-    if (!add_names() || PyModule_AddObjectRef(module, "Walk", type) < 0)
-        return -1;
-    if ((type = PyType_FromModuleAndSpec(module, &pump_spec, NULL)) == NULL)
-        return -1;
-    if (PyModule_AddObjectRef(module, "Pump", type) < 0) {
-        Py_DECREF(type);
-        return -1;
-    }
-    Py_DECREF(type);
+    Py_DECREF(pump);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 class Walk:
     awaited: int | None
@@ -12,6 +12,21 @@ class Walk:
     def passing(self, chunk: memoryview, /) -> int: ...
     def _watch(self, keys: Iterable[int], /) -> None: ...
 
+class TlsState:
+    read: Callable[[int, memoryview], int]
+    write: Callable[[memoryview], int]
+    pending: Callable[[], int]
+    feed: Callable[[memoryview], int]
+    take: Callable[[], bytes]
+    ciphertext: memoryview
+    unsent: memoryview | bytes
+    error: OSError | None
+    encrypted: int
+    drained: bool
+    more: bool
+    ended: bool
+    rest: bool
+
 class Pump:
     bytes_read: int
     ended: bool
@@ -23,8 +38,11 @@ class Pump:
     _from_client: bool
     _backlog: bytes | memoryview
     _meters: bool
+    _reading: bool
     _room: int
     _sink_fd: int
+    _sink_tls: TlsState | None
     _source_fd: int
+    _source_tls: TlsState | None
     _walk: Walk | None
     def readable(self) -> bool: ...

@@ -172,9 +172,7 @@ def test_openssl_makes_the_tokens(tmp_path: Path) -> None:
     assert commands
     for command in commands:
         words = command.words[: command.words.index(">") if ">" in command.words else None]
-        done = subprocess.run(
-            words, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{command.place}: {done.stderr}"
         assert done.stdout.strip()
 

@@ -12,9 +12,9 @@ send from the same buffer. Nothing is copied unless the sink can't take everythi
 connection owns no buffer. Pass-through therefore costs about as much as a TCP proxy
 (benchmarks/results.md).
 
-The pump in ``receiver/native/_speedups.c`` does the same for what most chunks are: bytes between
-two plain sockets, whose frames all pass. It calls up for everything else: a limit, metering, TLS, a
-watched frame, an end, an error, a short send. Without it, :meth:`Direction._move` does it all.
+The pump in ``receiver/native/_speedups.c`` does the same for what most chunks are: bytes whose
+frames all pass. It calls up for everything else: a limit, metering, a watched frame, an end, an
+error, a short send. Without it, :meth:`Direction._move` does it all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from receiver.event_loop import DirectEventLoop, Share
+from receiver.gateway.connection.tls_socket import TlsSocket, TlsState, write_error
 from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, arrived
 from receiver.wire.frame_rewriter import BrokenStreamError, FrameRewriter
 from receiver.wire.walk import Walk, compiled
@@ -93,9 +94,12 @@ class PythonPump:
         "_backlog",
         "_from_client",
         "_meters",
+        "_reading",
         "_room",
         "_sink_fd",
+        "_sink_tls",
         "_source_fd",
+        "_source_tls",
         "_walk",
         "_words",
         "bytes_read",
@@ -109,9 +113,12 @@ class PythonPump:
     _backlog: bytes | memoryview
     _from_client: bool
     _meters: bool
+    _reading: bool
     _room: int
-    _sink_fd: int  # of plain sockets; else negative
+    _sink_fd: int  # negative: Python moves the bytes
+    _sink_tls: TlsState | None
     _source_fd: int
+    _source_tls: TlsState | None
     _walk: Walk | None
     _words: memoryview[int]
     bytes_read: int
@@ -151,7 +158,6 @@ class Direction(Pump):
         "_full_bytes",
         "_loop",
         "_passing",
-        "_reading",
         "_recv_into",
         "_rewriter",
         "_send",
@@ -185,8 +191,8 @@ class Direction(Pump):
         self._passing = rewriter.passing
         # The compiled walk, where the rewriter has none of its own.
         self._walk = rewriter if type(rewriter).passing is Walk.passing else None
-        self._source_fd = _plain_descriptor(source)
-        self._sink_fd = _plain_descriptor(sink)
+        self._source_fd, self._source_tls = _descriptor(source)
+        self._sink_fd, self._sink_tls = _descriptor(sink)
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
         self._send = sink.send
         self._backlog = b""
@@ -281,6 +287,13 @@ class Direction(Pump):
 
     def _sink_failed(self, error: OSError) -> None:
         self._connection.sink_failed(self, error)
+
+    def _write_failed(self, failure: Exception) -> bool:
+        """Report a failed sink; return whether it failed, and does not only wait."""
+        error = write_error(failure)
+        if error is not None:
+            self._connection.sink_failed(self, error)
+        return error is not None
 
     def _meter(self, started: float) -> bool:
         """Charge the client if its bytes were costly, and read less at a time then.
@@ -415,9 +428,11 @@ class Direction(Pump):
         self.ended = True
 
 
-def _plain_descriptor(side: socket.socket) -> int:
-    """Return the descriptor of a plain socket; -1 of one with TLS."""
-    return side.fileno() if type(side) is socket.socket else -1
+def _descriptor(side: socket.socket) -> tuple[int, TlsState | None]:
+    """Return the descriptor of a socket that C can move bytes of, and its TLS."""
+    if isinstance(side, TlsSocket):
+        return side.fileno(), side.state
+    return side.fileno() if type(side) is socket.socket else -1, None
 
 
 def _buffer_size(side: socket.socket, option: int) -> int:

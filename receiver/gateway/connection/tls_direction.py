@@ -8,11 +8,13 @@ another turn while there are any.
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from receiver.event_loop import DirectEventLoop, Share
 from receiver.gateway.connection.direction import Connection, Direction
 from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.wire.frame_rewriter import FrameRewriter
+from receiver.wire.walk import compiled
 
 
 class TlsDirection(Direction):
@@ -43,10 +45,20 @@ class TlsDirection(Direction):
         """Bytes that wait for the sink, or for OpenSSL."""
         return super().held_bytes + self._tls.held_bytes
 
-    def readable(self) -> bool:
-        """Move at most one buffer; return whether there may be more."""
-        self._move()
+    def _move(self) -> bool:
+        """See the base class."""
+        super()._move()
         return self._reading and self._tls.has_unread
+
+    if TYPE_CHECKING or compiled is None:
+        readable = _move
+
+    def _read_failed(self, failure: Exception | None) -> bool:
+        return self._tls.read_failed(failure)
+
+    def _raise(self) -> None:
+        """Report the error that ended the stream."""
+        self._connection.source_failed(self, self._tls.take_error())
 
     def update(self) -> None:
         """Start or stop reading, as the flags and the backlog demand."""

@@ -10,6 +10,9 @@ tens of microseconds and brings no data, so a peer that sends only KeyUpdates co
 ``SSL_read`` busy without end. Here OpenSSL gets one record at a time. One call handles a bounded
 number of records, and each record without data is counted.
 
+The compiled pump (:mod:`receiver.gateway.connection.direction`) reads and sends as
+:meth:`TlsSocket.recv_into` and :meth:`TlsSocket.send` do, on the same :class:`TlsState`.
+
 A peer that closes its socket without close_notify has ended its stream too. Kafka's frames have
 lengths, so their reader notices a truncated stream.
 """
@@ -26,8 +29,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
 from receiver.tls import ServerConnection
+from receiver.wire.walk import compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 #: Records that one read, or one step of a handshake, gives to OpenSSL. Sixteen full records fill
@@ -76,6 +82,64 @@ def _os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+class PythonTlsState:
+    """What a TLS connection holds between two calls.
+
+    It does not refer to the socket, so that both are freed at once.
+
+    Attributes:
+        read: Reads plaintext (``SSLObject.read``).
+        write: Encrypts plaintext (``SSLObject.write``).
+        pending: Returns the plaintext bytes that OpenSSL holds (``SSLObject.pending``).
+        feed: Gives ciphertext to OpenSSL (``MemoryBIO.write``).
+        take: Takes ciphertext from OpenSSL (``MemoryBIO.read``).
+        ciphertext: Received, but not given to OpenSSL yet.
+        unsent: Ciphertext that the kernel has not taken yet.
+        error: The error for the next read.
+        encrypted: How many bytes of the next data to send are in ``unsent`` already.
+        drained: Whether the kernel had no more bytes in this call.
+        more: Whether there are bytes for which epoll gives no event.
+        ended: Whether the peer has ended its stream.
+        rest: Whether OpenSSL may hold plaintext, because the last read had no room for it.
+    """
+
+    __slots__ = (
+        "ciphertext",
+        "drained",
+        "encrypted",
+        "ended",
+        "error",
+        "feed",
+        "more",
+        "pending",
+        "read",
+        "rest",
+        "take",
+        "unsent",
+        "write",
+    )
+
+    read: Callable[[int, memoryview], int]
+    write: Callable[[memoryview], int]
+    pending: Callable[[], int]
+    feed: Callable[[memoryview], int]
+    take: Callable[[], bytes]
+    ciphertext: memoryview
+    unsent: memoryview | bytes
+    error: OSError | None
+    encrypted: int
+    drained: bool
+    more: bool
+    ended: bool
+    rest: bool
+
+
+if TYPE_CHECKING or compiled is None:  # noqa: SIM108 -- mypy wants the class and no expression
+    TlsState = PythonTlsState
+else:
+    TlsState = compiled.TlsState
+
+
 class TlsSocket(socket.socket):
     """A non-blocking TLS connection; made by :func:`wrap`.
 
@@ -85,6 +149,9 @@ class TlsSocket(socket.socket):
     Args:
         plain: The socket; this object takes over its descriptor.
         server_name: On the client side, the name that the peer's certificate must have.
+
+    Attributes:
+        state: What it holds between two calls.
     """
 
     def __init__(
@@ -96,26 +163,27 @@ class TlsSocket(socket.socket):
         )
         super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
         self.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        self._ciphertext = _NOTHING  # received, but not given to OpenSSL yet
-        self._drained = False  # whether the kernel had no more bytes in this call
-        self._more = False  # whether there are bytes for which epoll gives no event
-        self._unsent: memoryview | bytes = b""  # ciphertext that the kernel has not taken yet
-        self._encrypted = 0  # how many bytes of the next data to send are in `_unsent` already
         self._records_without_data = 0
         self._forgiven_at = 0.0
-        self._ended = False
-        self._error: OSError | None = None
         self._close_notify_sent = False
+        state = self.state = TlsState()
+        # Without buffer it would return bytes.
+        state.read = cast("Callable[[int, memoryview], int]", self._tls.read)
+        state.write, state.pending = self._tls.write, self._tls.pending
+        state.feed, state.take = self._incoming.write, self._outgoing.read
+        state.ciphertext, state.unsent, state.error, state.encrypted = _NOTHING, b"", None, 0
+        state.drained = state.more = state.ended = state.rest = False
 
     @property
     def held_bytes(self) -> int:
         """Ciphertext in memory, received or to be sent, in bytes."""
-        return len(self._ciphertext) + len(self._unsent)
+        return len(self.state.ciphertext) + len(self.state.unsent)
 
     @property
     def has_unread(self) -> bool:
         """Whether a read would return something for which epoll gives no event."""
-        return self._more or self._ended or self._error is not None or self._tls.pending() > 0
+        state = self.state
+        return state.more or state.ended or state.error is not None
 
     @property
     def asked_name(self) -> str:
@@ -141,7 +209,8 @@ class TlsSocket(socket.socket):
         Raises:
             OSError: The peer closed the connection; ``ssl.SSLError`` if the handshake failed.
         """
-        self._drained = False
+        state = self.state
+        state.drained = False
         try:
             for _ in range(MAX_RECORDS_IN_A_READ):
                 try:
@@ -152,7 +221,7 @@ class TlsSocket(socket.socket):
                     record = self._next_record()
                     if record is not None:
                         self._incoming.write(record)
-                    elif self._ended:
+                    elif state.ended:
                         self._incoming.write_eof()
                     else:
                         return Missing.BYTES
@@ -161,7 +230,7 @@ class TlsSocket(socket.socket):
                         self._flush()  # the alert
                     raise
                 else:
-                    self._more = bool(self._ciphertext)
+                    state.more = bool(state.ciphertext)
                     return None if self._flush() else Missing.ROOM
             return Missing.TURN
         finally:
@@ -174,59 +243,84 @@ class TlsSocket(socket.socket):
             BlockingIOError: There is nothing to read now, or in this turn; see :attr:`has_unread`.
             OSError: The connection is lost; ``ssl.SSLError`` after bytes that are no valid TLS.
         """
-        view = memoryview(buffer)[:nbytes]
+        state = self.state
+        count = self._read(memoryview(buffer)[:nbytes])
+        self._keep_ciphertext()
+        if not count:
+            if state.error is not None:
+                raise self.take_error()
+            if state.more or not state.ended:
+                raise BlockingIOError
+        return count
+
+    def _read(self, view: memoryview) -> int:
+        state = self.state
         room, count, records = len(view), 0, 0
-        read, feed = self._tls.read, self._incoming.write
-        # OpenSSL keeps a rest only if the last read of a call had no room for the whole record.
-        pending = self._tls.pending() > 0
-        self._more = self._drained = False
-        try:
-            while count < room and self._error is None:
+        pending = state.rest and state.pending() > 0
+        state.more = state.drained = state.rest = False
+        while count < room and state.error is None:
+            failure: Exception | None = None
+            try:
                 if pending:
                     pending = False
                 else:
                     record = self._next_record() if records < MAX_RECORDS_IN_A_READ else None
                     if record is None:
                         break
-                    feed(record)
                     records += 1
-                try:
-                    size = cast("int", read(room - count, view[count:]))  # bytes only without a buffer
-                except ssl.SSLWantReadError:
-                    self._count_record_without_data()
+                    state.feed(record)
+                if size := state.read(room - count, view[count:]):
+                    count += size
                     continue
-                if not size:
-                    raise ssl.SSLZeroReturnError
-                count += size
-            self._more = count == room or records == MAX_RECORDS_IN_A_READ
-        except ssl.SSLZeroReturnError:
-            self._ended = True
-            self._ciphertext = _NOTHING
-        except _RESET:
-            self._error = _os_error(errno.ECONNRESET)
-        except OSError as error:
+            except Exception as error:
+                failure = error.with_traceback(None)  # it refers to this frame
+            if not self.read_failed(failure):
+                return count
+        state.rest = count == room
+        state.more = state.rest or records == MAX_RECORDS_IN_A_READ
+        return count
+
+    def read_failed(self, failure: Exception | None) -> bool:
+        """Handle an exception in the place of plaintext; None is an end of stream.
+
+        Returns:
+            Whether to go on reading: the record had no data.
+        """
+        state = self.state
+        if isinstance(failure, ssl.SSLWantReadError):
+            try:
+                self._flush()  # OpenSSL may have written a KeyUpdate in response to the peer's
+                failure = self._count_record_without_data()
+            except OSError as error:
+                failure = error
+            if failure is None:
+                return True
+        if failure is None or isinstance(failure, ssl.SSLZeroReturnError):
+            state.ended = True
+            state.ciphertext = _NOTHING
+        elif isinstance(failure, _RESET):
+            state.error = _os_error(errno.ECONNRESET)
+        elif isinstance(failure, OSError):
             with contextlib.suppress(OSError):
                 self._flush()  # the alert
-            self._error = error.with_traceback(None)
-        except ValueError:  # the socket is closed
-            self._error = _os_error(errno.EBADF)
-        self._keep_ciphertext()
-        if not count:
-            if self._error is not None:
-                raise self._take_error()
-            if self._more or not self._ended:
-                raise BlockingIOError
-        return count
+            # It refers to its frames, and those to this socket.
+            state.error = failure.with_traceback(None)
+        elif isinstance(failure, ValueError):  # the socket is closed
+            state.error = _os_error(errno.EBADF)
+        else:
+            raise failure
+        return False
 
     def _next_record(self) -> memoryview | None:
         """Return the next encrypted record; None if it has not arrived."""
+        state = self.state
         while True:
-            ciphertext = self._ciphertext
+            ciphertext = state.ciphertext
             size = _record_size(ciphertext)
             if size:
-                self._ciphertext = ciphertext[size:]
+                state.ciphertext = ciphertext[size:]
                 return ciphertext[:size]
-            if self._ended or self._drained:
+            if state.ended or state.drained:
                 return None
             start = len(ciphertext)
             _view[:start] = ciphertext
@@ -234,31 +328,35 @@ class TlsSocket(socket.socket):
                 size = _receive(self, _view[start:])
             except BlockingIOError:
                 return None
-            self._ended = not size
-            self._drained = size < len(_view) - start  # an end of stream gives another event
-            self._ciphertext = _view[: start + size]
+            state.ended = not size
+            state.drained = size < len(_view) - start  # an end of stream gives another event
+            state.ciphertext = _view[: start + size]
 
     def _keep_ciphertext(self) -> None:
-        if self._ciphertext.obj is _buffer:  # the next connection overwrites it
-            self._ciphertext = memoryview(bytes(self._ciphertext))
+        ciphertext = self.state.ciphertext
+        if ciphertext.obj is _buffer:  # the next connection overwrites it
+            self.state.ciphertext = memoryview(bytes(ciphertext))
 
-    def _count_record_without_data(self) -> None:
-        self._flush()  # OpenSSL may have written a KeyUpdate in response to the peer's
+    def _count_record_without_data(self) -> ssl.SSLError | None:
+        """Count a record; return the error if there were too many."""
         now = time.monotonic()
         forgiven = int((now - self._forgiven_at) / _FORGIVEN_AFTER_S)
         if forgiven:
             self._records_without_data = max(0, self._records_without_data - forgiven)
             self._forgiven_at = now
         self._records_without_data += 1
-        if self._records_without_data > MAX_RECORDS_WITHOUT_DATA:
-            raise ssl.SSLError(
-                errno.EPROTO, f"more than {MAX_RECORDS_WITHOUT_DATA} records without application data"
-            )
+        if self._records_without_data <= MAX_RECORDS_WITHOUT_DATA:
+            return None
+        return ssl.SSLError(
+            errno.EPROTO, f"more than {MAX_RECORDS_WITHOUT_DATA} records without application data"
+        )
 
-    def _take_error(self) -> OSError:
+    def take_error(self) -> OSError:
+        """Take the error that ended the stream, to raise it once."""
         # A raised error refers to its frames, and those to this socket; so the socket must not
         # refer to it.
-        error, self._error, self._ended = self._error, None, True
+        state = self.state
+        error, state.error, state.ended = state.error, None, True
         return cast("OSError", error)
 
     def send(self, data: ReadableBuffer, flags: int = 0) -> int:
@@ -269,26 +367,23 @@ class TlsSocket(socket.socket):
                 already, so the next call must begin with the same data.
             OSError: The connection is lost; ``ssl.SSLError`` after a TLS error.
         """
-        view = memoryview(data)
-        write = self._tls.write
-        sent = 0
+        state, view, sent = self.state, memoryview(data), 0
         try:
-            while True:
-                if not self._flush():
-                    break
-                sent += self._encrypted
-                self._encrypted = 0
+            while self._flush():
+                sent += state.encrypted
+                state.encrypted = 0
                 chunk = view[sent : sent + _CHUNK_BYTES]
                 if not chunk:
                     return sent
-                while self._encrypted < len(chunk):
-                    self._encrypted += write(chunk[self._encrypted :])
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            pass
-        except _RESET:
-            raise _os_error(errno.ECONNRESET) from None
-        except ValueError:  # the socket is closed
-            raise _os_error(errno.EBADF) from None
+                while state.encrypted < len(chunk):
+                    state.encrypted += state.write(chunk[state.encrypted :])
+        except Exception as error:
+            failure = write_error(error)
+            try:
+                if failure is not None:
+                    raise failure from None
+            finally:
+                del failure  # it refers to this frame
         if not sent:
             raise BlockingIOError
         return sent
@@ -299,16 +394,15 @@ class TlsSocket(socket.socket):
         Raises:
             OSError: The connection is lost.
         """
-        if not self._unsent and self._outgoing.pending:
-            self._unsent = self._outgoing.read()
-        while self._unsent:
+        state = self.state
+        if not state.unsent and self._outgoing.pending:
+            state.unsent = state.take()
+        while state.unsent:
             try:
-                sent = _send(self, self._unsent)
+                sent = _send(self, state.unsent)
             except BlockingIOError:
                 return False
-            self._unsent = memoryview(self._unsent)[sent:]
-            if not self._unsent:
-                self._unsent = self._outgoing.read()
+            state.unsent = memoryview(state.unsent)[sent:]
         return True
 
     def shutdown(self, how: int) -> None:
@@ -328,6 +422,19 @@ class TlsSocket(socket.socket):
         if self.fileno() != -1:
             self.shutdown(0)
         super().close()
+
+
+def write_error(failure: Exception) -> OSError | None:
+    """Return the connection's error after a failed write; None if OpenSSL only waits."""
+    if isinstance(failure, ssl.SSLWantWriteError | ssl.SSLWantReadError):
+        return None
+    if isinstance(failure, _RESET):
+        return _os_error(errno.ECONNRESET)
+    if isinstance(failure, ValueError):  # the socket is closed
+        return _os_error(errno.EBADF)
+    if isinstance(failure, OSError):
+        return failure
+    raise failure
 
 
 def _record_size(ciphertext: memoryview) -> int:

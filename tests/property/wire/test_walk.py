@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import socket
 import struct
@@ -102,9 +103,10 @@ def test_a_key_that_no_request_can_have_is_refused(key: int) -> None:
 # -- the pump ----------------------------------------------------------------------------------
 
 
-def in_python() -> ModuleType:
-    """The module of directions, as where the extension is not built."""
-    spec = importlib.util.spec_from_file_location("direction_in_python", direction.__file__)
+@functools.cache
+def in_python(original: ModuleType = direction) -> ModuleType:
+    """A module of directions, as where the extension is not built."""
+    spec = importlib.util.spec_from_file_location(f"{original.__name__}_in_python", str(original.__file__))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -146,9 +148,9 @@ class World:
         self.source, source = socket.socketpair()
         sink, self.sink = socket.socketpair()
         sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_608)
-        self.inner = (source, sink)
         for side in (self.source, source, sink, self.sink):
             side.setblocking(False)
+        source, sink = self.inner = self.wrapped(source, sink)
         rewriter: FrameRewriter = (
             RequestRewriter(
                 lambda held, _: b"[" + held + b"]",
@@ -177,6 +179,10 @@ class World:
             from_client=requests,
         )
         self.out = b""
+
+    def wrapped(self, source: socket.socket, sink: socket.socket) -> tuple[socket.socket, socket.socket]:
+        """The direction's own two sockets."""
+        return source, sink
 
     def step(self, action: tuple[str, Any]) -> tuple[object, ...]:
         """Do something, have the direction read once, and return what can be seen."""
