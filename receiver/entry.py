@@ -22,7 +22,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if os.getpid() == 1 and sys.argv[1:2] == ["serve"]:
-        importlib.import_module("receiver.process_1").supervise()
+        importlib.import_module("receiver.process_1").start_keeper()
     import_all("receiver.cli").main()
 
 

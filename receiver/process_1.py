@@ -2,22 +2,29 @@
 
 A container ends with its process 1. The kubelet starts it again, after delays that grow to five
 minutes. Meanwhile the broker leads its partitions, and no client reaches it. So process 1 is no
-part of the receiver: it starts the supervisor as its child, passes signals on, reaps the orphans
-that the kernel gives it, and starts the supervisor again. It imports little, so that it holds
-little memory, and the kernel kills another process first when memory is short.
+part of the receiver, and imports little: it holds little memory, and the kernel kills another
+process first when memory is short. It starts the keeper again whenever that is killed.
 
-It ends with the supervisor's status when another start does not help: after a drain, when the
-configuration is wrong, and after :data:`MAX_DEATHS` starts in a row that each ended within
-:data:`STABLE_S`. Then the kubelet sees that the container has failed.
+The keeper imports the receiver once, which takes two seconds of CPU, and starts the supervisor as
+its child. It starts the supervisor again without imports, so clients wait a second. Its memory is
+what the supervisor's processes share with it.
+
+Both pass signals on and reap orphans. The keeper ends with the supervisor's status when another
+start does not help: after a drain, when the configuration is wrong, and after :data:`MAX_DEATHS`
+starts in a row that each ended within :data:`STABLE_S`. Process 1 ends with it, and the kubelet
+sees that the container has failed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from receiver import dumps
@@ -35,7 +42,7 @@ MAX_DELAY_S: Final = 2.0
 #: The status of ``serve`` for a wrong configuration, as it is at each start.
 _WRONG_CONFIGURATION: Final = 2
 
-#: Seconds that the supervisor's children have to end after it, because they hold its sockets. The
+#: Seconds that the children of a process have to end after it, because they hold its sockets. The
 #: kernel kills them at once.
 _ORPHANS_END_WITHIN_S: Final = 2.0
 
@@ -45,13 +52,17 @@ _WAITED_FOR: Final = _PASSED_ON | {signal.SIGCHLD}
 
 _STANDARD_ERROR: Final = 2
 
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
 
 class Deaths:
-    """The deaths of the supervisor.
+    """The deaths of the keeper and of the supervisor.
 
     Attributes:
         total: All.
-        in_a_row: Those since it last ran for :data:`STABLE_S`.
+        in_a_row: Those since one last ran for :data:`STABLE_S`.
     """
 
     def __init__(self) -> None:
@@ -62,7 +73,7 @@ class Deaths:
         """Count a death.
 
         Args:
-            ran_s: Seconds from the supervisor's start to its death.
+            ran_s: Seconds from the process's start to its death.
 
         Returns:
             The seconds until it is started again; None if it is not.
@@ -75,22 +86,54 @@ class Deaths:
 
 
 _deaths = Deaths()
+_in_keeper = False
 
 
 def restarts() -> int:
-    """How often the supervisor was started again; the supervisor inherits the count."""
+    """How often both were started again; the supervisor inherits the count."""
     return _deaths.total
 
 
-def supervise() -> None:
+def start_keeper() -> None:
+    """Return in the keeper, and in a new one whenever it is killed.
+
+    Process 1 never returns. Call it as process 1, before anything else is imported.
+    """
+    global _in_keeper
+    core_bytes = dumps.forbid()  # the environment may hold secrets
+    _keep("keeper", lambda status: status < 0)
+    dumps.allow(core_bytes)  # serve decides for itself
+    _in_keeper = True
+
+
+def in_keeper() -> bool:
+    """Whether this process is the keeper."""
+    return _in_keeper
+
+
+def start_supervisor() -> None:
+    """Return in the supervisor, and in a new one whenever it dies.
+
+    The keeper never returns. Call it in the keeper, when all is imported and no thread runs.
+    """
+    global _in_keeper
+    # What is there is no garbage, and a search would copy the memory that the processes share.
+    gc.freeze()
+    # The kernel gives it the supervisor's orphans, which hold the sockets.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _keep("supervisor", lambda status: status not in {0, _WRONG_CONFIGURATION})
+    _in_keeper = False
+
+
+def _keep(name: str, again: Callable[[int], bool]) -> None:
     """Return in a child process, and in a new one whenever it dies.
 
-    The parent, process 1, never returns.
-
-    Call it as process 1, before anything else is imported.
+    Args:
+        name: Its name, for the log.
+        again: Whether another start may help, by the status of the one before.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
-    core_bytes = dumps.forbid()  # the environment may hold secrets
+    parent = os.getpid()
     while True:
         started = time.monotonic()
         try:
@@ -99,22 +142,25 @@ def supervise() -> None:
             status, how = 1, f"it can't be started: {error.strerror}"
         else:
             if child == 0:
-                _begin(core_bytes)
+                _begin(parent)
                 return
-            status = _wait(child)
+            status = _wait(child, again)
             how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        _go_on(status, how, time.monotonic() - started)
+        _go_on(name, status, how, time.monotonic() - started)
 
 
-def _begin(core_bytes: int) -> None:
-    dumps.allow(core_bytes)  # serve decides for itself
-    # Its own group, so that a terminal's SIGINT reaches it once: by process 1.
+def _begin(parent: int) -> None:
+    # Nothing could stop or replace it without its parent.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
+    # Its own group, so that a terminal's SIGINT reaches it once: by its parent.
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
 
 
-def _wait(child: int) -> int:
-    """Pass signals on until the supervisor ends; return its status, or end too."""
+def _wait(child: int, again: Callable[[int], bool]) -> int:
+    """Pass signals on until the child ends; return its status, or end too."""
     ends = False
     while True:
         number = signal.sigwait(_WAITED_FOR)
@@ -125,13 +171,13 @@ def _wait(child: int) -> int:
         status = _reap(child)
         if status is None:
             continue
-        if ends or status in {0, _WRONG_CONFIGURATION}:
+        if ends or not again(status):
             _end(status)
         return status
 
 
 def _reap(child: int) -> int | None:
-    """Reap what has ended; return the supervisor's status if it is among it."""
+    """Reap what has ended; return the child's status if it is among it."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -140,13 +186,13 @@ def _reap(child: int) -> int | None:
     return found
 
 
-def _go_on(status: int, how: str, ran_s: float) -> None:
-    """Wait until the supervisor is to be started again, or end."""
+def _go_on(name: str, status: int, how: str, ran_s: float) -> None:
+    """Wait until the child is to be started again, or end."""
     delay_s = _deaths.add(ran_s)
     if delay_s is None:
-        _say(f"the supervisor died {MAX_DEATHS} times in a row, the last time by: {how}; process 1 ends")
+        _say(f"the {name} died {MAX_DEATHS} times in a row, the last time by: {how}; process 1 ends")
         _end(status)
-    _say(f"the supervisor died: {how}; it is started again in {delay_s:g} s")
+    _say(f"the {name} died: {how}; it is started again in {delay_s:g} s")
     _await_orphans()
     number = signal.sigtimedwait(_ENDING, delay_s)
     if number is not None:
@@ -162,12 +208,12 @@ def _await_orphans() -> None:
 
 
 def _say(what: str) -> None:
-    """Write a line to standard error, unless that had to wait."""
+    """Write a line to standard error, unless that has to wait."""
     with contextlib.suppress(OSError):
         if select.select([], [_STANDARD_ERROR], [], 0)[1]:
             os.write(_STANDARD_ERROR, f"kafka-telemetry: {what}\n".encode())
 
 
 def _end(status: int) -> NoReturn:
-    """End with the supervisor's status, as a shell gives it."""
+    """End with the child's status, as a shell gives it."""
     os._exit(128 - status if status < 0 else status)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from receiver import dumps
+from receiver import dumps, process_1
 from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli.output import fail
 from receiver.cli.subscription_files import read_file
@@ -66,10 +66,14 @@ def serve(
     # Before anything else, because the configuration and the environment hold secrets.
     core_bytes = dumps.forbid()
     settings, plugins = _checked(config)
-    if settings.debug.dumpable:
-        dumps.allow(core_bytes)
     # Imported here, because it imports everything and the other commands should start fast.
     run = import_all("receiver.app").run
+    if process_1.in_keeper():
+        process_1.start_supervisor()
+        # A supervisor that is started again reads what has changed.
+        settings, plugins = _checked(config)
+    if settings.debug.dumpable:
+        dumps.allow(core_bytes)
     raise typer.Exit(run(settings, config, plugins, take_over=take_over))
 
 

@@ -1,4 +1,4 @@
-"""Process 1 starts the supervisor again when it dies, and ends with it when that does not help."""
+"""Process 1 and its keeper start what dies again, and end when that does not help."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from pathlib import Path
 from receiver import process_1
 
 process_1.FIRST_DELAY_S = 0.0
-process_1.supervise()
-assert os.getpid() != 1
+process_1.start_keeper()
+print("imports", flush=True)
+assert process_1.in_keeper()
+process_1.start_supervisor()
+assert not process_1.in_keeper()
 signal.signal(signal.SIGHUP, lambda *_: print("SIGHUP", flush=True))
 print(process_1.restarts(), flush=True)
 exec(sys.argv[1])
@@ -56,6 +59,17 @@ def child_of(pid: int) -> int:
     return int(children.read_text())
 
 
+def keeper_of(unshare: subprocess.Popen[bytes]) -> int:
+    """The keeper: the child of process 1, which is the child of ``unshare``."""
+    return child_of(child_of(unshare.pid))
+
+
+def lines_of(log: Path, wanted: str) -> list[str]:
+    """The lines that are a text, or numbers with ``number``."""
+    lines = log.read_text().splitlines()
+    return [line for line in lines if (line.isdigit() if wanted == "number" else line == wanted)]
+
+
 def wait_for(line: str, log: Path) -> None:
     """Wait until a line was printed."""
     wait_until(lambda: line in log.read_text().splitlines(), timeout_s=TIMEOUT_S, what=f"the line {line!r}")
@@ -65,13 +79,33 @@ def test_it_is_started_again_however_it_dies(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with started(STAYS, log) as unshare:
         process = child_of(unshare.pid)
+        keeper = child_of(process)
         for death in range(4):
             wait_for(str(death), log)
-            os.kill(child_of(process), signal.SIGKILL if death % 2 else signal.SIGSEGV)
+            os.kill(child_of(keeper), signal.SIGKILL if death % 2 else signal.SIGSEGV)
         wait_for("4", log)
         os.kill(process, signal.SIGTERM)
         assert unshare.wait(TIMEOUT_S) == 128 + signal.SIGTERM
     assert "kafka-telemetry: the supervisor died: killed by SIGSEGV; it is started again in 0 s" in (
+        log.read_text()
+    )
+    assert lines_of(log, "imports") == ["imports"]
+
+
+def test_the_keeper_is_started_again_and_takes_the_supervisor_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with started(STAYS, log) as unshare:
+        process = child_of(unshare.pid)
+        for death in range(3):
+            wait_for(str(death), log)
+            keeper = child_of(process)
+            supervisor = Path(f"/proc/{child_of(keeper)}")
+            os.kill(keeper, signal.SIGKILL)
+            wait_until(lambda: not supervisor.exists(), timeout_s=TIMEOUT_S, what="its end")  # noqa: B023
+        wait_for("3", log)
+        os.kill(process, signal.SIGTERM)
+        assert unshare.wait(TIMEOUT_S) == 128 + signal.SIGTERM
+    assert "kafka-telemetry: the keeper died: killed by SIGKILL; it is started again in 0 s" in (
         log.read_text()
     )
 
@@ -80,7 +114,7 @@ def test_it_is_started_again_however_it_dies(tmp_path: Path) -> None:
 def test_it_ends_with_a_drain_and_with_a_wrong_configuration(status: int, tmp_path: Path) -> None:
     with started(f"os._exit({status})", tmp_path / "log") as unshare:
         assert unshare.wait(TIMEOUT_S) == status
-    assert (tmp_path / "log").read_text() == "0\n"
+    assert (tmp_path / "log").read_text() == "imports\n0\n"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +123,9 @@ def test_it_ends_with_a_drain_and_with_a_wrong_configuration(status: int, tmp_pa
 def test_it_ends_when_no_start_lasts(does: str, status: int, tmp_path: Path) -> None:
     with started(does, tmp_path / "log") as unshare:
         assert unshare.wait(TIMEOUT_S) == status
-    lines = (tmp_path / "log").read_text().splitlines()
-    assert [line for line in lines if line.isdigit()] == [str(n) for n in range(process_1.MAX_DEATHS)]
-    assert "10 times in a row" in lines[-1]
+    log = tmp_path / "log"
+    assert lines_of(log, "number") == [str(number) for number in range(process_1.MAX_DEATHS)]
+    assert "10 times in a row" in log.read_text().splitlines()[-1]
 
 
 def test_signals_reach_the_supervisor(tmp_path: Path) -> None:
@@ -108,12 +142,12 @@ def test_signals_reach_the_supervisor(tmp_path: Path) -> None:
 
 def test_orphans_are_reaped(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    # Its child ends before its grandchild, which then belongs to process 1.
+    # Its child ends before its grandchild, which then belongs to the keeper.
     leaves = "os.fork() or (os.fork() and os._exit(0) or time.sleep(0.1) or os._exit(0)); os.wait();"
     with started(leaves + "print('left', flush=True);" + STAYS, log) as unshare:
         wait_for("left", log)
-        process = child_of(unshare.pid)
-        children = Path(f"/proc/{process}/task/{process}/children")
+        keeper = keeper_of(unshare)
+        children = Path(f"/proc/{keeper}/task/{keeper}/children")
         supervisor = min(children.read_text().split(), key=int)
         wait_until(
             lambda: children.read_text().split() == [supervisor],
@@ -122,7 +156,8 @@ def test_orphans_are_reaped(tmp_path: Path) -> None:
         )
 
 
-def test_a_new_start_waits_for_the_sockets_of_the_one_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keeper_dies", [False, True])
+def test_a_new_start_waits_for_the_sockets_of_the_one_before(keeper_dies: bool, tmp_path: Path) -> None:
     # As the supervisor's processes, the child dies with its parent, and holds a socket until then.
     binds = """
 import ctypes, socket
@@ -142,7 +177,8 @@ time.sleep(600)
         process = child_of(unshare.pid)
         for death in range(5):
             wait_for(f"bound {death}", log)
-            children = Path(f"/proc/{process}/task/{process}/children")
+            parent = process if keeper_dies else child_of(process)
+            children = Path(f"/proc/{parent}/task/{parent}/children")
             os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         wait_for("bound 5", log)
 
