@@ -120,10 +120,10 @@
 {{- range .Values.tokens }}{{ if eq .name "cluster" }}true{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* Who may ask a receiver for its clients, as a list of YAML: the pods of the same component, with a token: (dict "root" $ "component" "gateway"). */}}
+{{/* Receivers ask each other for their clients, if they have the token: a list of rules as YAML, for the pods of one component: (dict "root" $ "component" "gateway" "direction" "from"), or "to". */}}
 {{- define "kafka-client-telemetry.memberPeers" -}}
 {{- if include "kafka-client-telemetry.clusterToken" .root -}}
-- from: [{podSelector: {matchLabels: {{ include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" .component) | fromYaml | toJson }}}}]
+- {{ .direction }}: [{podSelector: {matchLabels: {{ include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" .component) | fromYaml | toJson }}}}]
   ports: [{protocol: TCP, port: {{ include "kafka-client-telemetry.restPort" .root }}}]
 {{- end -}}
 {{- end -}}
