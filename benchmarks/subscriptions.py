@@ -135,6 +135,7 @@ async def _lists(
         connections=list,
         plugins=list,
         listeners=list,
+        supervisor_hangs=lambda: False,
         not_ready_because=lambda: None,
         accepts_somewhere=lambda: True,
         warnings=list,

@@ -43,6 +43,8 @@ class ApiDependencies:
     plugins: Callable[[], Sequence[PluginStatistics]]
     #: Each listener, what is known of its broker, and its open connections.
     listeners: Callable[[], Sequence[ListenerState]]
+    #: Whether the supervisor no longer asks whether this process is alive.
+    supervisor_hangs: Callable[[], bool]
     #: Why the receiver takes no clients, in one sentence; None while it does.
     not_ready_because: Callable[[], str | None]
     #: What works and should be otherwise, in one sentence each.

@@ -242,7 +242,7 @@ class _Core:
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
         self._metrics.registry.register(self._traffic.metrics)
-        self._supervision = Supervision()
+        self._supervision = Supervision(self._clock.monotonic())
         self._metrics.registry.register(self._supervision)
         self._logged_factor = 1
         self._next_check: asyncio.TimerHandle | None = None
@@ -301,6 +301,7 @@ class _Core:
     def _handle(self, message: Message) -> None:
         match message.type:
             case "ping":
+                self._supervision.pinged(self._clock.monotonic())
                 self._channel.send("pong")
             case "link":
                 end, *table = message.fds
@@ -577,6 +578,7 @@ class _Core:
             traffic=self._traffic,
             plugins=self._host.statistics,
             listeners=self._listeners,
+            supervisor_hangs=lambda: self._supervision.hangs(self._clock.monotonic()),
             not_ready_because=self.not_ready_because,
             warnings=lambda: list(chain.from_iterable(self._warnings().values())),
             accepts_somewhere=self.accepts_somewhere,

@@ -8,17 +8,28 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from receiver.supervisor.times import PING_EVERY_S
+
 _PREFIX: Final = "kafka_telemetry_"
+
+#: Seconds without a ping after which the supervisor hangs: twelve pings.
+_SILENT_S: Final = 12 * PING_EVERY_S
 
 
 class Supervision(Collector):
-    """The newest report of :class:`receiver.supervisor.report.Report`.
+    """The supervisor's newest report, and when it last asked for a sign of life.
+
+    The report is :class:`receiver.supervisor.report.Report`'s.
+
+    Args:
+        now: The time, in seconds of a monotonic clock.
 
     Attributes:
         restarts: Processes that died and were started again, by kind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
+        self._pinged_at = now
         self._applied_at = 0.0
         self._problem: str | None = None
         self.restarts: Mapping[str, int] = {}
@@ -28,6 +39,14 @@ class Supervision(Collector):
         self._applied_at = float(fields["applied_at"])
         self._problem = fields["problem"]
         self.restarts = dict(fields["restarts"])
+
+    def pinged(self, now: float) -> None:
+        """Note that the supervisor has asked whether this process is alive."""
+        self._pinged_at = now
+
+    def hangs(self, now: float) -> bool:
+        """Whether the supervisor, which asks every five seconds, was silent for a minute."""
+        return now - self._pinged_at > _SILENT_S
 
     def warnings(self) -> Iterator[str]:
         """Yield what should be corrected, for ``/readyz``."""

@@ -1,6 +1,7 @@
 """``/livez``, ``/readyz`` and ``/metrics``: for probes and Prometheus.
 
-The receiver is live while its process answers. It is ready while it accepts clients.
+The receiver is live while its process answers and its supervisor asks for that. It is ready while
+it accepts clients.
 """
 
 from __future__ import annotations
@@ -41,10 +42,15 @@ class _ReadyQuery(ForbiddingModel):
     summary="Tell whether the process runs",
     response_model_exclude_none=True,
     dependencies=[NO_QUERY],
-    responses={422: {"model": Problem}},
+    responses={422: {"model": Problem}, 503: {"model": Problem}},
 )
 async def livez(dependencies: Dependencies) -> HealthView:
-    """Answer while the process runs. Restart it when this is not answered."""
+    """Answer 200 while the process and its supervisor run.
+
+    Restart the receiver when this is not answered, or with 503.
+    """
+    if dependencies.supervisor_hangs():
+        raise ProblemError(503, "the supervisor hangs: restart the receiver")
     return HealthView(status="live", version=dependencies.version)
 
 

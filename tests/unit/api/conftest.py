@@ -165,6 +165,7 @@ class Api:
     processes: list[ProcessNumbers] = field(default_factory=list)
     relays: int = 2
     certificates: list[tuple[str, str, float]] = field(default_factory=list)
+    supervisor_hangs: bool = False
     not_ready_because: str | None = None
     warnings: list[str] = field(default_factory=list)
     accepts_somewhere: bool = True
@@ -231,6 +232,7 @@ class Api:
                 traffic=self.traffic(),
                 plugins=lambda: self.plugins,
                 listeners=lambda: self.listeners,
+                supervisor_hangs=lambda: self.supervisor_hangs,
                 not_ready_because=lambda: self.not_ready_because,
                 warnings=lambda: self.warnings,
                 accepts_somewhere=lambda: self.accepts_somewhere,

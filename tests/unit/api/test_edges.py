@@ -27,6 +27,8 @@ def test_health(api: Api) -> None:
         )
         assert (await rest.get("/readyz?listeners=some")).status_code == 422
         assert (await rest.get("/livez")).status_code == 200
+        api.supervisor_hangs = True
+        assert "restart the receiver" in problem_of(await rest.get("/livez"), 503)["detail"]
 
     api.run(scenario)
 

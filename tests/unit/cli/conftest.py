@@ -96,6 +96,7 @@ class Sidecar:
                 connections=lambda: self.connections,
                 listeners=lambda: self.listeners,
                 plugins=lambda: self.plugins,
+                supervisor_hangs=lambda: False,
                 not_ready_because=lambda: self.not_ready_because,
                 warnings=lambda: self.warnings,
                 accepts_somewhere=lambda: True,
