@@ -18,14 +18,21 @@ from typing import Any, Final
 
 from tests.images.engine import TREE
 from tests.testbed import cache, parts
-from tests.testbed.clients import Mode
+from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.kubernetes import KubectlError
 from tests.testbed.node.images import KAFKA
 from tests.testbed.node.node import Node
+from tests.testbed.security import Security
 
 NAMESPACE: Final = "clients"
 CONTAINER: Final = "client"
-LANGUAGES: Final = ("java", "librdkafka", "franz-go")
+#: The Secret with the certificate authority of clients that speak TLS, and its file in their pods.
+AUTHORITY: Final = "authority"
+AUTHORITY_FILE: Final = Path("/run/authority/ca.crt")
+_KINDS: Final[Mapping[str, type[Client]]] = {
+    kind.language: kind for kind in (JavaClient, LibrdkafkaClient, FranzClient)
+}
+LANGUAGES: Final = tuple(_KINDS)
 _PACKAGES: Final = Path(sysconfig.get_path("platlib"))
 
 
@@ -127,9 +134,17 @@ class PodClient:
 
 
 def manifest(
-    language: str, mode: Mode, *, name: str, bootstrap: str, topic: str, rate: float = 20.0
+    language: str,
+    mode: Mode,
+    *,
+    name: str,
+    bootstrap: str,
+    topic: str,
+    rate: float = 20.0,
+    count: int = -1,
+    security: Security | None = None,
 ) -> Mapping[str, Any]:
-    """Return the pod of a client."""
+    """Return the pod of a client, whose ``count`` of -1 records has no end."""
     arguments = {
         "--properties": "/tmp/client.properties",
         "--mode": str(mode),
@@ -138,10 +153,36 @@ def manifest(
         "--client-id": name,
         "--group": f"{topic}-{name}",
         "--rate": str(rate),
-        "--count": "-1",
+        "--count": str(count),
     }
     words = [*_program(language), *(word for pair in arguments.items() for word in pair)]
+    # The class is not started: it knows the library's own words.
+    described = _KINDS[language](mode, bootstrap=bootstrap, topic=topic, security=security)
+    properties = "".join(f"{key}={value}\n" for key, value in described.properties.items())
     folders = {"cache": cache.cache_folder(), "tree": TREE, "packages": _PACKAGES}
+    volumes: list[dict[str, Any]] = [
+        {"name": volume, "hostPath": {"path": str(folder)}} for volume, folder in folders.items()
+    ]
+    mounts = [
+        {"name": volume, "mountPath": str(folder), "readOnly": True} for volume, folder in folders.items()
+    ]
+    if security is not None and security.ca is not None:
+        volumes.append({"name": "authority", "secret": {"secretName": AUTHORITY}})
+        mounts.append({"name": "authority", "mountPath": str(security.ca.parent), "readOnly": True})
+    container = {
+        "name": CONTAINER,
+        "image": KAFKA,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", 'printf %s "$PROPERTIES" >/tmp/client.properties; exec "$@"', "sh", *words],
+        "workingDir": "/tmp",
+        # This machine's folders may be below a folder of root's.
+        "securityContext": {"runAsUser": 0},
+        "env": [
+            {"name": "PYTHONPATH", "value": f"{TREE}:{_PACKAGES}"},
+            {"name": "PROPERTIES", "value": properties},
+        ],
+        "volumeMounts": mounts,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -150,44 +191,37 @@ def manifest(
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 30,
             "enableServiceLinks": False,
-            "containers": [
-                {
-                    "name": CONTAINER,
-                    "image": KAFKA,
-                    "imagePullPolicy": "Never",
-                    "command": [
-                        "sh",
-                        "-c",
-                        'echo "security.protocol=PLAINTEXT" >/tmp/client.properties; exec "$@"',
-                        "sh",
-                        *words,
-                    ],
-                    "workingDir": "/tmp",
-                    # This machine's folders may be below a folder of root's.
-                    "securityContext": {"runAsUser": 0},
-                    "env": [{"name": "PYTHONPATH", "value": f"{TREE}:{_PACKAGES}"}],
-                    "volumeMounts": [
-                        {"name": volume, "mountPath": str(folder), "readOnly": True}
-                        for volume, folder in folders.items()
-                    ],
-                }
-            ],
-            "volumes": [
-                {"name": volume, "hostPath": {"path": str(folder)}} for volume, folder in folders.items()
-            ],
+            "containers": [container],
+            "volumes": volumes,
         },
     }
 
 
 @contextmanager
 def clients(
-    node: Node, *wanted: tuple[str, Mode], bootstrap: str, topic: str, rate: float = 20.0
+    node: Node,
+    *wanted: tuple[str, Mode],
+    bootstrap: str,
+    topic: str,
+    rate: float = 20.0,
+    count: int = -1,
+    security: Security | None = None,
 ) -> Iterator[list[PodClient]]:
     """Start clients, each of a language and a mode, and wait until all of them make progress."""
     started = []
     for language, mode in wanted:
         name = f"{topic}-{language}-{mode}"
-        node.apply(manifest(language, mode, name=name, bootstrap=bootstrap, topic=topic, rate=rate))
+        node.apply(
+            manifest(
+                *(language, mode),
+                name=name,
+                bootstrap=bootstrap,
+                topic=topic,
+                rate=rate,
+                count=count,
+                security=security,
+            )
+        )
         started.append(PodClient(node=node, name=name))
     try:
         for client in started:

@@ -46,8 +46,17 @@ class Collector:
         self._folder.mkdir()
         self._folder.chmod(0o777)
         self._node.make_namespace(MONITORING)
-        self._node.apply(_collector_config(), _collector_pod(self._folder), _service("collector"))
+        self._node.apply(_collector_config(), _service("collector"))
+        self.start()
+
+    def start(self) -> None:
+        """Start it, also after :meth:`stop`; earlier exports stay."""
+        self._node.apply(_collector_pod(self._folder))
         self._node.wait_for_pods(MONITORING, "app=collector", 1)
+
+    def stop(self) -> None:
+        """End it, and wait until it is gone; what it took is in the file."""
+        self._node.kubectl("delete", "pod", "collector", f"--namespace={MONITORING}")
 
     def exports(self) -> Sequence[ExportedMetric]:
         """Everything that has arrived, in order."""
@@ -241,7 +250,7 @@ def _collector_config() -> dict[str, Any]:
     pipeline = {"receivers": ["otlp"], "exporters": ["file"]}
     config = {
         "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": "0.0.0.0:4317"}}}},
-        "exporters": {"file": {"path": "/exports/exports.jsonl", "flush_interval": "200ms"}},
+        "exporters": {"file": {"path": "/exports/exports.jsonl", "flush_interval": "200ms", "append": True}},
         "service": {"telemetry": {"metrics": {"level": "none"}}, "pipelines": {"metrics": pipeline}},
     }
     return {

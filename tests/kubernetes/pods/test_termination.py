@@ -23,6 +23,16 @@ CONFIG: Final = {
 }
 
 
+def config_map() -> dict[str, Any]:
+    """What the pod's receiver reads."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "termination", "namespace": MONITORING},
+        "data": {"config.yaml": json.dumps(CONFIG)},
+    }
+
+
 def pod(name: str) -> dict[str, Any]:
     """A pod with a receiver alone, as the image starts it."""
     return {
@@ -56,15 +66,7 @@ def state(cluster: BrokerCluster, name: str) -> dict[str, Any]:
 def test_at_any_moment(cluster: BrokerCluster, after_s: float) -> None:
     node = cluster.node
     name = f"termination-{after_s:.1f}".replace(".", "-")
-    node.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "termination", "namespace": MONITORING},
-            "data": {"config.yaml": json.dumps(CONFIG)},
-        },
-        pod(name),
-    )
+    node.apply(config_map(), pod(name))
     node.wait_until(lambda: "running" in state(cluster, name), what="a running container", every_s=0.05)
     time.sleep(after_s)  # what is tested
     node.http.delete(f"/api/v1/namespaces/{MONITORING}/pods/{name}").raise_for_status()

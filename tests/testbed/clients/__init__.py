@@ -55,6 +55,7 @@ class Client(ABC):
 
     Attributes:
         client_id: As given or by default.
+        properties: Its properties, in its library's own words.
     """
 
     #: What the client is called in messages and by default in its client id.
@@ -86,7 +87,7 @@ class Client(ABC):
             "--count": str(-1 if count is None else count),
         }
         security = security or Security()
-        self._properties = {
+        self.properties = {
             "security.protocol": security.protocol,
             **self._tls_properties(security),
             **(self._login_properties(security.login) if security.login else {}),
@@ -122,7 +123,7 @@ class Client(ABC):
         self._scratch = ScratchFolder("client")
         folder = self._scratch.path
         properties = folder / "client.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         words: list[str | Path] = [*self._command(), "--properties", properties]
         for name, value in self._arguments.items():
             words += [name, value]
