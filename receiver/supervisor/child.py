@@ -21,6 +21,7 @@ import structlog
 from receiver import log_once, log_writer
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
+from receiver.supervisor.starvation import ProcessorTime, is_starved, processor_time
 from receiver.supervisor.states import ChildState
 
 #: From <linux/prctl.h>.
@@ -42,7 +43,10 @@ class Child:
         channel: The supervisor's end of the control channel.
         started: When it was started, in monotonic seconds.
         state: What it has said or was told.
-        unanswered: How often it was asked whether it is alive since its last answer.
+        unanswered: How often it was asked whether it is alive since its last answer, and had a
+            processor to answer.
+        starved: How often it had none.
+        processor_time: What it had of the processors when it was last asked.
         problem: Why it could not start.
         status: The exit status of the receiver if it could not start.
         slot: The number of a relay; 0 of the core.
@@ -56,6 +60,8 @@ class Child:
         self.started = time.monotonic()
         self.state = ChildState.STARTING
         self.unanswered = 0
+        self.starved = 0
+        self.processor_time: ProcessorTime | None = None
         self.problem: str | None = None
         self.status = 0
         self.slot = 0
@@ -68,6 +74,19 @@ class Child:
     def reach(self, state: ChildState) -> None:
         """Go to a later state; an earlier one is past."""
         self.state = max(self.state, state)
+
+    def asked(self) -> None:
+        """Count a question: as starved if there was no processor since the last."""
+        now = processor_time(self.pid, time.monotonic())
+        before, self.processor_time = self.processor_time, now
+        if before is not None and is_starved(before, now):
+            self.starved += 1
+        else:
+            self.unanswered += 1
+
+    def answered(self) -> None:
+        """Forget the questions so far."""
+        self.unanswered = self.starved = 0
 
     def kill(self) -> None:
         """Kill the process, if it still runs."""

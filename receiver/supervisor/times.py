@@ -12,6 +12,9 @@ MAX_UNANSWERED = 3
 #: The same for a child that is not ready yet and can't answer: two minutes.
 MAX_UNREADY = 24
 
+#: Further questions that do not count, because the child had no processor: five minutes.
+MAX_STARVED = 60
+
 #: That a child has to end beyond the time it was given.
 GRACE_S = 10.0
 
