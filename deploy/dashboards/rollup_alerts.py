@@ -146,6 +146,17 @@ _FINDINGS: Final = (
         meaning="It almost never waits for records. More load makes it fall behind.",
     ),
     _FindingRule(
+        kind="lagging", subject=_GROUP, title="A group falls behind", does="falls behind",
+        meaning="Records wait longer and longer, or stay old.",
+    ),
+    _FindingRule(
+        kind="lagging",
+        subject=replace(_CLIENT, condition=" AND group_id IS NULL"),
+        title="A consumer without a group falls behind",
+        does="falls behind",
+        meaning="Records wait longer and longer, or stay old.",
+    ),
+    _FindingRule(
         kind="shared_instance", subject=_CLIENT, title="Several processes use one client instance id",
         does="has several processes with one client instance id",
         meaning="Their gauges hide each other, and brokers throttle their pushes.",
@@ -164,8 +175,9 @@ def _finding_rule(rule: _FindingRule) -> _SqlRule:
     columns = ", ".join(f"{expression} AS {name}" for name, expression in subject.labels.items())
     by = ", ".join(str(number) for number in range(1, 1 + len(subject.labels)))
     name = rule.kind.replace("_", "-")
+    is_second = any(other.kind == rule.kind for other in _FINDINGS[: _FINDINGS.index(rule)])
     return _SqlRule(
-        name=f"{name}-client" if rule.kind == "poll_bound" and label == "client_id" else name,
+        name=f"{name}-client" if is_second else name,
         title=rule.title,
         # The roll-up opens a finding only after its condition held for a whole window.
         sql=(

@@ -82,6 +82,19 @@ _ADVICE: Final[dict[str, tuple[_Advice, ...]]] = {
             blind="the time that the application needs for one record",
         ),
     ),
+    "lagging": (
+        _Advice(
+            rule="read_faster",
+            now="{lag:.0f} records behind in a partition, {per_minute} more a minute",
+            java="more members, at most one for each partition; if the poll idle ratio is high, "
+            "max.partition.fetch.bytes above 1048576 (the default) and fetch.min.bytes above 1",
+            librdkafka="more members, at most one for each partition; fetch.message.max.bytes above 1048576 "
+            "(the default), queued.min.messages above 100000 (the default)",
+            why="producers write more to the partition than its consumer reads",
+            source=_JAVA_CONSUMER,
+            blind="the number of partitions, and whether one of them gets most records",
+        ),
+    ),
     "rebalance_storm": (
         _Advice(
             rule="static_membership",

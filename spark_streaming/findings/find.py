@@ -27,6 +27,7 @@ _WINDOWED: Final = (
     "connection_churn",
     "slow_client",
     "poll_bound",
+    "lagging",
     "shared_instance",
 )
 _VERSIONS: Final = ("old_version", "known_bad_version")
@@ -88,6 +89,7 @@ def find(
                 "churn_minutes": settings.connection_churn.window_minutes,
                 "slow_minutes": settings.slow_client.window_minutes,
                 "poll_minutes": settings.poll_bound.window_minutes,
+                "lag_minutes": settings.lagging.window_minutes,
                 "storm_minutes": settings.rebalance_storm.window_minutes,
                 "shared_minutes": settings.shared_instance.window_minutes,
             },

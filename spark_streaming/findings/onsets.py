@@ -25,7 +25,7 @@ _MAX_MEMBERS: Final = 32
 _FURTHER: Final = 4
 _FURTHEST: Final = timedelta(days=7)
 #: Kinds whose minutes say yes or no, by a value beyond a threshold.
-_BY_VALUE: Final = frozenset({"slow_client", "poll_bound"})
+_BY_VALUE: Final = frozenset({"slow_client", "poll_bound", "lagging"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,7 @@ def _evidence(
     rows = cursor.execute(
         statement("evidence"),
         {
+            "open": list(findings),
             "findings": [finding for finding, _ in members],
             "instances": [instance for _, instance in members],
             "since": since,

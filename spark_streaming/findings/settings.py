@@ -165,6 +165,40 @@ class PollBoundSettings(_WindowedKind):
     )
 
 
+class LaggingSettings(_WindowedKind):
+    """Consumers that fall behind, by the partition that is furthest behind."""
+
+    window_minutes: int = Field(
+        default=30,
+        ge=6,
+        le=1440,
+        description="Minutes to look back. 30 minutes have six pushes at the default interval of 5 "
+        "minutes, enough for a trend.",
+    )
+    records: int = Field(
+        default=10_000,
+        ge=1,
+        description="Lag from which it counts. Below, a pause of the consumer explains it.",
+    )
+    growth: float = Field(
+        default=0.02,
+        gt=0,
+        description="Growth in the window, as a share of the lag, from which a lag grows or falls. Less is "
+        "steady.",
+    )
+    behind_minutes: float = Field(
+        default=15,
+        gt=0,
+        description="A steady lag counts if reading it takes this long, at the client's rate. A window of "
+        "pushes is a delay that users see.",
+    )
+    severe_minutes: float = Field(
+        default=60,
+        gt=0,
+        description="Delay that makes it critical. A client that reads nothing is critical too.",
+    )
+
+
 class SharedInstanceSettings(_WindowedKind):
     """Instances that several processes push as."""
 
@@ -242,6 +276,7 @@ class FindingSettings(_Settings):
     connection_churn: ConnectionChurnSettings = ConnectionChurnSettings()
     slow_client: SlowClientSettings = SlowClientSettings()
     poll_bound: PollBoundSettings = PollBoundSettings()
+    lagging: LaggingSettings = LaggingSettings()
     shared_instance: SharedInstanceSettings = SharedInstanceSettings()
     silent: SilentSettings = SilentSettings()
     old_version: VersionSettings = VersionSettings()

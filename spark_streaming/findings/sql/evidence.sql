@@ -1,5 +1,6 @@
 -- What each minute of a member shows of its finding, for the bucket of change_point.py. Instances of a
--- client id count together where its rule adds them up. Of others, those that show most are read.
+-- client id count together where its rule adds them up. Of others, those that show most are read. Lag is
+-- that of client ids.
 WITH members AS MATERIALIZED (
     SELECT
         finding_id,
@@ -35,6 +36,25 @@ shown AS (
     JOIN telemetry.client_1m ON client_1m.client_instance_id = members.client_instance_id
     WHERE
         client_1m.client_instance_id = ANY(%(instances)s)
+        AND since >= %(since)s - interval '1 hour'
+        AND bucket >= %(since)s
+        AND bucket <= %(now)s
+    UNION ALL
+    SELECT
+        finding_id,
+        kind,
+        coalesce(metric_1m.client_id, ''),
+        bucket,
+        greatest(-1, least(1, max / (evidence ->> 'threshold')::float8 - 1))
+    FROM telemetry.finding
+    JOIN telemetry.metric_1m
+        ON metric_1m.cluster_id IS NOT DISTINCT FROM finding.cluster_id
+        AND metric_1m.group_id IS NOT DISTINCT FROM finding.group_id
+        AND (finding.group_id IS NOT NULL OR metric_1m.client_id IS NOT DISTINCT FROM finding.client_id)
+    WHERE
+        finding_id = ANY(%(open)s)
+        AND kind = 'lagging'
+        AND metric = 'org.apache.kafka.consumer.fetch.manager.records.lag.max'
         AND since >= %(since)s - interval '1 hour'
         AND bucket >= %(since)s
         AND bucket <= %(now)s

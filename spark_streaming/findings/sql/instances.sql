@@ -43,6 +43,12 @@ WITH measured AS (
         max(push_interval_ms_sum::float8 / nullif(pushes, 0)) FILTER (
             WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
         ) AS longest_ms,
+        sum(records) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(lag_minutes)s)
+        ) AS records,
+        max(assigned_partitions) FILTER (
+            WHERE bucket > %(now)s - make_interval(mins => %(lag_minutes)s)
+        ) AS partitions,
         count(poll_idle_ratio_sum) > 0 OR count(assigned_partitions) > 0 AS consumer
     FROM telemetry.client_1m
     WHERE bucket > %(now)s - make_interval(mins => %(longest)s) AND bucket <= %(now)s
@@ -72,7 +78,9 @@ SELECT
     measured.rebalance_ms,
     measured.pushes,
     measured.asked_ms,
-    measured.longest_ms
+    measured.longest_ms,
+    measured.records,
+    measured.partitions
 FROM measured
 JOIN finding_client AS client USING (client_instance_id)
 JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM client.cluster_id

@@ -44,7 +44,9 @@ CREATE TEMPORARY TABLE IF NOT EXISTS finding_instance (
     rebalance_ms double precision,
     pushes bigint,
     asked_ms double precision,
-    longest_ms double precision
+    longest_ms double precision,
+    records double precision,
+    partitions double precision
 ) ON COMMIT DELETE ROWS;
 
 -- Every subject that could be judged. holds: it is a finding. score: higher is worse. finding_id:

@@ -23,6 +23,7 @@ def fleet_of(url: str) -> Iterator[Fleet]:
         connection.execute(
             "CREATE TABLE telemetry.everything PARTITION OF telemetry.client_rollup_1m DEFAULT"
         )
+        connection.execute("CREATE TABLE telemetry.all_totals PARTITION OF telemetry.rollup_1m DEFAULT")
         yield Fleet(connection, url)
 
 
@@ -35,6 +36,7 @@ def shared(postgres: Postgres) -> Iterator[Fleet]:
 @pytest.fixture
 def fleet(shared: Fleet) -> Fleet:
     shared.connection.execute(
-        "TRUNCATE telemetry.client_state, telemetry.client_rollup_1m, telemetry.finding RESTART IDENTITY"
+        "TRUNCATE telemetry.client_state, telemetry.client_rollup_1m, telemetry.series, telemetry.rollup_1m,"
+        " telemetry.finding RESTART IDENTITY"
     )
     return shared

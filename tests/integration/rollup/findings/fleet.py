@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from spark_streaming.findings import FindingCounts, FindingSettings, find
 
 NOW: Final = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 INTERVAL_MS: Final = 300_000
+LAG: Final = "org.apache.kafka.consumer.fetch.manager.records.lag.max"
 SETTINGS: Final = FindingSettings()
 _keys = itertools.count(1)
 
@@ -81,6 +83,32 @@ class Fleet:
                 [
                     (key, last - push * timedelta(milliseconds=interval_ms), *values.values())
                     for push in range(pushes)
+                ],
+            )
+
+    def lags(
+        self,
+        client_id: str,
+        values: Sequence[float],
+        *,
+        group_id: str | None = None,
+        last: datetime = NOW - timedelta(minutes=1),
+        interval_ms: int = INTERVAL_MS,
+    ) -> None:
+        """Add the lag of a client id in its pushes, the newest last."""
+        (series,) = self.connection.execute(
+            "INSERT INTO telemetry.series"
+            " (fleet_id, metric, cluster_id, client_id, group_id, breakdown, rule)"
+            " VALUES (1, %s, 'c1', %s, %s, false, 3) RETURNING series_id",
+            (LAG, client_id, group_id),
+        )
+        with self.connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO telemetry.rollup_1m (series_id, bucket, points, min, max)"
+                " VALUES (%s, date_trunc('minute', %s), 1, %s, %s)",
+                [
+                    (series["series_id"], last - push * timedelta(milliseconds=interval_ms), value, value)
+                    for push, value in enumerate(reversed(values))
                 ],
             )
 

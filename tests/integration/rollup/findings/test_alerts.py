@@ -39,6 +39,7 @@ def everything_wrong(fleet: Fleet) -> None:
     }
     group: dict[str, Any] = {"group_id": "g", "request_latency_points": 1.0}
     peers(fleet, **group, **steady)
+    fleet.lags("bad", [20_000.0 + 1000 * push for push in range(7)], group_id="g")
     fleet.client("bad", client_software_version="3.7.0", **group, **bad)
     fleet.client("writer", client_software_version="3.7.0", principal="User:writer")
     fleet.client("silent", last_seen=NOW - minutes(17))
@@ -74,6 +75,7 @@ def test_an_alert_has_the_labels_of_its_subject_and_no_empty_one(fleet: Fleet) -
         "connection_churn": client,
         "slow_client": client,
         "poll_bound": group,
+        "lagging": group,
         "shared_instance": {"cluster_id": "c1", "client_id": "twice", "principal": "User:app"},
         "known_bad_version": {"cluster_id": "c1", "software": "apache-kafka-java", "version": "3.7.0"},
     }
@@ -174,6 +176,6 @@ def test_the_dashboard_of_a_client_has_the_findings_of_its_group_and_version_too
     assert on_one_client(fleet, "bad") == RULES.keys() - of_others | {"old_version"}
     assert on_one_client(fleet, "writer") == {"known_bad_version", "old_version"}
     assert on_one_client(fleet, "twice") == {"shared_instance"}
-    assert on_one_client(fleet, "peer-0") == {"rebalance_storm", "poll_bound"}
+    assert on_one_client(fleet, "peer-0") == {"rebalance_storm", "poll_bound", "lagging"}
     assert on_one_client(fleet, "silent") == {"silent"}
     assert on_one_client(fleet, "elsewhere") == set()

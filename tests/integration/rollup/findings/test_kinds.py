@@ -289,6 +289,68 @@ def test_poll_bound_group(fleet: Fleet) -> None:
     assert "1 of 2 members of group g" in found["g", None]["summary"]
 
 
+def reader(
+    fleet: Fleet, name: str, lags: list[float], *, group: str | None = "g", a_minute: float = 1000.0
+) -> None:
+    """Add a client that reads four partitions, each so many records a minute."""
+    fleet.client(name, group_id=group, records=5 * 4 * a_minute, assigned_partitions=4.0)
+    fleet.lags(name, lags, group_id=group)
+
+
+def test_a_group_whose_lag_grows_is_lagging(fleet: Fleet) -> None:
+    reader(fleet, "behind", [40_000.0 + 210 * minute for minute in range(0, 35, 5)])
+    reader(fleet, "keeps-up", [10.0] * 7)
+    assert fleet.look().opened == {"lagging": 1}
+    finding = fleet.one("lagging")
+    assert (finding["cluster_id"], finding["group_id"], finding["client_id"]) == ("c1", "g", None)
+    assert finding["severity"] == "warning"
+    assert finding["evidence"] == {
+        "window_minutes": 30,
+        "lag": 46_300,
+        "per_minute": 210,
+        "behind_minutes": 46.3,
+        "worst_instance": "behind",
+        "threshold": 10_000,
+        "threshold_minutes": 15,
+    }
+    assert finding["summary"] == (
+        "Group g is 46300 records behind in a partition, 46 minutes at its rate, and the lag grows by 210 "
+        "a minute: client id behind is the furthest behind"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lags", "a_minute", "severity"),
+    [
+        # Grows.
+        ([20_000.0, 21_000.0, 22_000.0, 23_000.0, 24_000.0, 25_000.0], 2000.0, "warning"),
+        # Grows, and nobody waits for a minute.
+        ([20_000.0, 21_000.0, 22_000.0, 23_000.0, 24_000.0, 25_000.0], 26_000.0, None),
+        # Is small, and grows.
+        ([1000.0, 3000.0, 5000.0, 7000.0, 9000.0, 9999.0], 10.0, None),
+        # Is steady: by the time that it takes.
+        ([15_000.0] * 6, 1000.0, "warning"),
+        ([14_900.0] * 6, 1000.0, None),
+        ([60_000.0] * 6, 1000.0, "critical"),
+        ([15_000.0] * 6, 0.0, "critical"),
+        # Goes up and down.
+        ([20_000.0, 12_000.0, 21_000.0, 11_000.0, 20_000.0, 12_000.0], 1000.0, None),
+        # Falls: it needs time only.
+        ([90_000.0, 88_000.0, 86_000.0, 84_000.0, 82_000.0, 80_000.0], 1000.0, None),
+        # Too few for a trend.
+        ([90_000.0, 95_000.0], 1000.0, None),
+    ],
+)
+def test_lagging_by_growth_and_by_time(
+    fleet: Fleet, lags: list[float], a_minute: float, severity: str | None
+) -> None:
+    for group in ("g", None):
+        reader(fleet, f"of-{group}", lags, group=group, a_minute=a_minute)
+    fleet.look()
+    found = {(row["group_id"], row["client_id"]): row["severity"] for row in fleet.open("lagging")}
+    assert found == ({} if severity is None else {("g", None): severity, (None, "of-None"): severity})
+
+
 def test_silent_client(fleet: Fleet) -> None:
     peers(fleet)
     fleet.client("silent", last_seen=NOW - minutes(17))

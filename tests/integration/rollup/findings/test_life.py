@@ -72,12 +72,16 @@ def test_each_kind_is_resolved(fleet: Fleet) -> None:
     others = peers(fleet, **steady)
     key = fleet.client("bad", client_software_version="3.7.0", **bad)
     silent = fleet.client("silent", last_seen=NOW - minutes(17))
+    # It grows until now.
+    lags = [20_000.0 + 1000 * push for push in range(7)] + [0.0] * 18
+    fleet.lags("bad", lags, group_id="g", last=NOW + minutes(89))
     kinds = {
         "throttled",
         "rebalance_storm",
         "connection_churn",
         "slow_client",
         "poll_bound",
+        "lagging",
         "silent",
         "old_version",
         "known_bad_version",

@@ -121,6 +121,16 @@ def test_a_group_is_bound_since_its_first_member_was_though_members_change(fleet
     assert fleet.one("poll_bound")["began_at"] == ONSET
 
 
+@pytest.mark.parametrize("group", ["g", None])
+def test_a_reader_lags_since_its_lag_passed_the_threshold(fleet: Fleet, group: str | None) -> None:
+    start = NOW - minutes(300)
+    fleet.client("slow", group_id=group, pushes=60, interval_ms=MINUTE_MS)
+    lags = [0.0] * 200 + [150.0 * minute for minute in range(101)]
+    fleet.lags("slow", lags, group_id=group, last=NOW, interval_ms=MINUTE_MS)
+    fleet.look()
+    assert fleet.one("lagging")["began_at"] == start + minutes(200 + 67)
+
+
 def test_the_time_of_day_is_only_when_it_was_found(fleet: Fleet) -> None:
     fleet.client("app", throttle_ms_max=500.0)
     at = NOW + minutes(7)
