@@ -58,10 +58,10 @@ def consumers() -> Dashboard:
         "In this time",
         total("Records read", f"{_FETCH}.records.consumed.total"),
         total("Bytes read", f"{_FETCH}.bytes.consumed.total"),
-        total("Largest lag", f"{_FETCH}.records.lag.max"),
+        total("Largest lag", f"{_FETCH}.records.lag.max", warnings=LAG_WARNINGS),
         total("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
         total("Rebalances", f"{_COORDINATOR}.rebalance.total", counted=True),
-        total("Most throttling", f"{_FETCH}.fetch.throttle.time.max", warn_from=1),
+        total("Most throttling", f"{_FETCH}.fetch.throttle.time.max", warnings={1: "orange"}),
     )
     board.row(
         "Keeping up",

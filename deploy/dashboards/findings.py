@@ -80,8 +80,7 @@ def tiles() -> tuple[Panel, ...]:
             "short",
             "SELECT count(*)::float8 AS value FROM telemetry.finding\n"
             f"WHERE resolved_at IS NULL AND severity = '{severity}'\n  AND {OF_CHOSEN}",
-            warn_from=1,
-            colour=SEVERITY_COLOURS[severity],
+            warnings={1: SEVERITY_COLOURS[severity]},
             width=3,
         )
         for severity, title in (("critical", "Critical"), ("warning", "Warnings"), ("info", "Info"))

@@ -8,7 +8,10 @@ from typing import Final
 from deploy.dashboards.choices import cluster, software
 from deploy.dashboards.findings import OF_CHOSEN, findings, findings_over_time, marks, tiles
 from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, lines, link_to_client, number, rows
+from deploy.dashboards.ranges import latest
+from deploy.dashboards.ranked import LAG, LAG_WARNINGS
 from deploy.dashboards.sql import (
     BY_FLEET,
     SEEN,
@@ -42,6 +45,7 @@ def fleet() -> Dashboard:
     board.row(
         "Now",
         *tiles(),
+        _groups_behind(),
         number(
             "Live clients",
             "Client instances that sent no terminating push, and have pushed within three of their push "
@@ -57,7 +61,7 @@ def fleet() -> Dashboard:
             "network, or hang.",
             "short",
             _count("state = 'silent' AND last_seen >= $__timeFrom()"),
-            warn_from=1,
+            warnings={1: "orange"},
             width=3,
         ),
         number(
@@ -74,13 +78,6 @@ def fleet() -> Dashboard:
             _count("state = 'live'", what="DISTINCT (client_software_name, client_software_version)"),
             width=3,
         ),
-        number(
-            "Newest push",
-            "When the newest push that was read was received. Older than a push interval: see the banner.",
-            "dateTimeFromNow",
-            "SELECT extract(epoch FROM max(newest_push_at))::float8 * 1000 AS value\nFROM telemetry.feed",
-            width=3,
-        ),
     )
     board.row(
         "Findings",
@@ -90,7 +87,7 @@ def fleet() -> Dashboard:
     )
     board.row(
         "Worst ten, in this time",
-        worst_ten("Lag", "consumer.fetch.manager.records.lag.max", with_group=True),
+        worst_ten("Lag", LAG, with_group=True),
         worst_ten("Produce throttling", "producer.produce.throttle.time.max"),
         worst_ten("Fetch throttling", "consumer.fetch.manager.fetch.throttle.time.max"),
         worst_ten("Produce latency", "producer.node.request.latency.max"),
@@ -109,6 +106,21 @@ def fleet() -> Dashboard:
         ),
     )
     return board
+
+
+def _groups_behind() -> Panel:
+    behind = min(LAG_WARNINGS)
+    source = Source(view="metric", condition=f"group_id IS NOT NULL AND {_CHOSEN}")
+    newest = latest(by=["cluster_id", "group_id"], sources=of_metrics([standard(LAG).name], [source]))
+    return number(
+        "Groups behind",
+        f"Groups with a partition that is {behind:,} records behind or more, by the newest values. Java "
+        "clients alone measure lag.",
+        "short",
+        f"SELECT count(*)::float8 AS value FROM (\n{newest}\n) AS groups\nWHERE newest_most >= {behind}",
+        warnings={1: "orange"},
+        width=3,
+    )
 
 
 def _silent() -> Panel:

@@ -8,7 +8,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -148,7 +148,7 @@ def total(
     name: str,
     *,
     width: int = 4,
-    warn_from: float | None = None,
+    warnings: Mapping[float, str] | None = None,
     counted: bool = False,
 ) -> Panel:
     """Build one number of the range.
@@ -184,7 +184,7 @@ def total(
         f"FROM (\n{rows_of_range}\n) AS found"
     )
     return number(
-        f"{title}{_only(metric)}", _words([metric], how), unit, query, width=width, warn_from=warn_from
+        f"{title}{_only(metric)}", _words([metric], how), unit, query, width=width, warnings=warnings
     )
 
 

@@ -16,7 +16,7 @@ from deploy.dashboards.prometheus_panels import (
     COORDINATOR,
     FETCH,
     IDLE,
-    LAG,
+    LAG_NOW,
     ONE_CLIENT,
     RATE_OVER,
     TOP,
@@ -26,20 +26,23 @@ from deploy.dashboards.prometheus_panels import (
     link_to,
     merged,
     now,
-    of_both_roles,
     of_instances,
+    oldest_first,
     over_time,
     rebalances_of_members,
     recorded,
     spread,
     total,
-    without_time,
+    with_order,
     worst,
 )
 from deploy.dashboards.queries import PROMETHEUS, promql
+from deploy.dashboards.ranked import LAG
 from deploy.dashboards.recording_rules import GROUPS, TOPICS
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, by_topic, rate, selected, series, whole
 
+#: That of consumers contains the broker's wait for data.
+SLOWEST: Final = "producer.node.request.latency.max"
 #: How many members are listed.
 _ROWS: Final = 200
 _ONLY_JAVA: Final = "Java clients alone tell topics apart."
@@ -69,8 +72,7 @@ def fleet_on_prometheus() -> Dashboard:
         "Worst ten, now",
         worst("Lag by group", LAG, f"max by (group_id) ({selected(LAG)}) > 0", "group_id"),
         worst("Throttling", "producer.produce.throttle.time.max", f"{_worst_throttling()} > 0"),
-        worst("Slowest requests", "producer.node.request.latency.max",
-              of_both_roles("node.request.latency.max")),
+        worst("Produce latency", SLOWEST, f"max by ({BY_CLIENT}) ({selected(SLOWEST)}) > 0"),
         worst("Failed records an hour", "producer.record.error.total",
                f"3600 * sum by ({BY_CLIENT}) ({rate('producer.record.error.total')}) > 0"),
         worst("Rebalances an hour, of the member with the most", f"{COORDINATOR}.rebalance.total",
@@ -94,8 +96,9 @@ def _versions() -> Panel:
     by = "client_software_name, client_software_version"
     return rows(
         "Versions now",
-        "Software and versions of clients that push now, the oldest first. A name leads to the instances.",
-        [promql(instances(by), "", instant=True)],
+        "Software of clients that push now, with the oldest version of each first. A name leads to the "
+        "instances.",
+        [promql(with_order(instances(by)), "", instant=True)],
         {
             "client_software_name": column(
                 "Software", links=link_to(ONE_CLIENT, "software", "client_software_name")
@@ -105,8 +108,7 @@ def _versions() -> Panel:
         },
         width=8,
         source=PROMETHEUS,
-        transformations=[without_time()],
-        order=("Version", "ascending"),
+        transformations=oldest_first(),
     )
 
 
@@ -173,10 +175,10 @@ def one_client_on_prometheus() -> Dashboard:
         "Who it is",
         rows(
             "Instances",
-            "Instances that push now.",
-            [promql(
+            "Instances that push now, those of the oldest version of a software first.",
+            [promql(with_order(
                 f"group by ({BY_CLIENT}, client_software_version, principal, group_id, client_instance_id)"
-                f" ({EVERY_CLIENT})", "", instant=True)],
+                f" ({EVERY_CLIENT})"), "", instant=True)],
             {
                 "client_id": column("Client id"),
                 "client_software_name": column("Software"),
@@ -189,8 +191,7 @@ def one_client_on_prometheus() -> Dashboard:
             width=16,
             height=6,
             source=PROMETHEUS,
-            transformations=[without_time()],
-            order=("Version", "ascending"),
+            transformations=oldest_first(),
         ),
         logs_and_traces_on_prometheus(width=8),
     )  # fmt: skip
@@ -270,7 +271,7 @@ def _topics() -> Panel:
         "empty cell means no data.",
         {"topic": column("Topic", width=260)},
         {
-            "Largest lag now": (f"max by (topic) ({by_topic(LAG, SELECTED)})", "short"),
+            LAG_NOW: (f"max by (topic) ({by_topic(LAG, SELECTED)})", "short"),
             "Sent": (of("producer.topic.record.send.total"), "count:records/s"),
             "Sent bytes": (of("producer.topic.byte.total"), "binBps"),
             "Consumed": (of(f"{FETCH}.records.consumed.total"), "count:records/s"),
@@ -299,7 +300,7 @@ def _groups() -> Panel:
             )
         },
         {
-            "Largest lag now": (lag, "short"),
+            LAG_NOW: (lag, "short"),
             "Lag grows by": (f"60 * {growth}", "count:/min"),
             "Time to catch up": (f"{lag} / -({growth} < 0)", "s"),
             "Poll idle, least": (f"min by (group_id) ({_in_group(IDLE)})", "percentunit"),
@@ -334,7 +335,7 @@ def _members() -> Panel:
         labels,
         {
             "Member": (some, None),
-            "Largest lag now": (of("max", LAG), "short"),
+            LAG_NOW: (of("max", LAG), "short"),
             "Poll idle": (of("min", IDLE), "percentunit"),
             "Partitions": (of("sum", f"{COORDINATOR}.assigned.partitions"), "short"),
         },

@@ -246,18 +246,16 @@ def number(
     *,
     width: int = 4,
     source: models.DataSourceRef = POSTGRES,
-    warn_from: float | None = None,
-    colour: str = "orange",
+    warnings: Mapping[float, str] | None = None,
     nothing: str = NO_DATA,
 ) -> Panel:
     """Build a panel of one number: NaN if no client in view has the metric, null without data.
 
-    The query returns one row with one number. From ``warn_from`` on it has the
-    ``colour``.
+    The query returns one row with one number. ``warnings`` has its colours, by the number from
+    which it has them.
     """
     steps = [models.Threshold(value=None, color="text")]
-    if warn_from is not None:
-        steps.append(models.Threshold(value=warn_from, color=colour))
+    steps += [models.Threshold(value=value, color=colour) for value, colour in (warnings or {}).items()]
     return (
         stat.Panel()
         .title(title)

@@ -42,9 +42,9 @@ def producers() -> Dashboard:
         "In this time",
         total("Records sent", "producer.record.send.total"),
         total("Bytes sent", "producer.outgoing.byte.total"),
-        total("Records failed", "producer.record.error.total", warn_from=1, counted=True),
+        total("Records failed", "producer.record.error.total", warnings={1: "orange"}, counted=True),
         total("Longest request", "producer.node.request.latency.max"),
-        total("Longest throttling", "producer.produce.throttle.time.max", warn_from=1),
+        total("Longest throttling", "producer.produce.throttle.time.max", warnings={1: "orange"}),
         total("Connections opened", "producer.connection.creation.total", counted=True),
     )
     board.row(

@@ -13,18 +13,19 @@ from deploy.dashboards.members import MEMBERS, REBALANCE_COLOURS, REBALANCED
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, cells, column, lines, number, rows, states
 from deploy.dashboards.queries import PROMETHEUS, promql
-from deploy.dashboards.ranked import LAG_WARNINGS
+from deploy.dashboards.ranked import LAG, LAG_WARNINGS
 from deploy.dashboards.recording_rules import RECORDED, Recorded, peers
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, of_instance, rate, selected, series
 from deploy.dashboards.units import unit_of
 
 FETCH: Final = "consumer.fetch.manager"
 COORDINATOR: Final = "consumer.coordinator"
-LAG: Final = f"{FETCH}.records.lag.max"
 IDLE: Final = "consumer.poll.idle.ratio.avg"
 BY_CLIENT: Final = "client_id, client_software_name"
 ONE_CLIENT: Final = "kct-prom-one-client"
 RATE_OVER: Final = f"Over the time of *Rate over*, `{WINDOW}`: it should have several push intervals."
+#: The heading of a column of lag.
+LAG_NOW: Final = "Largest lag now"
 #: How many topics, groups or clients have a line.
 TOP: Final = 10
 _ROLES: Final = ("producer", "consumer")
@@ -85,10 +86,29 @@ def instances(by: str) -> str:
     return f"count by ({by}) ({every})" if by else f"count({every})"
 
 
-def of_both_roles(name: str) -> str:
-    """Return the largest value by client id, of producers and consumers."""
-    names = "|".join(series(f"{role}.{name}") for role in _ROLES)
-    return f'max by ({BY_CLIENT}) ({{__name__=~"{names}",{SELECTED}}})'
+#: A label that orders rows by software, and by the numbers of its versions.
+_ORDER: Final = "order"
+
+
+def with_order(expression: str) -> str:
+    """Return an expression by software and version with the label of :func:`oldest_first`.
+
+    Prometheus and Grafana sort versions as texts, so that 10 comes before 9. So the label has three
+    numbers of four digits each.
+    """
+    version = "client_software_version"
+    parts = r"v?(\\d+)(?:\\.(\\d+))?(?:\\.(\\d+))?.*"
+    padded = f'label_replace({expression}, "{_ORDER}", "0000$1.0000$2.0000$3", "{version}", "{parts}")'
+    digits = r"\\.".join([r"\\d*(\\d{4})"] * 3)
+    numbers = f'label_replace({padded}, "{_ORDER}", "$1.$2.$3", "{_ORDER}", "{digits}")'
+    return f'label_join({numbers}, "{_ORDER}", " ", "client_software_name", "{_ORDER}")'
+
+
+def oldest_first() -> list[models.DataTransformerConfig]:
+    """Return transformations of a query of :func:`with_order`, which leave out its label."""
+    # Grafana can't sort a table by a hidden column.
+    sort = models.DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": _ORDER, "desc": False}]})
+    return [sort, without_time(also=_ORDER)]
 
 
 def link_to(uid: str, variable: str, label: str) -> list[dict[str, object]]:
@@ -104,7 +124,7 @@ def now(title: str, description: str, expression: str, *, warn: bool = False) ->
     """Build a number of the present; no series means zero, if any client pushes."""
     query = promql(f"{expression} or on () 0 * count({EVERY_CLIENT})", "", instant=True)
     return number(
-        title, description, "short", query, source=PROMETHEUS, warn_from=1 if warn else None,
+        title, description, "short", query, source=PROMETHEUS, warnings={1: "orange"} if warn else None,
         nothing="no client pushes",
     )  # fmt: skip
 
@@ -133,7 +153,9 @@ def worst(
             "client_id": column("Client id", links=links if by == "client_id" else ()),
             "group_id": column("Group", links=links if by == "group_id" else ()),
             "client_software_name": column("Software"),
-            "Value": column("Value", unit_of(metric)[0], width=140),
+            "Value": column(
+                "Value", unit_of(metric)[0], width=140, warnings=LAG_WARNINGS if name == LAG else None
+            ),
         },
         width=8,
         height=8,
@@ -159,7 +181,8 @@ def merged(
     for index, (heading, (expression, unit)) in enumerate(values.items()):
         ref_id = chr(ord("A") + index)
         queries.append(promql(expression, "", ref_id=ref_id, instant=True))
-        shown[f"Value #{ref_id}"] = column(heading, unit, hidden=unit is None)
+        warnings = LAG_WARNINGS if heading == LAG_NOW else None
+        shown[f"Value #{ref_id}"] = column(heading, unit, hidden=unit is None, warnings=warnings)
     order = {label: index for index, label in enumerate(shown)}
     return rows(
         title,
@@ -306,9 +329,14 @@ def rebalances_of_members(title: str, *, width: int = 12) -> Panel:
     )
 
 
-def without_time(order: Mapping[str, int] | None = None) -> models.DataTransformerConfig:
-    """Return the transformation that leaves out the time and puts columns in an order."""
-    options: dict[str, object] = {"excludeByName": {"Time": True}}
+def without_time(
+    order: Mapping[str, int] | None = None, *, also: str | None = None
+) -> models.DataTransformerConfig:
+    """Return the transformation that leaves out the time and puts columns in an order.
+
+    ``also`` is left out too.
+    """
+    options: dict[str, object] = {"excludeByName": {"Time": True} | ({also: True} if also else {})}
     if order:
         options["indexByName"] = dict(order)
     return models.DataTransformerConfig(id_val="organize", options=options)

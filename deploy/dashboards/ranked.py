@@ -38,6 +38,7 @@ BY_GROUP: Final = Source(
     # Without a choice every client's series are read.
     grains=either(_OF_ALL, GROUP_GRAINS, either(are_all(["client_id"]), MANY_GRAINS, GRAINS)),
 )
+LAG: Final = "consumer.fetch.manager.records.lag.max"
 #: Records that a partition's reader is behind, and the colours of the lines there.
 LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from grafana_foundation_sdk.builders.dashboard import QueryVariable
@@ -38,11 +39,12 @@ def receiver() -> Dashboard:
         "Now",
         _now("Receivers ready", "Receivers that accept clients.", f"sum(kafka_telemetry_ready{{{_WHERE}}})"),
         _now("Not ready", "Receivers whose broker does not answer, or that shut down.",
-             f"sum(1 - kafka_telemetry_ready{{{_WHERE}}})", warn_from=1),
+             f"sum(1 - kafka_telemetry_ready{{{_WHERE}}})", warnings={1: "orange"}),
         _now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{_WHERE}}})"),
         _now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{_WHERE}}})"),
         _now("Undelivered for", "The age of the oldest push that a destination has not received.",
-             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}}) or {_ZERO}", unit="s", warn_from=300),
+             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}}) or {_ZERO}", unit="s",
+             warnings={300: "orange"}),
         _now("Certificate ends", "The first of all certificates to expire; *no TLS* without any.",
              f"min(kafka_telemetry_tls_certificate_expiry_timestamp_seconds{{{_WHERE}}}) * 1000",
              unit="dateTimeFromNow", nothing="no TLS"),
@@ -144,11 +146,11 @@ def _now(
     expression: str,
     *,
     unit: str = "short",
-    warn_from: float | None = None,
+    warnings: Mapping[float, str] | None = None,
     nothing: str = NO_DATA,
 ) -> Panel:
     query = promql(expression, "", instant=True)
-    return number(title, description, unit, query, source=PROMETHEUS, warn_from=warn_from, nothing=nothing)
+    return number(title, description, unit, query, source=PROMETHEUS, warnings=warnings, nothing=nothing)
 
 
 def _lines(

@@ -145,7 +145,7 @@ def _topics() -> Panel:
     )
     shown = {
         "topic": column("Topic", width=260, links=link("topic", "kct-topics-and-groups", "topic")),
-        "lag_max": column("Largest lag now", "short"),
+        "lag_max": column("Largest lag now", "short", warnings=LAG_WARNINGS),
     }
     for name in metrics:
         shown[name] = column(

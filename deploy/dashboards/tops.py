@@ -12,6 +12,7 @@ from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link, link_to_client, rows
 from deploy.dashboards.ranges import latest, over_range
+from deploy.dashboards.ranked import LAG, LAG_WARNINGS
 from deploy.dashboards.sql import (
     BY_CLIENT,
     BY_FLEET,
@@ -82,7 +83,11 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
     for name, cell in columns.items():
         unit = "short" if cell.shows == "counted" else unit_of(metrics[name])[0]
         # The heading says what is counted.
-        shown[name] = column(name.replace("_", " ").capitalize(), re.sub(r"^count:\w+/", "count:/", unit))
+        shown[name] = column(
+            name.replace("_", " ").capitalize(),
+            re.sub(r"^count:\w+/", "count:/", unit),
+            warnings=LAG_WARNINGS if cell.metric == LAG else None,
+        )
     legend = "\n".join(
         f"- *{name.replace('_', ' ')}*: {_HOW[cell.shows]}. {metrics[name].description}"
         for name, cell in columns.items()
@@ -120,7 +125,12 @@ def worst_ten(title: str, name: str, *, counted: bool = False, with_group: bool 
         {
             "client_id": column("Client id", links=link_to_client()),
             **({"group_id": column("Group", links=_TO_GROUP)} if with_group else {}),
-            "value": column("Number" if counted else "Largest", unit, width=130),
+            "value": column(
+                "Number" if counted else "Largest",
+                unit,
+                width=130,
+                warnings=LAG_WARNINGS if name == LAG else None,
+            ),
         },
         width=8,
         height=8,

@@ -268,6 +268,49 @@ def test_a_heatmap_has_one_meaning_in_both_themes(name: str) -> None:
             assert panel["options"]["color"]["scheme"] in {"RdYlGn", "Spectral"}
 
 
+def test_no_table_orders_versions_as_texts() -> None:
+    for name in NAMES:
+        for panel in panels(name):
+            if panel["type"] == "table":
+                assert "Version" not in str(panel["options"].get("sortBy")), panel["title"]
+            for target in panel.get("targets", ()):
+                for ordered in re.findall(r"ORDER BY [^\n]*", target.get("rawSql", "")):
+                    # Its numbers may.
+                    text = ordered.replace("substring(client_software_version", "")
+                    assert "client_software_version" not in text, panel["title"]
+
+
+#: The metric, its series in Prometheus, and the recorded ones.
+LAG = re.compile(r"records[._]lag(?:[._]max|:max)")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lag_has_one_threshold_wherever_it_is_shown(name: str) -> None:
+    for panel in panels(name):
+        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        if not LAG.search(asked) or (panel["type"] == "stat" and re.search(r"count\(", asked)):
+            continue
+        if panel["type"] == "table":
+            shown = [
+                {one["id"]: one["value"] for one in override["properties"]}
+                for override in panel["fieldConfig"]["overrides"]
+            ]
+            steps = [one["thresholds"]["steps"] for one in shown if "thresholds" in one]
+            # Another column of these tables has a text for each metric.
+            assert steps or panel["title"].startswith(("Which software", "Every metric")), panel["title"]
+        else:
+            steps = [panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        for found in steps:
+            assert [step["value"] for step in found] == [None, 10_000, 100_000], panel["title"]
+
+
+@pytest.mark.parametrize("name", ["fleet", "prometheus-fleet"])
+def test_a_fleet_counts_the_groups_that_are_behind(name: str) -> None:
+    (panel,) = (panel for panel in panels(name) if panel["title"] == "Groups behind")
+    assert ">= 10000" in str(panel["targets"])
+    assert [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]] == [None, 1]
+
+
 def test_a_share_has_an_axis_to_100_percent() -> None:
     (panel,) = (one for one in panels("receiver") if one["fieldConfig"]["defaults"]["unit"] == "percentunit")
     assert panel["fieldConfig"]["defaults"]["custom"]["axisSoftMax"] == 1
