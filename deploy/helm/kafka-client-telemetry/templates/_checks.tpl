@@ -212,6 +212,17 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Nothing but the file itself says whether it has TLS and logins: (dict "field" "..." "file" "..." "name" "plugin" "web" {}). */}}
+{{- define "kafka-client-telemetry.checks.web" -}}
+{{- $given := or .web.tlsConfig .web.basicAuth -}}
+{{- if and .file (not $given) -}}
+{{- fail (printf "monitoring.%s: {}: %s.web_config_file has TLS or logins; say in tlsConfig who signed the certificate and its name, and in basicAuth the Secrets of user and password" .name .field) -}}
+{{- end -}}
+{{- if and $given (not .file) -}}
+{{- fail (printf "monitoring.%s: without %s.web_config_file the endpoint has neither TLS nor a login; leave tlsConfig and basicAuth out, or set the file" .name .field) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kafka-client-telemetry.checks.others" -}}
 {{- $monitoring := .Values.monitoring -}}
 {{- if and $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
@@ -228,6 +239,14 @@
 {{- end -}}
 {{- if and (or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled) .Values.config.rest.tls (not $monitoring.tlsConfig) -}}
 {{- fail "monitoring.tlsConfig: {}: Prometheus asks by the pod's address; say who signed the certificate of config.rest.tls and its name, in ca and serverName" -}}
+{{- end -}}
+{{- if or $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
+{{- $plugin := include "kafka-client-telemetry.scrapedPlugin" . | fromYaml -}}
+{{- include "kafka-client-telemetry.checks.web" (dict "field" ($plugin.field | default "config.plugins") "file" $plugin.web_config_file "name" "plugin" "web" $monitoring.plugin) -}}
+{{- if .Values.rollup.enabled -}}
+{{- $file := (.Values.rollup.config.metrics | default dict).web_config_file -}}
+{{- include "kafka-client-telemetry.checks.web" (dict "field" "rollup.config.metrics" "file" $file "name" "rollup" "web" $monitoring.rollup) -}}
+{{- end -}}
 {{- end -}}
 {{- with .Values.dashboards -}}
 {{- if and .grafanaDashboards.enabled .configMaps.namespace (ne .configMaps.namespace $.Release.Namespace) -}}

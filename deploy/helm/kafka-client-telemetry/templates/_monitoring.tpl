@@ -11,14 +11,29 @@
 {{- $endpoints := list $own -}}
 {{- if include "kafka-client-telemetry.prometheusPort" $root -}}
 {{- /* The plugin's series have the clients' own job and instance. */ -}}
-{{- $endpoints = append $endpoints (dict "port" "prometheus" "path" "/metrics" "honorLabels" true) -}}
+{{- $plugin := dict "port" "prometheus" "path" "/metrics" "honorLabels" true -}}
+{{- $endpoints = append $endpoints (merge $plugin (include "kafka-client-telemetry.webLogin" $root.Values.monitoring.plugin | fromYaml)) -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.endpointList" (dict "endpoints" $endpoints "monitor" .monitor) -}}
 {{- end -}}
 
-{{/* What Prometheus scrapes of the roll-up: (dict "monitor" .Values.monitoring.podMonitor). */}}
+{{/* What Prometheus scrapes of the roll-up: (dict "root" $ "monitor" .Values.monitoring.podMonitor). */}}
 {{- define "kafka-client-telemetry.rollup.endpoints" -}}
-{{- include "kafka-client-telemetry.endpointList" (dict "endpoints" (list (dict "port" "metrics" "path" "/metrics")) "monitor" .monitor) -}}
+{{- $endpoint := merge (dict "port" "metrics" "path" "/metrics") (include "kafka-client-telemetry.webLogin" .root.Values.monitoring.rollup | fromYaml) -}}
+{{- include "kafka-client-telemetry.endpointList" (dict "endpoints" (list $endpoint) "monitor" .monitor) -}}
+{{- end -}}
+
+{{/* How Prometheus connects to an endpoint with a web_config_file: (dict "tlsConfig" {} "basicAuth" {}). */}}
+{{- define "kafka-client-telemetry.webLogin" -}}
+{{- with .tlsConfig }}{{ dict "scheme" "https" "tlsConfig" . | toYaml }}{{ end }}
+{{ with .basicAuth }}{{ dict "basicAuth" . | toYaml }}{{ end }}
+{{- end -}}
+
+{{/* The entry of the plugin `prometheus` that is scraped, as YAML; empty without one. */}}
+{{- define "kafka-client-telemetry.scrapedPlugin" -}}
+{{- range $index, $plugin := .Values.config.plugins -}}
+{{- if and (eq .type "prometheus") .bind }}{{ set (deepCopy $plugin) "field" (printf "config.plugins[%d]" $index) | toYaml }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "kafka-client-telemetry.endpointList" -}}
