@@ -56,7 +56,7 @@ def load_checked(
     Args:
         path: The file.
         environ: The variables.
-        elsewhere: Whether it is for another machine: no secret's file is read.
+        elsewhere: Whether it is for another machine: plugins' files are not read.
 
     Returns:
         The settings, and the plugins that were constructed for the check.

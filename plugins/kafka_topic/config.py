@@ -9,10 +9,11 @@ import re
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, FilePath, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from receiver.plugin import PluginConfig
 from receiver.plugin.endpoint import check_host_port
+from receiver.plugin.existing_file import ExistingFile
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
 
@@ -26,7 +27,7 @@ class OAuthConfig(PluginConfig):
     client_id: str = Field(min_length=1, description="The sidecar's client id.")
     client_secret: Secret = Field(description="The client secret: text, or `{file: PATH}`.")
     scope: str | None = Field(default=None, description="The scope to request.")
-    ca_file: FilePath | None = Field(
+    ca_file: ExistingFile | None = Field(
         default=None,
         description="Certificate authorities of the token endpoint (PEM); null: the system's authorities.",
     )

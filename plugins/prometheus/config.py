@@ -16,7 +16,7 @@ from plugins._shared.cumulative import DEFAULT_MAX_BYTES
 from plugins._shared.destination import PROTOCOL_HEADERS, check_endpoint, check_headers
 from plugins.prometheus.trust import ATTRIBUTE_PREFIX, PROMETHEUS_LABELS
 from receiver.plugin import PluginConfig
-from receiver.plugin.secret import Secret
+from receiver.plugin.secret import FILES_ARE_ELSEWHERE, Secret
 from receiver.plugin.tls import TlsConfig
 from spark_streaming.scraping.web import Web
 
@@ -157,8 +157,9 @@ class PrometheusConfig(PluginConfig):
 
     @field_validator("web_config_file")
     @classmethod
-    def _check_web_config(cls, path: Path | None) -> Path | None:
-        Web(path)
+    def _check_web_config(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if info.context is not FILES_ARE_ELSEWHERE:
+            Web(path)
         return path
 
     @field_validator("resource_labels")

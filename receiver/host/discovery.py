@@ -107,7 +107,7 @@ def load_plugins(
             the plugin's own keys (its ``Config``).
         existing: Plugins of an earlier configuration. One with the same name and entry is taken as
             it is.
-        elsewhere: Whether they are for another machine: their secrets' files are not read.
+        elsewhere: Whether they are for another machine: their files are not read.
 
     Returns:
         The plugins in the same order, constructed and not started.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-#: The context of a validation for another machine: no secret's file is read.
+#: The context of a validation for another machine: files are neither read nor looked for.
 FILES_ARE_ELSEWHERE: Final = {"files": "elsewhere"}
 #: The maximum size of a secret's file. A larger file is a wrong path.
 MAX_SECRET_BYTES = 65_536

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, FilePath, model_validator
+from pydantic import Field, model_validator
 
 from receiver.plugin.config import PluginConfig
+from receiver.plugin.existing_file import ExistingFile
 
 
 class TlsConfig(PluginConfig):
@@ -13,11 +14,11 @@ class TlsConfig(PluginConfig):
     Verification cannot be switched off. To trust one certificate, name it as ``ca_file``.
     """
 
-    ca_file: FilePath | None = Field(
+    ca_file: ExistingFile | None = Field(
         default=None, description="Certificate authorities to trust (PEM) in place of the default ones."
     )
-    cert_file: FilePath | None = Field(default=None, description="The sidecar's own certificate (PEM).")
-    key_file: FilePath | None = Field(
+    cert_file: ExistingFile | None = Field(default=None, description="The sidecar's own certificate (PEM).")
+    key_file: ExistingFile | None = Field(
         default=None, description="The private key of `cert_file` (PEM, not encrypted)."
     )
 

@@ -17,6 +17,8 @@ _SECRET_PATH: Final = re.compile(r"/run/secrets/[\w./-]+")
 _BROKER_ID: Final = {"KAFKA_TELEMETRY_BROKER__ID": "1"}
 #: The content of a secret's file, which is also a valid PostgreSQL URL.
 _SECRET: Final = "postgresql://telemetry@postgres.example.com/telemetry"
+#: The content of a web configuration file.
+_WEB: Final = "basic_auth_users: {prometheus: $2b$10$xDUtqJGsH.fI1bqbEgiNyewkzcw517kgvevfRwsj3Ab4hB/1HkVfS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Configuration:
         for path in self.secret_files:
             file = folder / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(_SECRET)
+            file.write_text(_WEB if file.name == "web.yml" else _SECRET)
         written = folder / "config.yaml"
         text = _SECRET_PATH.sub(lambda found: f"{folder}{found[0]}", self.text)
         if self.subscriptions:

@@ -127,6 +127,34 @@ broker: {{login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}}
     assert check(run, tmp_path, text, "--elsewhere")[0] == 0
 
 
+def test_files_of_plugins_may_be_elsewhere(run: Run, tmp_path: Path) -> None:
+    tls = f"{{ca_file: {tmp_path}/ca, cert_file: {tmp_path}/cert, key_file: {tmp_path}/key}}"
+    header = f"{{authorization: {{file: {tmp_path}/token}}}}"
+    kafka = "bootstrap_servers: 'k:9092', topic: t, security_protocol: SASL_SSL, sasl_mechanism: OAUTHBEARER"
+    oauth = f"token_endpoint_url: 'https://l/t', client_id: c, client_secret: x, ca_file: {tmp_path}/ca"
+    text = f"""{GOOD}\
+  - {{type: otlp, protocol: http, endpoint: "https://h:4318", tls: {tls}, headers: {header}}}
+  - {{type: otlp, name: b, protocol: grpc, endpoint: "https://h:4317", tls: {tls}}}
+  - {{type: kafka_topic, {kafka}, tls: {tls}, oauth: {{{oauth}}}}}
+  - type: prometheus
+    bind: "127.0.0.1:9464"
+    web_config_file: {tmp_path}/web.yml
+    remote_write: {{url: "https://p:9090/w", tls: {tls}, headers: {header}}}
+"""
+    assert check(run, tmp_path, text, "--elsewhere") == (0, [])
+    status, lines = check(run, tmp_path, text)
+    assert status == 2
+    assert sum("there is no such file" in line for line in lines) == 13
+    assert sum("cannot read" in line or "cannot be read" in line for line in lines) == 3
+
+
+def test_no_setting_demands_a_file_that_may_be_elsewhere() -> None:
+    tree = Path(__file__).parents[3]
+    files = [file for folder in ("plugins", "receiver") for file in (tree / folder).rglob("*.py")]
+    assert len(files) > 300
+    assert [file for file in files if "FilePath" in file.read_text()] == []
+
+
 def test_two_services_on_one_port_are_a_mistake(run: Run, tmp_path: Path) -> None:
     text = GOOD + '  - {type: prometheus, bind: "0.0.0.0:19092"}\n'
     problem = (
