@@ -1,12 +1,13 @@
-"""Two brokers move from gateway to bridge, one after the other, under clients that push on."""
+"""Two brokers move from gateway to bridge or back, one after the other, while clients push."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import pytest
 
@@ -25,37 +26,72 @@ _NAMES: Final = ("first", "second")
 _INTERVAL_MS: Final = 4_000
 _SENT: Final = "org.apache.kafka.producer.record.send.total"
 
-
-def _receiver(brokers: Mapping[int, KafkaBroker], bridge_port: int, token: Path, collector: Collector) -> Any:
-    """One receiver, as the gateway of all brokers and for their bridges."""
-    servers = ",".join(broker.internal_bootstrap for broker in brokers.values())
-    return {
-        "listeners": [
-            {
-                "name": f"CLIENT-{node_id}",
-                "bind": f"{LOOPBACK}:{broker.listeners[0].advertised_port}",
-                "upstream": broker.bootstrap,
-                "broker": {"id": node_id},
-            }
-            for node_id, broker in brokers.items()
-        ],
-        "bridge": {"bind": f"{LOOPBACK}:{bridge_port}", "token": {"file": str(token)}},
-        "subscriptions": {"store": "kafka", "kafka": {"bootstrap_servers": servers}},
-        "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
-        "plugins": [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}],
-    }
+Way: TypeAlias = Literal["gateway", "bridge"]
 
 
-def _take_gateway_away(broker: KafkaBroker, settings: Mapping[str, str]) -> None:
-    """Have clients come to the broker itself, and give it the bridge, when it starts again."""
-    file = broker.data.parent / "server.properties"
-    lines = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
-    through = f"CLIENT://{LOOPBACK}:{broker.listeners[0].advertised_port}"
-    assert through in lines["advertised.listeners"]
-    lines["advertised.listeners"] = lines["advertised.listeners"].replace(
-        through, f"CLIENT://{LOOPBACK}:{broker.client_port}"
-    )
-    file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, **settings}.items()))
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two brokers, each with a gateway's port and what its bridge needs.
+
+    Attributes:
+        gates: The gateway's port of each broker.
+        bridge_port: Where the receiver takes bridges.
+        settings: A broker's properties for its bridge.
+        jar: The bridge.
+    """
+
+    gates: tuple[int, int]
+    bridge_port: int
+    settings: Mapping[str, str]
+    jar: Path
+
+    def broker(self, way: Way, index: int, controller: KafkaBroker | None) -> KafkaBroker:
+        """Return a broker whose clients come by a way."""
+        gated = way == "gateway"
+        return KafkaBroker(
+            node_id=index + 1,
+            controller=controller,
+            plugins=[self.jar],
+            advertised_client_port=self.gates[index] if gated else None,
+            properties={} if gated else self.settings,
+        )
+
+    def move(self, broker: KafkaBroker, way: Way) -> None:
+        """Restart a broker so that its clients come by the other way."""
+        gate = f"CLIENT://{LOOPBACK}:{self.gates[broker.node_id - 1]}"
+        own = f"CLIENT://{broker.bootstrap}"
+        told, then = (gate, own) if way == "bridge" else (own, gate)
+        broker.stop()
+        file = broker.data.parent / "server.properties"
+        lines = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
+        addresses = lines["advertised.listeners"].split(",")
+        assert told in addresses
+        lines["advertised.listeners"] = ",".join(then if entry == told else entry for entry in addresses)
+        if way == "bridge":
+            lines |= self.settings
+        else:
+            lines = {key: value for key, value in lines.items() if key not in self.settings}
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        broker.start()
+
+    def receiver(self, brokers: Sequence[KafkaBroker], token: Path, collector: Collector) -> Any:
+        """Return one receiver's configuration: the gateway of both brokers, and for their bridges."""
+        servers = ",".join(broker.internal_bootstrap for broker in brokers)
+        return {
+            "listeners": [
+                {
+                    "name": f"CLIENT-{broker.node_id}",
+                    "bind": f"{LOOPBACK}:{gate}",
+                    "upstream": broker.bootstrap,
+                    "broker": {"id": broker.node_id},
+                }
+                for broker, gate in zip(brokers, self.gates, strict=True)
+            ],
+            "bridge": {"bind": f"{LOOPBACK}:{self.bridge_port}", "token": {"file": str(token)}},
+            "subscriptions": {"store": "kafka", "kafka": {"bootstrap_servers": servers}},
+            "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+            "plugins": [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}],
+        }
 
 
 def _ways(receiver: Sidecar) -> dict[str, set[str]]:
@@ -77,12 +113,15 @@ def _spans(exports: Sequence[ExportedMetric], client_id: str) -> list[tuple[int,
     )
 
 
-def test_no_push_is_missing_or_counts_twice(jar: Path, token_file: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [("gateway", "bridge"), ("bridge", "gateway")])
+def test_no_push_is_missing_or_counts_twice(before: Way, after: Way, jar: Path, token_file: Path) -> None:
     port = free_port()
-    first = KafkaBroker(plugins=[jar], advertised_client_port=free_port())
-    with first, Collector() as collector:
-        second = KafkaBroker(node_id=2, controller=first, plugins=[jar], advertised_client_port=free_port())
-        with second, Sidecar(_receiver({1: first, 2: second}, port, token_file, collector)) as receiver:
+    pair = _Pair((free_port(), free_port()), port, properties(token_file, port), jar)
+    with pair.broker(before, 0, None) as first, Collector() as collector:
+        with (
+            pair.broker(before, 1, first) as second,
+            Sidecar(pair.receiver((first, second), token_file, collector)) as receiver,
+        ):
             first.alter_client_metrics("all", ["*"], _INTERVAL_MS)
             first.create_topic("moved", partitions=2)
             bootstrap = ",".join(
@@ -93,27 +132,26 @@ def test_no_push_is_missing_or_counts_twice(jar: Path, token_file: Path) -> None
                 for name in _NAMES
             ]
             with clients[0], clients[1]:
-                wait_until(
-                    lambda: _ways(receiver) == {name: {"gateway"} for name in _NAMES},
-                    timeout_s=90,
-                    what="both clients by the gateway",
-                )
+                _wait_for_ways(receiver, before)
                 for broker in (second, first):
                     _wait_for_pushes(collector)
-                    broker.stop()
-                    _take_gateway_away(broker, properties(token_file, port))
-                    broker.start()
-                wait_until(
-                    lambda: _ways(receiver) == {name: {"bridge"} for name in _NAMES},
-                    timeout_s=120,
-                    what="both clients by the bridge",
-                )
+                    pair.move(broker, after)
+                _wait_for_ways(receiver, after)
                 _wait_for_pushes(collector)
         for name in _NAMES:
             spans = _spans(collector.exports(), name)
             assert len(spans) >= 4
             gaps = [(end, start) for (_, end), (start, _) in itertools.pairwise(spans) if end != start]
             assert gaps == [], (name, spans)
+
+
+def _wait_for_ways(receiver: Sidecar, way: Way) -> None:
+    """Wait until both clients push by one way only."""
+    wait_until(
+        lambda: _ways(receiver) == {name: {way} for name in _NAMES},
+        timeout_s=120,
+        what=f"both clients by the {way}",
+    )
 
 
 def _wait_for_pushes(collector: Collector) -> None:
