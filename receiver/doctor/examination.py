@@ -16,6 +16,7 @@ from typing import Any, Final
 from receiver.amounts import duration_text
 from receiver.checked import Checked
 from receiver.doctor.bridge import bridge_findings
+from receiver.doctor.bridge_listener import bridge_listener_finding
 from receiver.doctor.brokers import (
     Answer,
     advertised_finding,
@@ -219,6 +220,8 @@ async def _ask_receiver(
     findings += await _of_listeners(
         checked, answers, access, views, [str(plugin["name"]) for plugin in plugins]
     )
+    if settings.bridge is not None:
+        findings.append(await bridge_listener_finding(settings.bridge, access))
     findings += delivery_findings(plugins)
     if fleet is not None:
         findings += subscription_findings(fleet)

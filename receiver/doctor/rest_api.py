@@ -19,6 +19,7 @@ import httpx
 
 from receiver.doctor.limits import PROBE_S
 from receiver.settings.hostport import HostPort
+from receiver.settings.listeners import ServerTlsSettings
 from receiver.settings.rest import RestSettings
 
 _MAX_BYTES: Final = 16_777_216
@@ -86,7 +87,7 @@ class RestApi:
             timeout=PROBE_S,
             trust_env=False,
             follow_redirects=False,
-            verify=_context(settings, access) if settings.tls is not None else True,
+            verify=True if settings.tls is None else pinned_context(settings.tls, access),
         )
 
     async def close(self) -> None:
@@ -197,16 +198,22 @@ def _token_of(settings: RestSettings) -> str | None:
     return None
 
 
-def _context(settings: RestSettings, access: Access) -> ssl.SSLContext:
+def pinned_context(tls: ServerTlsSettings, access: Access) -> ssl.SSLContext:
+    """Return the TLS of a connection to a listener of the receiver.
+
+    Without CA certificates the receiver must show the very certificate of the configuration,
+    whatever its name is and who signed it.
+
+    Raises:
+        OSError: A file can't be used.
+    """
     if access.ca is not None:
         context = ssl.create_default_context(cafile=access.ca)
     else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if settings.tls is not None:
-            # The receiver must show this very certificate, whatever its name is and who signed it.
-            context.load_verify_locations(settings.tls.cert_file)
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.check_hostname = False
+        context.load_verify_locations(tls.cert_file)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = False
     if access.certificate is not None:
         context.load_cert_chain(access.certificate, access.key, password="")
     return context

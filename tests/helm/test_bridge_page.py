@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from deploy.broker_bridge import JAR
 from deploy.project import PROJECT
+from receiver.cli import app
 from tests.helm.configurations import configurations
 from tests.helm.test_attach_page import OURS, Snippet, snippets
 from tests.helm.test_attach_page import PAGE as ATTACH_PAGE
+from tests.helm.test_doctor import TOKENS, doctor_arguments
 from tests.integration.bridge.peer import TOKEN
-from tests.integration.bridge.support import EXPORTER, JMX
+from tests.integration.bridge.support import EXPORTER, JMX, REPORTER
 from tests.testbed import jvm, parts
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.certificates import CertificateAuthority
@@ -31,6 +35,15 @@ from tests.testbed.strimzi import unknown_fields
 PAGE: Final = CHART.parents[2] / "docs" / "bridge.md"
 SNIPPETS: Final = {snippet.kind: snippet for snippet in snippets(PAGE)}
 _STRIMZI: Final = "Strimzi's Kafka"
+_CONFLUENT: Final = "Confluent's Kafka"
+_BITNAMI: Final = "values.yaml of Bitnami's chart"
+#: What runs in the broker: Strimzi's adds JmxReporter, and of the others' Kafka each release is
+#: before 4.2. Confluent's has a reporter of its own by default.
+_REPORTERS: Final = {
+    _STRIMZI: [EXPORTER],
+    _BITNAMI: [JMX, REPORTER],
+    _CONFLUENT: [JMX, "io.confluent.metrics.reporter.ConfluentMetricsReporter", REPORTER],
+}
 _PREFIX: Final = "kafka.telemetry.bridge."
 
 
@@ -42,7 +55,7 @@ def _parts(snippet: Snippet) -> tuple[Mapping[str, str], Any, Any, Any]:
         container = kafka["template"]["kafkaContainer"]
         volumes = kafka["template"]["pod"]["volumes"]
         return kafka["config"], container["env"], volumes, container["volumeMounts"]
-    if snippet.kind == "Confluent's Kafka":
+    if snippet.kind == _CONFLUENT:
         spec = values["spec"]
         server = dict(line.split("=", 1) for line in spec["configOverrides"]["server"])
         mounted = spec["mountedVolumes"]
@@ -58,7 +71,7 @@ def manifests(helm: Helm) -> list[Manifest]:
     return parse(helm.template(SNIPPETS[OURS].values))
 
 
-@pytest.mark.parametrize("kind", [_STRIMZI, "Confluent's Kafka", "values.yaml of Bitnami's chart"])
+@pytest.mark.parametrize("kind", list(_REPORTERS))
 def test_a_broker_and_its_receivers_fit_together(kind: str, manifests: list[Manifest]) -> None:
     properties, environment, volumes, mounts = _parts(SNIPPETS[kind])
     (service,) = of_kind(manifests, "Service")
@@ -66,9 +79,7 @@ def test_a_broker_and_its_receivers_fit_together(kind: str, manifests: list[Mani
     bridge = yaml.safe_load(configurations(manifests)[0].text)["bridge"]
     assert properties[_PREFIX + "receivers"] == f"{host}:{bridge['bind'].rpartition(':')[2]}"
     assert properties[_PREFIX + "tls"] == "true"
-    # Strimzi adds JmxReporter itself.
-    reporters = [EXPORTER] if kind == _STRIMZI else [JMX, EXPORTER]
-    assert properties["metric.reporters"].split(",") == reporters
+    assert properties["metric.reporters"].split(",") == _REPORTERS[kind]
 
     places = {mount["mountPath"]: mount["name"] for mount in mounts}
     sources = {volume["name"]: volume for volume in volumes}
@@ -109,37 +120,49 @@ def test_a_field_that_strimzi_does_not_know_is_found() -> None:
         unknown_fields(text.replace("volumeMounts:", "volumeMounts: 5\n        env: "))
 
 
-def test_a_broker_by_the_page_reaches_the_receiver_that_the_chart_renders(helm: Helm, tmp_path: Path) -> None:
+def test_a_broker_by_the_page_reaches_the_receiver_that_helm_test_proves(helm: Helm, tmp_path: Path) -> None:
     port, rest = free_port(), free_port()
     values = copy.deepcopy(SNIPPETS[OURS].values)
-    values["bridge"] |= {"port": port, "bindAddress": LOOPBACK}
+    values["bridge"] |= {"port": port, "bindAddress": LOOPBACK, "replicas": 1}
+    values["tokens"] = TOKENS
     values["config"] |= {
         "rest": {"bind": f"0.0.0.0:{rest}"},
         "plugins": [{"type": "console", "delivery": "memory"}],
-        "subscriptions": {"path": str(tmp_path / "subscriptions.db")},
     }
     properties, *_ = _parts(SNIPPETS[_STRIMZI])
     host = properties[_PREFIX + "receivers"].rpartition(":")[0]
-    (configuration,) = configurations(parse(helm.template(values)))
+    manifests = parse(helm.template(values))
+    (configuration,) = configurations(manifests)
     written = configuration.write(tmp_path)
     files = CertificateAuthority().issue(dns_names=[host]).write(tmp_path, "server")
-    secrets = tmp_path / "run/secrets/kafka-telemetry"
-    shutil.copy(files.chain, secrets / "bridge-tls" / "tls.crt")
-    shutil.copy(files.key, secrets / "bridge-tls" / "tls.key")
-    token = secrets / "bridge-token" / "token"
+    shown = tmp_path / "run/secrets/kafka-telemetry"
+    shutil.copy(files.chain, shown / "bridge-tls" / "tls.crt")
+    shutil.copy(files.key, shown / "bridge-tls" / "tls.key")
+    token = shown / "bridge-token" / "token"
     token.write_bytes(TOKEN)
+    access = secrets.token_urlsafe()
+    (shown / "tokens/ops").write_text(access)
     hosts = tmp_path / "hosts"
     hosts.write_text(f"{LOOPBACK} {host}\n{LOOPBACK} localhost\n")
     here = {
         **properties,
+        "metric.reporters": f"{JMX},{EXPORTER}",
         _PREFIX + "receivers": f"{host}:{port}",
         _PREFIX + "token.file": str(token),
         _PREFIX + "tls.ca.file": str(files.ca),
     }
     jar = parts.BRIDGE.require() / JAR
     flags = (*jvm.QUICK_START, f"-Djdk.net.hosts.file={hosts}")
-    with (
-        Sidecar(yaml.safe_load(written.read_text())) as receiver,
-        KafkaBroker(plugins=[jar], properties=here, jvm_flags=flags),
-    ):
-        wait_until(lambda: "bridge joined" in receiver.log_text(), timeout_s=60, what="the bridge")
+    with KafkaBroker(plugins=[jar], properties=here, jvm_flags=flags) as broker:
+        config = yaml.safe_load(written.read_text())
+        config["subscriptions"]["kafka"]["bootstrap_servers"] = broker.internal_bootstrap
+        written.write_text(yaml.safe_dump(config))
+        arguments = doctor_arguments(manifests, written)
+        with Sidecar(config, token=access) as receiver:
+            wait_until(lambda: "bridge joined" in receiver.log_text(), timeout_s=60, what="the bridge")
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, result.output
+            assert f"bridge.bind {LOOPBACK}:{port}: answers bridges with TLS" in result.output
+            shutil.copy(files.ca, shown / "bridge-tls" / "tls.crt")
+            result = CliRunner().invoke(app, arguments)
+            assert (result.exit_code, "TLS: " in result.output) == (1, True), result.output

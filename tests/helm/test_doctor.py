@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,22 @@ from typer.testing import CliRunner
 from receiver.cli import app
 from tests.helm.configurations import configurations
 from tests.testbed.broker import KafkaBroker
-from tests.testbed.helm import Helm, of_kind, parse
+from tests.testbed.helm import Helm, Manifest, of_kind, parse
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.sidecar import Sidecar
 
 TOKENS = [{"name": "ops", "role": "viewer", "secretName": "tokens", "key": "ops"}]
+
+
+def doctor_arguments(manifests: Sequence[Manifest], config: Path) -> list[str]:
+    """Return what the one pod of `helm test` runs, on this machine."""
+    (pod,) = of_kind(manifests, "Pod")
+    (container,) = pod["spec"]["containers"]
+    arguments = [
+        str(config) if text == "/etc/kafka-telemetry/config.yaml" else text for text in container["args"]
+    ]
+    arguments[arguments.index("--host") + 1] = LOOPBACK
+    return arguments
 
 
 def test_the_test_pod_proves_its_receiver(helm: Helm, tmp_path: Path) -> None:
@@ -46,12 +57,7 @@ def test_the_test_pod_proves_its_receiver(helm: Helm, tmp_path: Path) -> None:
         # The folder of the receiver's volume.
         text = written.read_text()
         written.write_text(text + f"\nsubscriptions: {{path: {tmp_path}/subscriptions.db}}\n")
-        (pod,) = of_kind(manifests, "Pod")
-        (container,) = pod["spec"]["containers"]
-        arguments = [
-            str(written) if one == "/etc/kafka-telemetry/config.yaml" else one for one in container["args"]
-        ]
-        arguments[arguments.index("--host") + 1] = LOOPBACK
+        arguments = doctor_arguments(manifests, written)
         config = yaml.safe_load(written.read_text())
         assert CliRunner().invoke(app, arguments).exit_code == 1  # nothing runs yet
         with Sidecar(config, token=token):

@@ -100,3 +100,49 @@ spec:
     matchLabels:
       {{- include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" .part) | nindent 6 }}
 {{- end -}}
+
+{{/* The pods of `helm test`, which prove the setup of each pod of a part, with its configuration and files: (dict "root" $ "part" "gateway" "service" "gateway-pods"), and "mounts" where it has them. */}}
+{{- define "kafka-client-telemetry.workload.doctor" -}}
+{{- $root := .root -}}
+{{- $part := .part -}}
+{{- $mounts := .mounts -}}
+{{- $values := index $root.Values $part -}}
+{{- $name := include "kafka-client-telemetry.ownerName" (dict "root" $root "suffix" $part) -}}
+{{- $domain := printf "%s.%s.svc.%s" (include "kafka-client-telemetry.partName" (dict "root" $root "suffix" .service)) $root.Release.Namespace $root.Values.clusterDomain -}}
+{{- $hook := dict "helm.sh/hook" "test" "helm.sh/hook-delete-policy" "before-hook-creation" -}}
+{{- range $index := until (int $values.replicas) }}
+{{- $host := printf "%s-%d.%s" $name $index $domain }}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  {{- include "kafka-client-telemetry.metadata" (dict "root" $root "name" (include "kafka-client-telemetry.partName" (dict "root" $root "suffix" (printf "%s-doctor-%d" $part $index))) "component" (printf "%s-doctor" $part) "annotations" $hook) | nindent 2 }}
+spec:
+  restartPolicy: Never
+  activeDeadlineSeconds: 300
+  serviceAccountName: {{ include "kafka-client-telemetry.serviceAccountName" $root }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  securityContext:
+    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
+  {{- with include "kafka-client-telemetry.scheduling" (dict "root" $root "values" $values) | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  containers:
+    - name: doctor
+      {{- include "kafka-client-telemetry.receiverProgram" (dict "root" $root "args" (list "doctor" "--config" "/etc/kafka-telemetry/config.yaml" "--host" $host) "mounts" $mounts) | nindent 6 }}
+  volumes:
+    {{- include "kafka-client-telemetry.receiverVolumes" (dict "root" $root "configMap" (include "kafka-client-telemetry.partName" (dict "root" $root "suffix" $part)) "key" "config.yaml" "data" (dict "emptyDir" (dict "sizeLimit" "64Mi")) "mounts" $mounts) | trim | nindent 4 }}
+{{- end }}
+{{- end -}}
+
+{{/* The component of a part's doctor as a peer of its NetworkPolicy: (dict "root" $ "part" "gateway" "ports" [...]); empty if it is off. */}}
+{{- define "kafka-client-telemetry.workload.doctorPeers" -}}
+{{- if (index .root.Values .part).doctor.enabled -}}
+- from: [{podSelector: {matchLabels: {{ include "kafka-client-telemetry.selectorLabels" (dict "root" .root "component" (printf "%s-doctor" .part)) | fromYaml | toJson }}}}]
+  ports:
+    {{- range .ports }}
+    - {protocol: TCP, port: {{ int . }}}
+    {{- end }}
+{{- end -}}
+{{- end -}}
