@@ -80,8 +80,8 @@ def require_user(uid: int) -> None:
         pwd.getpwuid(uid)
     except KeyError:
         raise SessionError(
-            f"no user has the uid {uid}: Spark needs an entry in /etc/passwd. Run as a user that has one, in "
-            "the image as 10001, or mount an /etc/passwd with one"
+            f"no user has the uid {uid}, and Spark needs its name: run as a user of /etc/passwd, run the "
+            "image's entry point, or load nss_wrapper (Debian: apt-get install libnss-wrapper)"
         ) from None
 
 

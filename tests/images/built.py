@@ -44,6 +44,8 @@ pytestmark = pytest.mark.timeout(1800)
 STATE = "/var/lib/kafka-telemetry"
 CONFIG = "/etc/kafka-telemetry"
 USER = 10001
+#: As OpenShift's restricted-v2 chooses.
+ANY_USER = 1000660000
 SPARK_S = 900.0
 NOW = (time.time_ns() // MINUTE_NS - 10) * MINUTE_NS
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
@@ -315,6 +317,14 @@ def _connections(database: str) -> float:
         ).fetchone()
     assert found is not None
     return float(found[0])
+
+
+def test_the_rollup_runs_as_a_user_without_a_name(rolled: Container, database: str) -> None:
+    rolled.image.user = f"{ANY_USER}:0"
+    os.chown(rolled.folder / "state", ANY_USER, 0)
+    done = rolled.run(*rolled.image.entrypoint, *rolled.image.command, "--once")
+    assert done.returncode == 0, done.stderr
+    assert _connections(database) == 3
 
 
 def test_the_rollup_is_healthy_after_a_batch(rolled: Container, database: str) -> None:

@@ -3,6 +3,14 @@
 # variables (its own image is documented in "Running Spark on Kubernetes"); everything else is the command kafka-telemetry.
 set -euo pipefail
 
+# Hadoop's login in Spark needs the name of its user and takes it from nowhere but passwd, which lacks
+# the users that OpenShift chooses.
+if ! getent passwd "$(id -u)" >/dev/null; then
+	NSS_WRAPPER_PASSWD=$(mktemp)
+	{ cat /etc/passwd && echo "rollup:x:$(id -u):$(id -g)::$HOME:/usr/sbin/nologin"; } >"$NSS_WRAPPER_PASSWD"
+	export NSS_WRAPPER_PASSWD NSS_WRAPPER_GROUP=/etc/group LD_PRELOAD=libnss_wrapper.so
+fi
+
 case "${1:-}" in
 driver)
 	shift

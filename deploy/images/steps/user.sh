@@ -1,5 +1,5 @@
 #!/bin/sh
-# user.sh: who the programs run as, and the one folder that is theirs. Spark wants a user with a name.
+# user.sh: who the programs run as, and the one folder that is theirs.
 set -eu
 
 groupadd --gid 10001 kafka-telemetry

@@ -70,5 +70,5 @@ def test_options_of_users_for_java_are_kept_beside_the_defaults(*, submitted: bo
 
 def test_a_uid_without_a_user_is_named() -> None:
     require_user(os.geteuid())
-    with pytest.raises(SessionError, match=r"no user has the uid 3999999999: Spark needs an entry"):
+    with pytest.raises(SessionError, match=r"no user has the uid 3999999999, and Spark needs its name"):
         require_user(3_999_999_999)
