@@ -144,6 +144,12 @@ class RetentionSettings(Settings):
     dead_letter_days: int = Field(
         default=14, ge=1, le=3_650, description="Days to keep payloads that could not be read."
     )
+    dead_letters: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="Most of them to keep, the newest. A payload takes up to 64 KiB.",
+    )
     finding_days: int = Field(
         default=90, ge=1, le=3_650, description="Days to keep a finding after it was last seen."
     )

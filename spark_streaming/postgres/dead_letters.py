@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Any, Final
 
 import psycopg
@@ -54,6 +55,15 @@ def enter(cursor: psycopg.Cursor[Any], load_ids: Collection[int]) -> None:
             bytes=sql.Identifier("C"),
         ),
         [list(load_ids)],
+    )
+
+
+def expire(cursor: psycopg.Cursor[Any], before: datetime, most: int) -> None:
+    """Delete the letters seen before a time, and all but the newest ones."""
+    cursor.execute(
+        "DELETE FROM dead_letter WHERE seen_at < greatest(%s, "
+        "(SELECT seen_at FROM dead_letter ORDER BY seen_at DESC OFFSET %s LIMIT 1))",
+        [before, most - 1],
     )
 
 

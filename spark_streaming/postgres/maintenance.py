@@ -13,7 +13,7 @@ from psycopg import sql
 
 from spark_streaming.contributions import ClientState, Contribution, Reconciliation
 from spark_streaming.pace import pause_s
-from spark_streaming.postgres import clients, contributions, loads, new_series, series
+from spark_streaming.postgres import clients, contributions, dead_letters, loads, new_series, series
 from spark_streaming.postgres.coarse import mark
 from spark_streaming.postgres.database import SERIES_LOCK
 from spark_streaming.postgres.horizons import DAY, Horizons, read_until
@@ -217,9 +217,7 @@ class Maintenance:
 
     def _delete(self, today: datetime) -> None:
         kept, now = self._retention, self._clock
-        self._cursor.execute(
-            "DELETE FROM dead_letter WHERE seen_at < %s", [now - kept.dead_letter_days * DAY]
-        )
+        dead_letters.expire(self._cursor, now - kept.dead_letter_days * DAY, kept.dead_letters)
         new_series.expire(self._cursor, now)
         self._cursor.execute("DELETE FROM finding WHERE last_seen < %s", [now - kept.finding_days * DAY])
         self._cursor.execute(

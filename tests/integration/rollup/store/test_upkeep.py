@@ -51,6 +51,21 @@ def maintain(store: Store, now_ns: int = NOW_NS) -> int:
     return done
 
 
+def test_the_newest_dead_letters_are_kept(database: str) -> None:
+    with Store(database, retention=RetentionSettings(dead_letters=3)) as store:
+        store.migrate()
+        with psycopg.connect(database) as connection:
+            connection.execute(
+                "INSERT INTO telemetry.dead_letter "
+                "(seen_at, query_id, batch_id, source, position, reason, bytes, payload) "
+                "SELECT now() - number * interval '1 min', 'q', 1, 'kafka', number, 'no OTLP', 0, '' "
+                "FROM generate_series(1, 5) AS number"
+            )
+        maintain(store)
+    kept = "SELECT position FROM telemetry.dead_letter ORDER BY position"
+    assert read(database, kept) == [("1",), ("2",), ("3",)]
+
+
 def test_hours_and_days_are_the_sums_of_their_minutes(store: Store, database: str) -> None:
     take_in(store, 0, *(point(YESTERDAY + minute, minute, spread=minute % 3) for minute in range(0, 1440, 7)))
     assert maintain(store) == 25
