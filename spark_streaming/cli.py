@@ -222,13 +222,15 @@ def rebuild(
     postgres: _Postgres = None,
     postgres_file: _PostgresFile = None,
     checkpoint: _Checkpoint = None,
+    lake: _Lake = None,
+    lake_format: _LakeFormat = None,
     metrics_bind: _MetricsBind = None,
     config: _Config = None,
 ) -> None:
     """Delete the totals since a time and compute them again from the source.
 
-    The rebuild starts no earlier than the oldest push in the source. Older totals stay. So does the
-    job's checkpoint: the job goes on where it was.
+    The rebuild starts no earlier than the oldest push in the source. Older totals stay. So do the
+    lake and the job's checkpoint: the job goes on where it was. It takes all options of `run`.
 
     \u0008
     Example:

@@ -97,6 +97,7 @@ class Job:
         # The store has one connection. Batches, in Spark's thread, and maintenance share it.
         self._store_lock = threading.Lock()
         self._newest_ns: int | None = None
+        self._goal_ns: int | None = None
         self._once = False
         self._caught_up = False
         self._failure: BaseException | None = None
@@ -119,19 +120,23 @@ class Job:
         """
         self._run(self._checkpoint())
 
-    def run_once(self, *, checkpoint: str | None = None, min_minute: int | None = None) -> None:
+    def run_once(
+        self, *, checkpoint: str | None = None, min_minute: int | None = None, newest_ns: int | None = None
+    ) -> None:
         """Process everything the source holds, then run maintenance.
 
         Args:
             checkpoint: Replaces the settings' checkpoint, for a rebuild.
             min_minute: Change no earlier minute, for a rebuild. Pushes are read again from
                 :func:`read_again_since` on.
+            newest_ns: Time of receipt of the source's newest push, for the progress of a rebuild.
 
         Raises:
             JobError: A batch failed several times or permanently, or Spark has ended.
             StoreError: PostgreSQL can't be used.
         """
         self._once = True
+        self._goal_ns = newest_ns
         self._run(checkpoint or self._checkpoint(), min_minute)
 
     def _checkpoint(self) -> str:
@@ -163,8 +168,7 @@ class Job:
                 query = self._begin(batches, checkpoint, since)
                 if not committed:
                     _log.info(
-                        "reading, the first batch comes with the first new pushes",
-                        source=self._settings.source,
+                        "reading", source=self._settings.source, first_batch=sources.first_batch(self._settings)
                     )
                 self._watch(query)
                 if self._once and not self._stop.is_set():
@@ -236,6 +240,7 @@ class Job:
                 self._failure = error
                 raise _BatchFailedError(_first_line(error)) from None
             self._committed += 1
+            self._report_rebuild(since_ns)
             self._records_read[batch_id] = read if self._settings.source == "kafka" else None
             if damaged:
                 _log.warning("damaged files skipped", files=sorted(damaged))
@@ -356,6 +361,16 @@ class Job:
             return Progress(closed=self._newest_ns // _MINUTE_NS, read_until_ns=newest_ns)
         return _before(newest_ns - grace_ns)
 
+    def _report_rebuild(self, since_ns: int | None) -> None:
+        """Log how much of a rebuild is done, by times of receipt."""
+        if since_ns is None or self._goal_ns is None or self._newest_ns is None:
+            return
+        _log.info(
+            "rebuilding",
+            until=f"{datetime.fromtimestamp(self._newest_ns / _SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}",
+            done_percent=done_percent(since_ns, self._newest_ns, self._goal_ns),
+        )
+
     def _report_progress(self, query: StreamingQuery) -> None:
         """Report what Spark says of committed batches, once for each."""
         if not self._records_read:
@@ -379,6 +394,13 @@ class Job:
         # Spark keeps a few reports only. What it no longer has will not come.
         for batch_id in [number for number in self._records_read if recent and number < recent[0]["batchId"]]:
             del self._records_read[batch_id]
+
+
+def done_percent(since_ns: int, reached_ns: int, goal_ns: int) -> int:
+    """Return how much of a span of time was reached, from 0 to 100."""
+    if goal_ns <= since_ns:
+        return 100
+    return max(0, min(100, 100 * (reached_ns - since_ns) // (goal_ns - since_ns)))
 
 
 def _totals(found: FindingCounts) -> dict[str, int]:
@@ -450,21 +472,22 @@ def rebuild(
         JobError: The rebuild was stopped or failed before its end. Repeat it.
     """
     store.migrate()
-    whole_ns = sources.whole_since(spark, settings)
-    if whole_ns is None:
+    held = sources.held(spark, settings)
+    if held is None:
         return None
     # The next minute, because older pushes of the first one may be gone, and client clocks may be
     # ahead.
-    minute = max(since, int(whole_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
+    minute = max(since, int(held.whole_since_ns + settings.max_ahead_s * _SECOND_NS) // _MINUTE_NS + 1)
     # Rounded up to a whole hour or day where minutes are no longer kept.
     minute = store.forget_since(minute)
     _log.info(
-        "rebuild, a line for each batch follows",
+        "rebuilding",
         since=f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%dT%H:%MZ}",
+        until=f"{datetime.fromtimestamp(held.newest_ns / _SECOND_NS, UTC):%Y-%m-%dT%H:%M:%SZ}",
     )
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(spark, store, settings.model_copy(update={"lake": None}), stop, metrics=metrics)
-        job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute)
+        job.run_once(checkpoint=Path(scratch).as_uri(), min_minute=minute, newest_ns=held.newest_ns)
     if stop.is_set():
         raise JobError("the rebuild was stopped before its end: repeat it")
     return minute

@@ -16,7 +16,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -182,26 +182,54 @@ def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
     return _of_spool(reader.parquet(_folder(settings.spool_files)), settings)
 
 
-def whole_since(spark: SparkSession, settings: RollupSettings) -> int | None:
-    """Return since when the source holds all pushes.
+class Held(NamedTuple):
+    """Which pushes a source holds, by times of receipt in nanoseconds since the epoch.
+
+    Attributes:
+        whole_since_ns: Since when it holds all pushes.
+        newest_ns: Of its newest push.
+    """
+
+    whole_since_ns: int
+    newest_ns: int
+
+
+def held(spark: SparkSession, settings: RollupSettings) -> Held | None:
+    """Return which pushes the source holds; None if it holds nothing.
 
     Partitions of a topic expire separately, busy ones sooner. The topic is complete since the
     latest first record of those partitions that have lost records.
-
-    Returns:
-        Time of receipt in nanoseconds since the epoch. None if the source holds nothing.
     """
     if settings.source == "kafka":
+        received_at_ns = _received_at_ns()
         begins = (
             _records(spark, settings.kafka)
             .groupBy("topic", "partition")
-            .agg(f.min("offset").alias("offset"), f.min(_received_at_ns()).alias("since_ns"))
+            .agg(
+                f.min("offset").alias("offset"),
+                f.min(received_at_ns).alias("since_ns"),
+                f.max(received_at_ns).alias("newest_ns"),
+            )
         )
         expired = f.max(f.when(f.col("offset") > 0, f.col("since_ns")))
-        first = begins.agg(f.coalesce(expired, f.min("since_ns"))).first()
+        found = begins.agg(f.coalesce(expired, f.min("since_ns")), f.max("newest_ns")).first()
     else:
-        first = read(spark, settings).agg(f.min("received_at_ns")).first()
-    return None if first is None else first[0]
+        found = read(spark, settings).agg(f.min("received_at_ns"), f.max("received_at_ns")).first()
+    return None if found is None or found[0] is None else Held(*found)
+
+
+def first_batch(settings: RollupSettings) -> str:
+    """Return when the first batch is to be expected, for people."""
+    within = f"within {settings.trigger_seconds:g} s of"
+    if settings.source == "kafka":
+        return f"{within} the first new record"
+    folder = settings.spool_files.path.expanduser()
+    if any(not path.name.startswith(_HIDDEN) for path in folder.rglob("*.parquet")):
+        return f"{within} the first new file"
+    return (
+        f"{within} the first file, of which there is none yet: the receiver writes one "
+        "spool_files.roll_seconds (30) after a push"
+    )
 
 
 def _records(spark: SparkSession, kafka: KafkaSettings) -> DataFrame:

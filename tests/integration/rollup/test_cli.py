@@ -16,6 +16,7 @@ import httpx
 import psycopg
 import pytest
 import structlog
+import typer.main
 from typer.testing import CliRunner
 
 from spark_streaming.cli import app
@@ -248,6 +249,14 @@ def test_a_usage_error_is_one_line_with_the_fix(arguments: list[str], status: in
     assert "hunter2" not in found.output
     assert not Path("nope").exists()
     assert not Path("rollup").exists()
+
+
+def test_a_rebuild_takes_every_option_of_a_run_that_goes_on() -> None:
+    options = {
+        name: {text for parameter in command.params for text in parameter.opts}
+        for name, command in typer.main.get_group(app).commands.items()
+    }
+    assert options["run"] - options["rebuild"] == {"--once"}
 
 
 def test_the_status_is_readable(database: str) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA, MetricsData
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from spark_streaming.job import Job, rebuild
 from spark_streaming.postgres import Store, StoreError
@@ -180,8 +182,12 @@ def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
     by_client = "SELECT bucket, client_id, pushes, points FROM client_1m ORDER BY 1, 2"
     before = query(by_minute), query(by_client)
     since = NOW // MINUTE_NS + 8
-    assert rebuilt(since) == since
+    with capture_logs() as logs:
+        assert rebuilt(since) == since
     assert (query(by_minute), query(by_client)) == before
+    told = [entry for entry in logs if entry["event"] == "rebuilding"]
+    newest = f"{datetime.fromtimestamp(NOW / SECOND_NS, UTC) + timedelta(minutes=11, seconds=1):%Y-%m-%dT%H:%M:%SZ}"
+    assert [(entry["until"], entry.get("done_percent")) for entry in told] == [(newest, None), (newest, 100)]
     spool(folder, "two", [at(12)])
     roll()
     assert query(TOTALS, CONNECTIONS)[0] == ("orders", 14, 27.0, 1.0, 2.0)

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from plugins.kafka_topic.record import headers, key
 from spark_streaming.settings import RollupSettings
-from spark_streaming.sources import whole_since
+from spark_streaming.sources import held
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import (
     CONNECTIONS,
@@ -177,12 +177,14 @@ def test_a_topic_is_complete_since_the_last_partition_that_lost_records(
     producer.flush(20)
     admin = AdminClient({"bootstrap.servers": broker.internal_bootstrap})
     kafka = settings(source="kafka", kafka={"bootstrap_servers": broker.internal_bootstrap, "topic": topic})
-    assert whole_since(spark, kafka) == MINUTE_NS
+    assert held(spark, kafka) == (MINUTE_NS, 8 * MINUTE_NS)
     # Of those that lost records the one that begins later counts.
     for partition, expired, since in ((1, 1, 3), (0, 1, 4), (1, 2, 5), (0, 2, 8)):
         for deleted in admin.delete_records([TopicPartition(topic, partition, expired)]).values():
             deleted.result(20)
-        assert whole_since(spark, kafka) == since * MINUTE_NS
+        found = held(spark, kafka)
+        assert found is not None
+        assert found.whole_since_ns == since * MINUTE_NS
 
 
 @pytest.mark.parametrize(

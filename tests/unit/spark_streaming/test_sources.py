@@ -1,14 +1,17 @@
-"""A Kafka that can't be reached is named at once, and not after minutes."""
+"""What is said of a source before the first batch."""
 
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
+from plugins.spool_files.config import SpoolFilesConfig
+from spark_streaming.job import done_percent
 from spark_streaming.load import load
 from spark_streaming.settings import RollupSettings
-from spark_streaming.sources import check_reachable
+from spark_streaming.sources import check_reachable, first_batch
 
 
 def of_kafka(*addresses: str) -> RollupSettings:
@@ -32,3 +35,26 @@ def test_each_address_that_does_not_accept_is_named_with_the_reason() -> None:
 
 def test_what_is_no_address_is_left_to_kafkas_client() -> None:
     check_reachable(of_kafka("broker"))
+
+
+def test_the_first_batch_is_announced(tmp_path: Path) -> None:
+    files = load(None, {"spool_files": {"path": str(tmp_path)}, "trigger_seconds": 5})
+    waits = SpoolFilesConfig.model_fields["roll_seconds"].default
+    assert first_batch(files) == (
+        "within 5 s of the first file, of which there is none yet: the receiver writes one "
+        f"spool_files.roll_seconds ({waits}) after a push"
+    )
+    (tmp_path / "hour").mkdir()
+    (tmp_path / "hour" / "_new.parquet").touch()
+    assert "none yet" in first_batch(files)
+    (tmp_path / "hour" / "one.parquet").touch()
+    assert first_batch(files) == "within 5 s of the first new file"
+    assert first_batch(of_kafka("127.0.0.1:1")) == "within 10 s of the first new record"
+
+
+@pytest.mark.parametrize(
+    ("reached", "percent"), [(0, 0), (100, 0), (149, 49), (200, 100), (250, 100), (10**19, 100)]
+)
+def test_a_rebuild_is_done_when_it_reaches_the_newest_push(reached: int, percent: int) -> None:
+    assert done_percent(100, reached, 200) == percent
+    assert done_percent(200, reached, 200) == 100
