@@ -209,8 +209,9 @@ def _instances() -> Panel:
         "The client's instances in this time. *silent*: no push for three push intervals, and no terminating "
         "push.",
         "SELECT client_instance_id, state, client_software_name, client_software_version,\n"
-        "  principal, group_id, group_instance_id, transactional_id, client_source_address,\n"
-        "  client_rack, broker_id, cluster_id, first_seen, last_seen, terminated_at, push_interval_ms\n"
+        "  principal, group_id, group_instance_id, group_member_id, transactional_id, application_id,\n"
+        "  client_source_address, client_source_port, client_rack, broker_id, cluster_id,\n"
+        "  first_seen, last_seen, terminated_at, push_interval_ms\n"
         "FROM telemetry.client\n"
         f"WHERE {SEEN}\n  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
         {
@@ -221,8 +222,11 @@ def _instances() -> Panel:
             "principal": column("Principal"),
             "group_id": column("Group"),
             "group_instance_id": column("Static member"),
+            "group_member_id": column("Member id"),
             "transactional_id": column("Transactional id"),
+            "application_id": column("Streams application"),
             "client_source_address": column("Address"),
+            "client_source_port": column("Port"),
             "client_rack": column("Rack"),
             "broker_id": column("Broker"),
             "cluster_id": column("Cluster"),

@@ -29,7 +29,9 @@ class Revealed:
 
     client_rack: str | None = None
     group_id: str | None = None
+    group_member_id: str | None = None
     transactional_id: str | None = None
+    application_id: str | None = None  # of Kafka Streams, in KIP-714's draft
 
 
 #: The client has not pushed yet, or its pushes name none of the attributes.
@@ -49,14 +51,25 @@ SELECTORS: Final[Mapping[str, Callable[[ClientIdentity, Revealed], str | int | N
     "security_protocol": lambda client, _: client.security_protocol,
     "client_rack": lambda _, revealed: revealed.client_rack,
     "group_id": lambda _, revealed: revealed.group_id,
+    "group_member_id": lambda _, revealed: revealed.group_member_id,
     "transactional_id": lambda _, revealed: revealed.transactional_id,
+    "application_id": lambda _, revealed: revealed.application_id,
 }
 
 #: The selectors that Kafka's own subscriptions know (KIP-714, "Client metrics configuration").
 KAFKA_SELECTORS: Final = tuple(SELECTORS)[:6]
 
 #: The selectors whose value a push reveals.
-REVEALED_SELECTORS: Final = ("client_rack", "group_id", "transactional_id")
+REVEALED_SELECTORS: Final = (
+    "client_rack",
+    "group_id",
+    "group_member_id",
+    "transactional_id",
+    "application_id",
+)
+
+#: Attributes under the names that clients give them. librdkafka's name of the member is its own.
+_REVEALED_BY: Final = {**{name: name for name in REVEALED_SELECTORS}, "member_id": "group_member_id"}
 
 
 def selector_of(condition: str) -> tuple[str, bool]:
@@ -78,6 +91,7 @@ def reveal(resource: bytes) -> Revealed:
     """
     found: dict[str, str] = {}
     for attribute in Resource.FromString(resource).attributes:
-        if attribute.key in REVEALED_SELECTORS and attribute.value.HasField("string_value"):
-            found[attribute.key] = attribute.value.string_value[:MAX_TEXT_CHARS]
+        selector = _REVEALED_BY.get(attribute.key)
+        if selector is not None and attribute.value.HasField("string_value"):
+            found[selector] = attribute.value.string_value[:MAX_TEXT_CHARS]
     return Revealed(**found) if found else NOTHING_REVEALED

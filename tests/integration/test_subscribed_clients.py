@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -133,6 +134,7 @@ def test_a_negated_selector_leaves_clients_out(gateway: GatewaySidecar, shared_c
 
 REVEALED: Mapping[str, tuple[type[Client], Mode, Mapping[str, str]]] = {
     "group_id": (JavaClient, Mode.CONSUMER, {}),
+    "group_member_id": (JavaClient, Mode.CONSUMER, {}),
     "client_rack": (JavaClient, Mode.CONSUMER, {"client.rack": "rack-7"}),
     "transactional_id": (JavaClient, Mode.PRODUCER, {"transactional.id": "payments-7"}),
     "group_id of librdkafka": (LibrdkafkaClient, Mode.CONSUMER, {}),
@@ -146,9 +148,13 @@ def test_a_selector_that_a_push_reveals_changes_what_a_client_pushes(
 ) -> None:
     kind, mode, properties = REVEALED[what]
     selector = what.split()[0]
-    pattern = {"group_id": "revealed-.*", "client_rack": "rack-7", "transactional_id": "payments-.*"}[
-        selector
-    ]
+    pattern = {
+        "group_id": "revealed-.*",
+        # Java's member ids begin with the client id, or are random (KIP-848).
+        "group_member_id": ".+",
+        "client_rack": "rack-7",
+        "transactional_id": "payments-.*",
+    }[selector]
     common = f"org.apache.kafka.{mode}.connection.creation."
     more = f"org.apache.kafka.{mode}.{'coordinator' if mode is Mode.CONSUMER else 'connection.close'}."
     put(gateway, "all", metrics=[common])
@@ -168,7 +174,7 @@ def test_a_selector_that_a_push_reveals_changes_what_a_client_pushes(
         become(gateway, client, lambda one: one.get("subscriptions") == ["all", "revealed"], "its selector")
         shown = client_of(gateway, client.client_id)
         assert shown["requested_metrics"] == sorted([common, more])
-        assert shown[selector].startswith(pattern.removesuffix(".*"))
+        assert re.fullmatch(pattern, shown[selector])
         exports(shared_collector, client, more)
         exports(shared_collector, client, common)
         become(gateway, client, lambda one: one["pushes"] > 2 and one["last_error"] == "NONE", "pushes")

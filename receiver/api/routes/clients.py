@@ -85,7 +85,9 @@ class ClientView(ConnectionFields):
     security_protocol: str
     client_rack: str | None = Field(description="As its pushes say; null: no push has revealed it.")
     group_id: str | None = Field(description="The same.")
+    group_member_id: str | None = Field(description="The same.")
     transactional_id: str | None = Field(description="The same.")
+    application_id: str | None = Field(description="The same, of Kafka Streams.")
     state: ClientState = Field(description="What it does now.")
     subscription_id: int | None = Field(
         description="The subscription id that its pushes must have; null: the broker decides."
@@ -303,7 +305,9 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
         "security_protocol": identity.security_protocol,
         "client_rack": client.revealed.client_rack,
         "group_id": client.revealed.group_id,
+        "group_member_id": client.revealed.group_member_id,
         "transactional_id": client.revealed.transactional_id,
+        "application_id": client.revealed.application_id,
         "state": state_of(client, now),
         "quirks": client.treatment.reasons,
         "pushes": client.pushes_accepted,

@@ -105,7 +105,9 @@ class RevealedView(BaseModel):
 
     client_rack: str | None
     group_id: str | None
+    group_member_id: str | None
     transactional_id: str | None
+    application_id: str | None
 
 
 class ClientExplanationView(BaseModel):
@@ -272,7 +274,9 @@ def _explanation(
         "revealed": {
             "client_rack": revealed.client_rack,
             "group_id": revealed.group_id,
+            "group_member_id": revealed.group_member_id,
             "transactional_id": revealed.transactional_id,
+            "application_id": revealed.application_id,
         },
         "subscriptions": [_verdict(verdict) for verdict in found.verdicts],
     }

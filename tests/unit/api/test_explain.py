@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from receiver.telemetry.selectors import REVEALED_SELECTORS
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_to_text
@@ -218,7 +219,7 @@ def test_the_explanation_of_a_client(api: Api) -> None:
             "temporality_from": {"origin": "subscription", "subscriptions": ["a"]},
             "reduced": None,
             "quirks": [],
-            "revealed": {"client_rack": None, "group_id": None, "transactional_id": None},
+            "revealed": dict.fromkeys(REVEALED_SELECTORS),
             "subscriptions": [
                 {"name": "a", "state": "active", "matches": True, "reasons": []},
                 {"name": "b", "state": "active", "matches": True, "reasons": []},

@@ -179,12 +179,20 @@ def resource_of(attributes: dict[str, str]) -> bytes:
 def test_a_push_reveals_texts_of_bounded_length() -> None:
     assert reveal(b"") == Revealed()
     assert reveal(resource_of({"group_id": "g" * 600, "service": "x"})) == Revealed(group_id="g" * 512)
+    # librdkafka's name.
+    assert reveal(resource_of({"member_id": "m-1"})) == Revealed(group_member_id="m-1")
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_a_selector_reads_the_value_of_the_label_or_attribute_with_its_name(selector: str) -> None:
     one = client(principal="User:alice", sasl_mechanism="PLAIN")
-    attributes = {"client_rack": "rack-1", "group_id": "billing", "transactional_id": "tx-7"}
+    attributes = {
+        "client_rack": "rack-1",
+        "group_id": "billing",
+        "group_member_id": "billing-4d2",
+        "transactional_id": "tx-7",
+        "application_id": "totals",
+    }
     assert attributes.keys() == set(REVEALED_SELECTORS)
     revealed = reveal(resource_of(attributes))
     labels = identity_labels(one)._asdict() | attributes

@@ -16,7 +16,9 @@ export const SELECTORS = [
   'security_protocol',
   'client_rack',
   'group_id',
+  'group_member_id',
   'transactional_id',
+  'application_id',
 ];
 
 /**

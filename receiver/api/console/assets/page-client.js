@@ -88,7 +88,9 @@ function Identity({ client }) {
     ...(client.receiver ? [/** @type {[string, unknown]} */ (['Receiver', html`<${Text} text=${client.receiver} />`])] : []),
     ['Listener', client.via === 'bridge' ? 'a bridge in the broker' : others('listener', client.listener, client.listener)],
     ['Consumer group', html`<${Text} text=${client.group_id} none="none revealed" />`],
+    ['Member id', html`<${Text} text=${client.group_member_id} none="none revealed" />`],
     ['Transactional id', html`<${Text} text=${client.transactional_id} none="none revealed" />`],
+    ['Streams application', html`<${Text} text=${client.application_id} none="none revealed" />`],
     ['Rack', html`<${Text} text=${client.client_rack} none="none revealed" />`],
     ['Client instance id', html`<code>${client.client_instance_id}</code>`],
   ];
