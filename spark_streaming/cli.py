@@ -28,6 +28,7 @@ from spark_streaming.times import time_from_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_streaming.alertmanager import Alertmanager
     from spark_streaming.findings.answers import FindingFilter
     from spark_streaming.metrics import MetricsServer, RollupMetrics
     from spark_streaming.postgres import Store
@@ -174,10 +175,11 @@ def run(
             _metrics(settings) as (metrics, server),
             _store(settings) as store,
             _findings(server, store),
+            _alertmanager(settings, store) as alertmanager,
             _session(settings) as spark,
         ):
             stop = stopping.after_the_batch()
-            job = _module("job").Job(spark, store, settings, stop, metrics=metrics)
+            job = _module("job").Job(spark, store, settings, stop, metrics=metrics, alertmanager=alertmanager)
             if once:
                 job.run_once()
             else:
@@ -375,7 +377,7 @@ def _errors(*, spark: bool = False) -> Iterator[None]:
         expected = [_module("embedded").EmbeddedError, _module("postgres").StoreError]
         if spark:
             expected += [_module("session").SessionError, _module("job").JobError]
-            expected.append(_module("metrics").MetricsError)
+            expected += [_module("metrics").MetricsError, _module("alertmanager").AlertmanagerError]
     except ImportError as error:
         raise _fail(f"the roll-up is not installed ({error.name} is missing): {_EXTRA}") from None
     try:
@@ -469,6 +471,20 @@ def _findings(server: MetricsServer | None, store: Store) -> Iterator[None]:
             yield
         finally:
             server.findings = None
+
+
+@contextlib.contextmanager
+def _alertmanager(settings: RollupSettings, store: Store) -> Iterator[Alertmanager | None]:
+    """Yield what sends findings, if the settings have an Alertmanager."""
+    if not settings.alertmanager.urls:
+        yield None
+        return
+    with contextlib.closing(store.findings()) as reader:
+        opened: Alertmanager = _module("alertmanager").Alertmanager(
+            settings.alertmanager, settings.findings, reader.read
+        )
+        with contextlib.closing(opened):
+            yield opened
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_streaming import sources
+from spark_streaming.alertmanager import Alertmanager, AlertmanagerError
 from spark_streaming.batch import Batches, Progress
 from spark_streaming.checkpoint import damaged_file
 from spark_streaming.contributions import CodecError, reconcile, required_pairs
@@ -78,6 +79,7 @@ class Job:
         settings: The configuration.
         stop: Ends the run when set. A running batch is abandoned and repeated by the next run.
         metrics: Gets what the job does. None: nobody reads them.
+        alertmanager: Gets the findings. None: nobody does.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Job:
         stop: threading.Event,
         *,
         metrics: RollupMetrics | None = None,
+        alertmanager: Alertmanager | None = None,
     ) -> None:
         self._metrics = metrics or RollupMetrics()
+        self._alertmanager = alertmanager
         self._spark = spark
         self._store = store
         self._settings = settings
@@ -168,11 +172,14 @@ class Job:
                 query = self._begin(batches, checkpoint, since)
                 if not committed:
                     _log.info(
-                        "reading", source=self._settings.source, first_batch=sources.first_batch(self._settings)
+                        "reading",
+                        source=self._settings.source,
+                        first_batch=sources.first_batch(self._settings),
                     )
                 self._watch(query)
                 if self._once and not self._stop.is_set():
                     self._maintain(min_minute)
+                    self._alert()
                 return
             except (PySparkException, Py4JError, StoreUnavailableError, OSError) as error:
                 if self._stop.is_set():
@@ -297,6 +304,21 @@ class Job:
         except StoreUnavailableError as error:
             self._metrics.failed("maintenance", error)
             _log.warning("maintenance failed, retrying", problem=_first_line(error), in_s=_MAINTENANCE_S)
+        else:
+            self._alert()
+
+    def _alert(self) -> None:
+        """Send the findings.
+
+        They are sent anew after each maintenance, so a failure needs no retry.
+        """
+        if self._alertmanager is None:
+            return
+        try:
+            self._alertmanager.send(datetime.now(UTC))
+        except (AlertmanagerError, StoreError) as error:
+            self._metrics.failed("alerts", error)
+            _log.warning("findings were not sent", problem=_first_line(error), in_s=_MAINTENANCE_S)
 
     def _maintain(self, min_minute: int | None = None) -> None:
         began = time.monotonic()

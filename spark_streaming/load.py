@@ -20,7 +20,7 @@ from spark_streaming.settings import RollupSettings
 from spark_streaming.units import example, with_units
 
 _MAX_FILE_BYTES: Final = 1_048_576
-_SECRET_KEYS: Final = frozenset({"postgres", "options"})
+_SECRET_KEYS: Final = frozenset({"postgres", "options", "token"})
 
 
 class SettingsError(Exception):

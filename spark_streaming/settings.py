@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -27,6 +28,7 @@ _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"
 _MAX_PORT: Final = 65_535
 _PORT: Final = re.compile("[0-9]{1,5}")
+_LABEL: Final = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _IN_BRACKETS: Final = re.compile(r"\[[0-9a-fA-F:.]+\]")
 
 
@@ -272,6 +274,50 @@ class MetricsSettings(Settings):
         return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+class AlertmanagerSettings(Settings):
+    """Findings as alerts of Alertmanager, which knows webhooks, mail and chats."""
+
+    urls: tuple[str, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Alertmanagers that get all findings, once a minute: for example "
+        "`http://alertmanager:9093`. Give each member of a cluster. Empty: none.",
+    )
+    token: _Secret | None = Field(
+        default=None, description="Bearer token of the requests: `{file: PATH}`. Null: none."
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="PEM file with the authorities that sign the Alertmanagers' certificates. Null: the "
+        "system's.",
+    )
+    severity: Literal["info", "warning", "critical"] = Field(
+        default="warning", description="Least severity of a finding that is sent."
+    )
+    labels: dict[str, str] = Field(
+        default={}, max_length=20, description="Further labels of each alert, for routes."
+    )
+
+    @field_validator("urls")
+    @classmethod
+    def _check_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ValueError("expected URLs such as http://alertmanager:9093")
+            if parts.username is not None or parts.password is not None:
+                raise ValueError("a URL has a login, which logs would show: put a token into token")
+        return urls
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        for name in labels:
+            if _LABEL.fullmatch(name) is None:
+                raise ValueError(f"{name!r}: a label's name has letters, digits and underscores")
+        return labels
+
+
 class RollupSettings(Settings):
     """Root of ``rollup.yaml``."""
 
@@ -352,6 +398,7 @@ class RollupSettings(Settings):
         default=None, min_length=1, description="PostgreSQL role that may read the views, for Grafana."
     )
     findings: FindingSettings = FindingSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     lake: LakeSettings | None = Field(default=None, description="Null means no lake.")
     spark: dict[str, str | int | float | bool] = Field(
         default={}, description="Spark configuration, such as `spark.master` or `spark.driver.memory`."

@@ -48,7 +48,7 @@ _SPARK_STAGES: Final[Mapping[Stage, tuple[str, ...]]] = {
 }
 #: From a quiet batch to one that an operator must know of.
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
-_During = Literal["batch", "maintenance"]
+_During = Literal["batch", "maintenance", "alerts"]
 
 
 class RollupMetrics:
@@ -104,7 +104,9 @@ class RollupMetrics:
         self._missing_offsets = self._counter(
             "missing_offsets", "Kafka offsets without a record: expired, or transaction markers."
         )
-        self._failures = self._counter("failures", "Failed batches and maintenances.", "during")
+        self._failures = self._counter(
+            "failures", "Failed batches, maintenances and deliveries of alerts.", "during"
+        )
         for during in get_args(_During):
             self._failures.labels(during)
         self._consecutive_failures = self._gauge(
@@ -218,7 +220,7 @@ class RollupMetrics:
         self._missing_offsets.inc(count)
 
     def failed(self, during: _During, error: BaseException) -> None:
-        """Count a failed batch or maintenance."""
+        """Count a failed batch, maintenance or delivery of alerts."""
         self._failures.labels(during).inc()
         if during == "batch":
             self._consecutive_failures.inc()

@@ -27,6 +27,7 @@ OLDER_KAFKA_VERSIONS = ("3.7.2", "3.9.2", "4.1.2", "4.3.1")
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
+ALERTMANAGER_VERSION = "0.34.0"
 GRAFANA_VERSION = "13.2.2"
 HELM_VERSION = "3.22.0"
 KUBECONFORM_VERSION = "0.8.0"
@@ -165,6 +166,12 @@ PROMETHEUS = Part(
     sources=(HERE / "prometheus",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+ALERTMANAGER = Part(
+    name="alertmanager",
+    about=f"Alertmanager {ALERTMANAGER_VERSION} by Go",
+    sources=(HERE / "alertmanager",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 ACTIONLINT = Part(
     name="actionlint",
     about="actionlint, which checks the workflows, by Go",
@@ -264,6 +271,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "collector": (COLLECTOR,),
     "clients": _CLIENTS,
     "prometheus": (PROMETHEUS,),
+    "alertmanager": (ALERTMANAGER,),
     "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),

@@ -1,0 +1,78 @@
+"""Findings as alerts of Alertmanager. Pure.
+
+An alert is identified by its labels, so they are what a finding is about and its severity. They are
+the same in each database that read the same pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+ALERT_NAME: Final = "KafkaClientFinding"
+#: How long an alert stays without being sent again, as while the roll-up restarts.
+LIFETIME: Final = timedelta(minutes=15)
+#: How long the end of a finding is sent, because a delivery may fail.
+REPEATED: Final = timedelta(minutes=15)
+
+_LABELS: Final = (
+    "kind",
+    "severity",
+    "cluster_id",
+    "client_software_name",
+    "client_software_version",
+    "client_id",
+    "client_instance_id",
+    "principal",
+    "group_id",
+)
+
+
+def alerts(
+    found: Iterable[Mapping[str, Any]], *, now: datetime, labels: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the alerts to send: of open findings, and of those that were resolved lately.
+
+    Args:
+        found: Findings as REST answers them.
+        now: The time.
+        labels: Further labels of each alert. They don't replace those of the finding.
+
+    Source: Alertmanager's API v2, ``POST /api/v2/alerts``.
+    """
+    sent = []
+    for finding in found:
+        resolved = finding["resolved_at"]
+        if resolved is not None and now - datetime.fromisoformat(resolved) > REPEATED:
+            continue
+        ends = now + LIFETIME if resolved is None else datetime.fromisoformat(resolved)
+        own = {name: finding[name] for name in _LABELS if finding[name]}
+        sent.append(
+            {
+                "labels": {**labels, **own, "alertname": ALERT_NAME},
+                "annotations": dict(_annotations(finding)),
+                "startsAt": _text(datetime.fromisoformat(finding["began_at"])),
+                "endsAt": _text(ends),
+            }
+        )
+    return sent
+
+
+def _annotations(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "summary", finding["summary"]
+    clients = finding["client_ids"]
+    if clients["first"]:
+        more = clients["count"] - len(clients["first"])
+        yield "clients", ", ".join(clients["first"]) + (f" and {more} more" if more else "")
+    changes = [
+        f"{keys}, because {change['why']}" if software == "all" else f"{software}: {keys}"
+        for change in finding["advice"]
+        for software, keys in change["change"].items()
+    ]
+    if changes:
+        yield "advice", "\n".join(changes)
+
+
+def _text(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
