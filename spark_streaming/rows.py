@@ -88,16 +88,20 @@ CLIENT_LABELS: Final = (
     "group_id",
     "cluster_id",
     "client_source_address",
+    "client_source_port",
     "client_rack",
     "group_instance_id",
+    "group_member_id",
     "transactional_id",
+    "application_id",
     "broker_id",
 )
 
 #: Entries: the data points of one push, instance and time. ``gauges`` has the points that depend on
 #: the client's other pushes (rules rate, last, distribution), ``added`` those that are only added
-#: or compared. A push without entries has one row with 0 ``points``, no values, the time of
-#: receipt, and no labels but the instance.
+#: or compared. ``left_out`` counts points that count nothing: repeated ones of the push, and sums
+#: below 0 that only rise. A push without entries has one row with 0 ``points``, no values, the time
+#: of receipt, and no labels but the instance.
 ENTRY_ROWS: Final = pa.schema(
     [
         pa.field("push_id", pa.string(), nullable=False),
@@ -111,9 +115,11 @@ ENTRY_ROWS: Final = pa.schema(
         *(pa.field(name, pa.string()) for name in CLIENT_LABELS),
         pa.field("pushes", pa.int32(), nullable=False),
         pa.field("points", pa.int32(), nullable=False),
+        pa.field("left_out", pa.int32()),
         pa.field("gauges", pa.binary()),
         pa.field("added", pa.binary()),
         pa.field("cumulative", pa.binary()),
+        pa.field("cumulative_histograms", pa.binary()),
         pa.field("watched", pa.list_(pa.float64())),
     ]
 )

@@ -14,7 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_streaming.contributions import HASHED_CUMULATIVE, HASHED_POINT, EncodedPoints
+from spark_streaming.contributions import (
+    HASHED_CUMULATIVE,
+    HASHED_CUMULATIVE_HISTOGRAM,
+    HASHED_POINT,
+    EncodedPoints,
+)
 from spark_streaming.contributions.corrections import factorize
 from spark_streaming.postgres import IdKey
 
@@ -25,7 +30,12 @@ Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]
 #: In place of the id of a series that was not added.
 NOT_ADDED: Final = -1
 
-_HASHED_COLUMNS = {"gauges": HASHED_POINT, "added": HASHED_POINT, "cumulative": HASHED_CUMULATIVE}
+_HASHED_COLUMNS = {
+    "gauges": HASHED_POINT,
+    "added": HASHED_POINT,
+    "cumulative": HASHED_CUMULATIVE,
+    "cumulative_histograms": HASHED_CUMULATIVE_HISTOGRAM,
+}
 
 
 def register_key(spark: SparkSession, key: IdKey) -> None:
@@ -101,5 +111,11 @@ def replace_hashes(
         table.filter(pa.array(stay))
         for table, (_, _, stay) in zip((histograms, buckets), parts[len(encoded) :], strict=True)
     )
-    # A histogram's buckets are no data points of their own.
-    return entries, histograms, buckets, sum(int((~stay).sum()) for _, _, stay in parts[:-1])
+    # A histogram's parts are no data points of their own.
+    names = [*encoded, "histograms"]
+    left_out = [
+        int((~stay).sum())
+        for name, (_, _, stay) in zip(names, parts, strict=False)
+        if name != "cumulative_histograms"
+    ]
+    return entries, histograms, buckets, sum(left_out)

@@ -253,7 +253,7 @@ class _Task:
             "entries": entries.num_rows,
             "rows": self.rows.num_rows,
             "dead_letters": dead.num_rows,
-            "left_out": sums.left_out,
+            "left_out": sums.left_out + _total(_from(decoded, settings.min_minute)["left_out"]),
             "newest_received_at_ns": newest,
             "folded": self._folded,
             "overflowed": self._overflowed,
@@ -329,6 +329,7 @@ class _Task:
             states: list[ClientState] = []
             contributions: list[Contribution] = []
             parts = [_from(cast(histogram_rows, ROLLUP_ROWS), min_minute)]
+            counted = [_from(cast(buckets, BUCKET_ROWS), min_minute)]
             for part in split_by_client(entries, points=_RECONCILED_POINTS):
                 keys = part["client_key"].unique().to_pylist()
                 before = {key: clients[key] for key in keys if key in clients}
@@ -336,11 +337,12 @@ class _Task:
                 if min_minute is not None:
                     reconciled = reconciled.since(min_minute)
                 parts.append(reconciled.rows)
+                counted.append(reconciled.buckets)
                 states += reconciled.clients
                 contributions += reconciled.contributions
             self.rows = pa.concat_tables(parts)
             sums.add(self.rows)
-            sums.add_buckets(_from(cast(buckets, BUCKET_ROWS), min_minute))
+            sums.add_buckets(pa.concat_tables(counted))
             sums.add_clients(_from(entries, min_minute))
         return entries, states, contributions
 

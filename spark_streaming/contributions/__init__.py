@@ -3,13 +3,20 @@
 Pure: no I/O and no clock. State between batches is passed in and returned as values.
 """
 
-from spark_streaming.contributions.codec import HASHED_CUMULATIVE, HASHED_POINT, CodecError, EncodedPoints
+from spark_streaming.contributions.codec import (
+    HASHED_CUMULATIVE,
+    HASHED_CUMULATIVE_HISTOGRAM,
+    HASHED_POINT,
+    CodecError,
+    EncodedPoints,
+)
 from spark_streaming.contributions.ranges import MAX_RANGE_MINUTES
 from spark_streaming.contributions.reconcile import reconcile, required_pairs, split_by_client
 from spark_streaming.contributions.values import ClientState, Contribution, Reconciliation
 
 __all__ = [
     "HASHED_CUMULATIVE",
+    "HASHED_CUMULATIVE_HISTOGRAM",
     "HASHED_POINT",
     "MAX_RANGE_MINUTES",
     "ClientState",

@@ -21,13 +21,18 @@ LAST: Final = 2
 DISTRIBUTION: Final = 5
 #: Flag in ``flags``, beside the rule.
 BREAKDOWN: Final = 16
+#: Bits of ``flags`` for the part of a cumulative histogram; 0: a sum of its own.
+HISTOGRAM_PART: Final = 96
+HISTOGRAM_COUNT: Final = 32
+HISTOGRAM_SUM: Final = 64
+HISTOGRAM_BUCKET: Final = 96
 
 #: A value of rule ``last``, which is carried forward.
 COUNT_ROW: Final = np.dtype([("series", "<i8"), ("fleet", "<i8"), ("value", "<f8"), ("flags", "i1")])
 #: Combined entries: ``value`` is the sum (rule last: the last value), ``weight`` the number of
 #: entries (rule rate) or points (rule distribution).
 COMBINED_ROW: Final = np.dtype([*COUNT_ROW.descr, ("weight", "<i4")])
-#: The newest value of a cumulative sum.
+#: The newest value of a cumulative sum, or of a part of a cumulative histogram.
 CUMULATIVE_ROW: Final = np.dtype(
     [
         ("identity_high", "<i8"),
@@ -43,6 +48,10 @@ POINT: Final = ("series", "fleet")
 _CUMULATIVE_COLUMNS: Final = ("identity_high", "identity_low", "start_ns", "time_ns")
 HASHED_CUMULATIVE: Final = (*HASHED_POINT, *_CUMULATIVE_COLUMNS)
 CUMULATIVE: Final = (*POINT, *_CUMULATIVE_COLUMNS)
+#: The bounds of a histogram's bucket: doubles, as their bits.
+_BOUNDS: Final = ("lower", "upper")
+HASHED_CUMULATIVE_HISTOGRAM: Final = (*HASHED_CUMULATIVE, *_BOUNDS)
+CUMULATIVE_HISTOGRAM: Final = (*CUMULATIVE, *_BOUNDS)
 
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<BBH")

@@ -56,7 +56,7 @@ class Corrections:
             series: Series ids.
             fleet: Fleet series ids.
             flags: The decoder's flags of the points.
-            total: Added to ``sum``.
+            total: Added to ``sum``; NaN makes it null.
             points: Added to ``points``.
             spread: Spread buckets that ``observations`` is added to.
             observations: 1 or -1 with ``spread``.
@@ -103,7 +103,7 @@ class Corrections:
                     mask=spread[first] == _NO_SPREAD,
                 ),
                 points,
-                total,
+                pa.array(total, mask=np.isnan(total)),
                 pa.nulls(size, pa.float64()),
                 pa.nulls(size, pa.float64()),
                 observations,

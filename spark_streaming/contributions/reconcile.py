@@ -11,7 +11,8 @@ equal
 - rule rate: the mean over each instance's entries that have the series, added over instances;
 - rule distribution: ``sum`` of all points, and one observation for each instance, the mean of its
   points;
-- cumulative sums: their growth (see ``cumulative``, which says where the order of arrival matters).
+- cumulative sums and histograms: their growth (see ``cumulative``, which says where the order of
+  arrival matters).
 
 Sums of whole numbers are exact. An entry has the points of one push, instance and time. Clients
 that stamp each metric separately send several entries in a push.
@@ -134,8 +135,9 @@ def reconcile(
         columns.client[silent].tolist(), columns.sources(silent, [None] * len(silent)), strict=True
     ):
         sources.setdefault(key, []).append(source)
-    cumulative = reconcile_cumulative(
+    cumulative, buckets = reconcile_cumulative(
         columns.cumulative,
+        columns.cumulative_histograms,
         client=columns.client,
         minute=columns.minute,
         push_interval_ms=columns.push_interval_ms,
@@ -163,6 +165,7 @@ def reconcile(
                 corrections.table(),
             ]
         ),
+        buckets=buckets,
         contributions=contributions + ranges,
         clients=states,
     )
@@ -182,6 +185,7 @@ class _EntryColumns:
     gauges: list[bytes]
     added: list[bytes]
     cumulative: list[bytes]
+    cumulative_histograms: list[bytes]
 
     @property
     def has_values(self) -> npt.NDArray[np.bool_]:
@@ -203,6 +207,7 @@ class _EntryColumns:
             gauges=[self.gauges[i] for i in at],
             added=[self.added[i] for i in at],
             cumulative=[self.cumulative[i] for i in at],
+            cumulative_histograms=[self.cumulative_histograms[i] for i in at],
         )
 
     def sources(self, at: Integers, counts: Sequence[bytes | None]) -> Iterator[Source]:
@@ -219,7 +224,9 @@ def _entry_columns(entries: pa.Table) -> _EntryColumns:
     order = np.lexsort((push, time_ns, minute, client))
     at = order.tolist()
     push_ids = entries["push_id"].to_pylist()
-    gauges, added, cumulative = (entries[x].to_pylist() for x in ("gauges", "added", "cumulative"))
+    gauges, added, cumulative, histograms = (
+        entries[x].to_pylist() for x in ("gauges", "added", "cumulative", "cumulative_histograms")
+    )
     return _EntryColumns(
         client=client[order],
         minute=minute[order],
@@ -231,6 +238,7 @@ def _entry_columns(entries: pa.Table) -> _EntryColumns:
         gauges=[gauges[i] or b"" for i in at],
         added=[added[i] or b"" for i in at],
         cumulative=[cumulative[i] or b"" for i in at],
+        cumulative_histograms=[histograms[i] or b"" for i in at],
     )
 
 

@@ -52,7 +52,7 @@ class ClientState(NamedTuple):
         carried_from: First minute to which ``counts`` were carried forward. They were carried to
             all minutes from it to ``covered_until``. For these no contribution is stored.
         counts: Encoded newest values of rule ``last``, which are carried forward.
-        cumulative: Encoded newest values of its cumulative sums.
+        cumulative: Encoded newest values of its cumulative sums and histograms.
     """
 
     client_key: int
@@ -72,11 +72,13 @@ class Reconciliation:
 
     Attributes:
         rows: ``ROLLUP_ROWS`` to merge: aggregated points and corrections.
+        buckets: ``BUCKET_ROWS`` to add: the growth of cumulative histograms.
         contributions: To store. Each replaces the one of its client and minute.
         clients: To store. Each replaces the state of its client.
     """
 
     rows: pa.Table
+    buckets: pa.Table
     contributions: list[Contribution]
     clients: list[ClientState]
 
@@ -85,6 +87,7 @@ class Reconciliation:
         return replace(
             self,
             rows=self.rows.filter(pc.greater_equal(self.rows["minute"], minute)),
+            buckets=self.buckets.filter(pc.greater_equal(self.buckets["minute"], minute)),
             contributions=[
                 contribution if contribution.minute >= minute else contribution._replace(minute=minute)
                 for contribution in self.contributions

@@ -357,9 +357,12 @@ CREATE TABLE client_state (
     group_id text,
     cluster_id text,
     client_source_address text,
+    client_source_port text,
     client_rack text,
     group_instance_id text,
+    group_member_id text,
     transactional_id text,
+    application_id text,
     broker_id text,
     first_seen timestamptz NOT NULL,
     last_seen timestamptz NOT NULL,
@@ -397,9 +400,12 @@ CREATE UNLOGGED TABLE client_load (
     group_id text,
     cluster_id text,
     client_source_address text,
+    client_source_port text,
     client_rack text,
     group_instance_id text,
+    group_member_id text,
     transactional_id text,
+    application_id text,
     broker_id text,
     heard_interval_ms bigint NOT NULL,
     first_ns bigint NOT NULL,
@@ -511,8 +517,8 @@ AS 'SELECT days_until FROM telemetry.progress';
 -- day without any push of the cluster they are silent.
 CREATE VIEW client AS SELECT
     c.client_key, c.client_instance_id, c.client_id, c.client_software_name, c.client_software_version,
-    c.principal, c.group_id, c.cluster_id, c.client_source_address, c.client_rack, c.group_instance_id,
-    c.transactional_id, c.broker_id, c.first_seen, c.last_seen, c.push_interval_ms, c.terminated_at,
+    c.principal, c.group_id, c.cluster_id, c.client_source_address, c.client_source_port, c.client_rack,
+    c.group_instance_id, c.group_member_id, c.transactional_id, c.application_id, c.broker_id, c.first_seen, c.last_seen, c.push_interval_ms, c.terminated_at,
     CASE
         WHEN c.terminated THEN 'left'
         WHEN c.last_seen < CASE

@@ -75,7 +75,7 @@ class _Pair:
         broker.start()
 
     def receiver(self, brokers: Sequence[KafkaBroker], token: Path, collector: Collector) -> Any:
-        """Return one receiver's configuration: the gateway of both brokers, and for their bridges."""
+        """Return the configuration of one receiver: the gateway of both, and for their bridges."""
         servers = ",".join(broker.internal_bootstrap for broker in brokers)
         return {
             "listeners": [

@@ -186,7 +186,8 @@ def test_a_rebuild_gives_equal_totals_and_a_job_continues_after_it(
         assert rebuilt(since) == since
     assert (query(by_minute), query(by_client)) == before
     told = [entry for entry in logs if entry["event"] == "rebuilding"]
-    newest = f"{datetime.fromtimestamp(NOW / SECOND_NS, UTC) + timedelta(minutes=11, seconds=1):%Y-%m-%dT%H:%M:%SZ}"
+    received = datetime.fromtimestamp(NOW / SECOND_NS, UTC) + timedelta(minutes=11, seconds=1)
+    newest = f"{received:%Y-%m-%dT%H:%M:%SZ}"
     assert [(entry["until"], entry.get("done_percent")) for entry in told] == [(newest, None), (newest, 100)]
     spool(folder, "two", [at(12)])
     roll()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.unit.gateway.support import on_loop
 def served(folder: Path, shown: CertificateFiles | None, expected: CertificateFiles | None) -> Finding:
     """Ask a receiver that shows a certificate while the configuration names another one."""
 
-    def tls(files: CertificateFiles | None) -> dict[str, object]:
+    def tls(files: CertificateFiles | None) -> dict[str, Any]:
         return {} if files is None else {"tls": {"cert_file": str(files.chain), "key_file": str(files.key)}}
 
     async def ask() -> Finding:

@@ -15,7 +15,7 @@ from typing import Final
 from spark_streaming.postgres import IdKey
 
 KEY: Final = IdKey(key_id="of the tests", secret=bytes(range(100, 116)))
-SERIES, CUMULATIVE, ATTRIBUTE, TEXT = 1, 2, 3, 4
+SERIES, CUMULATIVE, ATTRIBUTE, TEXT, _, PART = 1, 2, 3, 4, 5, 6
 MAX_TEXT_BYTES: Final = 512
 _MASK: Final = (1 << 64) - 1
 _MARK: Final = re.compile("…[0-9a-f]{32}\\Z")
@@ -133,11 +133,24 @@ def series_hash(
     return high, low
 
 
-def identity_hash(metric: str, attributes: Iterable[tuple[str, str | None]]) -> tuple[int, int]:
-    """Return the hash of a client's cumulative sum, for any order of attributes."""
+def identity_hash(
+    metric: str, attributes: Iterable[tuple[str, str | None]], bounds: Sequence[int] = ()
+) -> tuple[int, int]:
+    """Return the hash of a client's cumulative sum or histogram, for any order of attributes.
+
+    Args:
+        metric: Its metric.
+        attributes: Those of the point.
+        bounds: What a histogram's buckets depend on, as words.
+    """
     halves = [hash_of(ATTRIBUTE, attribute) for attribute in attributes]
     sums = [sum(half) & _MASK for half in zip(*halves, strict=True)] if halves else [0, 0]
-    return hash_of(CUMULATIVE, (metric, *sums))
+    return hash_of(CUMULATIVE, (metric, *sums, *(bound & _MASK for bound in bounds)))
+
+
+def part_hash(histogram: tuple[int, int], part: int, lower: int, upper: int) -> tuple[int, int]:
+    """Return the hash of a part of a cumulative histogram."""
+    return hash_of(PART, tuple(word & _MASK for word in (*histogram, part, lower, upper)))
 
 
 @functools.lru_cache(10_000)

@@ -9,6 +9,7 @@ import base64
 import itertools
 import json
 import math
+import struct
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,9 +29,12 @@ LABELS: Final = (
     "group_id",
     "cluster_id",
     "client_source_address",
+    "client_source_port",
     "client_rack",
     "group_instance_id",
+    "group_member_id",
     "transactional_id",
+    "application_id",
     "broker_id",
 )
 MAX_ENTRIES: Final = 128
@@ -39,6 +43,14 @@ SUM, RATE, LAST, MAX, MIN, DISTRIBUTION = range(6)
 _CLIENTS, _PUSHES = "kafka.client.telemetry.clients", "kafka.client.telemetry.pushes"
 _TEMPORALITY: Final = {1: "delta", 2: "cumulative"}
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+#: What two equal points have in common, beside their series and attributes.
+_MEASURED: Final = (
+    *("type", "time_ns", "start_ns", "value", "count", "sum", "min", "max", "bounds", "counts"),
+    *("scale", "zero_count", "zero_threshold", "positive_offset", "positive_counts"),
+    *("negative_offset", "negative_counts"),
+)
 
 
 class NoInstanceError(Exception):
@@ -95,11 +107,16 @@ class Entry:
     time_ns: int
     first: bool
     points: int = 0
+    left_out: int = 0
     histograms: int = 0
     gauges: list[tuple[Series, float, int]] = field(default_factory=list)
     added: list[tuple[Series, float, int]] = field(default_factory=list)
     #: With the two halves of the identity's hash.
     cumulative: list[tuple[Series, int, int, int, int, float, int]] = field(default_factory=list)
+    #: With the halves of the histogram's hash, and the bounds of the part.
+    cumulative_histograms: list[tuple[Series, int, int, int, int, float, float, float, int]] = field(
+        default_factory=list
+    )
     watched: list[float | None] = field(default_factory=list)
 
     @property
@@ -310,6 +327,7 @@ class _Oracle:
         self._entries: list[Entry] = []
         self._counted = 0
         self._bucketed = 0
+        self._seen: set[tuple[Any, ...]] = set()
         self._result = RolledUp([], [], {})
 
     def run(self, otlp: bytes) -> RolledUp:
@@ -360,7 +378,7 @@ class _Oracle:
             point.flags & 1
             or metric in (_CLIENTS, _PUSHES)
             or (kind == "sum" and temporality is None)
-            or (kind in ("histogram", "exponential_histogram") and temporality != "delta")
+            or (kind in ("histogram", "exponential_histogram") and temporality is None)
         )
         if left_out:
             return
@@ -368,11 +386,18 @@ class _Oracle:
         if not self._is_kept(entry):
             return
         series = self._series(metric, labels, point.attributes)
-        if kind not in ("gauge", "sum"):
-            self._histogram(entry, series, pushed)
+        is_cumulative = temporality == "cumulative"
+        value = _near(_value(point)) if kind in ("gauge", "sum") else None
+        if value is None if kind in ("gauge", "sum") else not point.count and not is_cumulative:
             return
-        value = _near(_value(point))
+        if kind == "sum" and pushed.data.is_monotonic and float(_value(point) or 0) < 0:
+            entry.left_out += 1
+            return
+        if self._is_repeated(series, pushed):
+            entry.left_out += 1
+            return
         if value is None:
+            self._histogram(entry, series, pushed)
             return
         if kind == "sum" and temporality == "cumulative" and pushed.data.is_monotonic:
             self._result.rules.setdefault(series, SUM)
@@ -389,6 +414,17 @@ class _Oracle:
             )
             return
         self._add(entry, series, self._rule(metric, kind, temporality), value)
+
+    def _is_repeated(self, series: Series, pushed: _Pushed) -> bool:
+        """Return whether the push had the same point before: also where it is encoded otherwise."""
+        point = _data_point(pushed)
+        attributes = sorted((pair.key, repr(text_of(pair.value))) for pair in pushed.point.attributes)
+        measured = [repr(point.get(name)) for name in _MEASURED]
+        pairs = [(pair.quantile, pair.value) for pair in getattr(pushed.point, "quantile_values", ())]
+        found = (series, repr(attributes), *measured, repr(pairs))
+        repeated = found in self._seen
+        self._seen.add(found)
+        return repeated
 
     def _check_bounds(self, kind: str, point: Any) -> None:
         if kind in ("gauge", "sum"):
@@ -467,11 +503,14 @@ class _Oracle:
 
     def _histogram(self, entry: Entry, series: Series, pushed: _Pushed) -> None:
         seen = _data_point(pushed)
-        if not pushed.point.count:
-            return
-        entry.histograms += 1
         self._result.rules.setdefault(series, DISTRIBUTION)
         buckets = {"histogram": _explicit, "exponential_histogram": _exponential}.get(pushed.kind)
+        if seen["temporality"] == "cumulative":
+            self._cumulative_histogram(
+                entry, series, pushed, _merged(buckets(pushed.point)) if buckets else ()
+            )
+            return
+        entry.histograms += 1
         self._result.rows.append(
             Row(
                 minute=entry.minute,
@@ -483,6 +522,36 @@ class _Oracle:
                 buckets=None if buckets is None else _merged(buckets(pushed.point)),
             )
         )
+
+    def _cumulative_histogram(
+        self,
+        entry: Entry,
+        series: Series,
+        pushed: _Pushed,
+        buckets: Iterable[tuple[float, float, int]],
+    ) -> None:
+        point = pushed.point
+        if pushed.kind == "histogram":
+            bounds = [*map(_bits, point.explicit_bounds), 2]
+        else:
+            bounds = [min(point.scale, 3), _bits(point.zero_threshold), 3]
+        everything = [(pair.key, text_of(pair.value)) for pair in point.attributes]
+        whole = identity_hash(series.fleet.metric, everything, bounds)
+        total = _near(point.sum) if point.HasField("sum") else None
+        parts = [(0.0, 0.0, float(point.count), 32), (0.0, 0.0, math.nan if total is None else total, 64)]
+        parts += [(lower, upper, float(count), 96) for lower, upper, count in buckets]
+        flags = DISTRIBUTION | (16 if series.breakdown else 0)
+        start_ns = _signed(point.start_time_unix_nano)
+        entry.cumulative_histograms += [
+            (series, *whole, start_ns, entry.time_ns, lower, upper, value, flags | flag)
+            for lower, upper, value, flag in parts
+        ]
+
+
+def _bits(value: float) -> int:
+    """Return a double's bits as a signed number."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(bits)
 
 
 def _acks(text: str | None) -> str | None:

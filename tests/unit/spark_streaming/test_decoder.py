@@ -6,7 +6,7 @@ import json
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from secrets import token_bytes
@@ -28,7 +28,7 @@ from tests.exploration import SEED
 from tests.fuzz import protobuf
 from tests.fuzz.mutation import Mutator
 from tests.unit.spark_streaming import oracle
-from tests.unit.spark_streaming.identities import KEY
+from tests.unit.spark_streaming.identities import KEY, part_hash
 from tests.unit.spark_streaming.oracle import (
     LABELS,
     BeyondBoundsError,
@@ -132,7 +132,7 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
     assert len(row["otlp_entries"]["entries"]) == len(expected.entries)
     for entry, other in zip(row["otlp_entries"]["entries"], expected.entries, strict=True):
         assert {label: entry[label] for label in LABELS} == other.labels
-        for name in ("minute", "time_ns", "points", "histograms", "watched"):
+        for name in ("minute", "time_ns", "points", "left_out", "histograms", "watched"):
             assert entry[name] == getattr(other, name), name
         assert entry["pushes"] == other.first
         for name in ("gauges", "added"):
@@ -146,6 +146,28 @@ def check_rolled_up(row: Mapping[str, Any], expected: RolledUp, known: Series) -
             for series, identity, rest in [(hashes[:2], hashes[2:], (start, time, value, flags))]
         ]
         assert cumulative == other.cumulative
+        parts = list(_parts(entry["cumulative_histograms"], known))
+        assert parts == [
+            repr((*part[:5], *map(_shortened, part[5:]))) for part in other.cumulative_histograms
+        ]
+
+
+def _parts(packed: bytes, known: Series) -> Iterator[str]:
+    """Yield the parts of cumulative histograms, and check their hashes in Python."""
+    whole = (0, 0)
+    for high, low, *identity, start, time, lower, upper, value, flags in unpack(packed, "qqqqqqqqd"):
+        part = flags & 96
+        if part == 32:
+            whole = (identity[0], identity[1])
+        else:
+            assert tuple(identity) == part_hash(whole, part, lower, upper)
+        bounds = struct.unpack("<dd", struct.pack("<qq", lower, upper))
+        shortened = map(_shortened, (*bounds, value, flags))
+        yield repr((known.of(high, low), *whole, start, time, *shortened))
+
+
+def _shortened(number: float) -> float:
+    return float(f"{number:.12g}")
 
 
 def unpack(packed: bytes, columns: str) -> list[tuple[Any, ...]]:
@@ -180,7 +202,7 @@ def _rounded(row: Row) -> Row:
     """Bounds that are powers may differ in the last bit between Java's and Python's."""
     if row.buckets is None:
         return row
-    buckets = tuple((float(f"{low:.12g}"), float(f"{high:.12g}"), count) for low, high, count in row.buckets)
+    buckets = tuple((_shortened(low), _shortened(high), count) for low, high, count in row.buckets)
     return replace(row, buckets=buckets)
 
 
@@ -323,6 +345,62 @@ def test_parts_of_one_message_are_merged(spark: SparkSession) -> None:
     assert {row["principal"] for row in decoded["otlp_series"]} == {"p"}
     (entry,) = decoded["otlp_entries"]["entries"]
     assert [value for _, _, value, _ in unpack(entry["added"], "qqd")] == [1, 2, 1]  # with the push
+
+
+def sums(*values: float, temporality: int = 1, monotonic: bool = True, **attributes: str) -> MetricsData:
+    """A push with points of one sum, which began and ended together."""
+    push = MetricsData()
+    metric = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m")
+    metric.sum.aggregation_temporality = temporality  # type: ignore[assignment]
+    metric.sum.is_monotonic = monotonic
+    for value in values:
+        point = metric.sum.data_points.add(as_double=value, time_unix_nano=RECEIVED_AT_NS)
+        for key, text in attributes.items():
+            point.attributes.add(key=key).value.string_value = text
+    return push
+
+
+def test_a_point_that_a_push_has_twice_counts_once(spark: SparkSession) -> None:
+    twice = sums(2, 2, 3, 2, other="a")
+    # The same attributes in another order, in another metric of the name; and another value of one
+    # that is no dimension.
+    for key in ("other", "more"):
+        twice.resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points[0].attributes.add(key=key)
+    again = twice.resource_metrics[0].scope_metrics[0].metrics.add()
+    again.CopyFrom(twice.resource_metrics[0].scope_metrics[0].metrics[0])
+    again.sum.data_points[0].attributes.reverse()
+    pushes = [push.SerializeToString() for push in (twice, sums(2, 2, temporality=2), sums(5, 6))]
+    decoded = decode(spark, pushes)
+    check(decoded, pushes)
+    entries = [row["otlp_entries"]["entries"][0] for row in decoded]
+    assert [(entry["points"], entry["left_out"]) for entry in entries] == [(8, 5), (2, 1), (2, 0)]
+    assert sorted(value for _, _, value, _ in unpack(entries[0]["added"], "qqd")) == [1, 2, 2, 3]
+
+
+def test_a_repeated_histogram_counts_once(spark: SparkSession) -> None:
+    push = MetricsData()
+    metric = push.resource_metrics.add().scope_metrics.add().metrics.add(name="m")
+    metric.histogram.aggregation_temporality = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+    for counts in ((1, 2), (1, 2), (2, 1)):
+        metric.histogram.data_points.add(
+            time_unix_nano=RECEIVED_AT_NS, count=3, explicit_bounds=[1.0], bucket_counts=counts
+        )
+    pushes = [push.SerializeToString()]
+    decoded = decode(spark, pushes)
+    check(decoded, pushes)
+    assert [row["points"] for row in decoded[0]["otlp_histograms"]] == [3, 3]
+    assert [row["sum"] for row in decoded[0]["otlp_histograms"]] == [None, None]
+
+
+@pytest.mark.parametrize("temporality", [1, 2])
+def test_a_sum_that_only_rises_is_not_below_0(spark: SparkSession, temporality: int) -> None:
+    pushes = [
+        sums(-3, 4, temporality=temporality).SerializeToString(),
+        sums(-3, 4, temporality=temporality, monotonic=False).SerializeToString(),
+    ]
+    decoded = decode(spark, pushes)
+    check(decoded, pushes)
+    assert [row["otlp_entries"]["entries"][0]["left_out"] for row in decoded] == [1, 0]
 
 
 def test_the_entries_of_a_client_in_a_push_are_bounded(spark: SparkSession) -> None:

@@ -178,7 +178,8 @@ SHAPES: Final[dict[str, Callable[[int], bytes]]] = {
         field(7, attribute(field(2, field(5, field(1, field(1, b'"\1' * n))))))
     ),
     "bytes": lambda n: point(field(7, attribute(field(2, field(7, b"x" * n))))),
-    "real pushes": lambda n: max(PAYLOADS, key=len) * (n // _SMALLEST),
+    # Of any size its points come twice, so that it is walked over twice.
+    "real pushes": lambda n: max(PAYLOADS, key=len) * (2 * n // _SMALLEST),
 }
 
 

@@ -40,6 +40,33 @@ class CumulativePoint:
     series: int = 900
 
 
+@dataclass(frozen=True, slots=True)
+class CumulativeHistogram:
+    """A point of a cumulative histogram, with the counts of its buckets by bounds."""
+
+    identity: int
+    start_ns: int
+    buckets: tuple[tuple[float, float, int], ...]
+    sum: float | None = None
+    series: int = 800
+
+    @property
+    def parts(self) -> list[tuple[int, int, int, int, float]]:
+        """Identity, lower and upper bound as bits, flag and value of each part, its count first."""
+        base = 1000 * self.identity
+        count = sum(counted for _, _, counted in self.buckets)
+        parts = [
+            (base, 0, 0, 32, float(count)),
+            (base + 1, 0, 0, 64, math.nan if self.sum is None else self.sum),
+        ]
+        for lower, upper, counted in self.buckets:
+            bits = struct.unpack("<qq", struct.pack("<dd", lower, upper))
+            parts.append((base + 2 + int(8 * lower), *bits, 96, float(counted)))
+        return [
+            (identity, low, high, flag | DISTRIBUTION, value) for identity, low, high, flag, value in parts
+        ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     time_ns: int
@@ -47,6 +74,7 @@ class Entry:
     push: str = "push"
     points: tuple[Point, ...] = ()
     cumulative: tuple[CumulativePoint, ...] = ()
+    histograms: tuple[CumulativeHistogram, ...] = ()
     interval_ms: int = 60_000
     terminating: bool = False
 
@@ -86,9 +114,28 @@ def table(entries: Sequence[Entry]) -> pa.Table:
                     *(g.value for g in cumulative),
                     *(0 for _ in cumulative),
                 ),
+                "cumulative_histograms": _histograms(entry),
             }
         )
     return pa.Table.from_pylist(rows, schema=ENTRY_ROWS)
+
+
+def _histograms(entry: Entry) -> bytes:
+    parts = [(histogram, *part) for histogram in entry.histograms for part in histogram.parts]
+    n = len(parts)
+    return struct.pack(
+        f"<{8 * n}q{n}d{n}b",
+        *(histogram.series for histogram, *_ in parts),
+        *(histogram.series + FLEET for histogram, *_ in parts),
+        *(identity + HIGH for _, identity, *_ in parts),
+        *(-identity for _, identity, *_ in parts),
+        *(histogram.start_ns for histogram, *_ in parts),
+        *(entry.time_ns for _ in parts),
+        *(lower for _, _, lower, _, _, _ in parts),
+        *(upper for _, _, _, upper, _, _ in parts),
+        *(value for *_, value in parts),
+        *(flag for *_, flag, _ in parts),
+    )
 
 
 def _encoded(points: Sequence[Point]) -> bytes:
@@ -120,6 +167,8 @@ class Store:
     sums: Counter[tuple[int, int]] = field(default_factory=Counter)
     points: Counter[tuple[int, int]] = field(default_factory=Counter)
     spread: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    buckets: Counter[tuple[int, float, float]] = field(default_factory=Counter)
+    without_sum: set[tuple[int, int]] = field(default_factory=set)
     contributions: dict[tuple[int, int], Contribution] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
     rows: int = 0
@@ -139,10 +188,15 @@ class Store:
     def _merge(self, reconciled: Reconciliation) -> Reconciliation:
         for row in reconciled.rows.to_pylist():
             assert row["fleet_id"] == row["series_id"] + FLEET
-            self.sums[row["minute"], row["series_id"]] += row["sum"]
+            if row["sum"] is None:
+                self.without_sum.add((row["minute"], row["series_id"]))
+            else:
+                self.sums[row["minute"], row["series_id"]] += row["sum"]
             self.points[row["minute"], row["series_id"]] += row["points"]
             if row["spread"] is not None:
                 self.spread[row["minute"], row["series_id"], row["spread"]] += row["observations"]
+        for row in reconciled.buckets.to_pylist():
+            self.buckets[row["minute"], row["lower"], row["upper"]] += row["count"]
         for contribution in reconciled.contributions:
             self.rows += 1
             for minute in range(contribution.minute, contribution.last_minute + 1):

@@ -21,7 +21,7 @@ final class Buckets {
     /**
      * Finer exponential histograms are reduced to this scale, so that clients have common buckets.
      */
-    private static final int MAX_SCALE = 3;
+    static final int MAX_SCALE = 3;
     /** Exponents of a double. Bounds beyond them are clamped. */
     private static final double MIN_EXPONENT = -1022;
     private static final double MAX_EXPONENT = 1024;

@@ -67,6 +67,45 @@ final class DataPoint {
         return (flags & NO_RECORDED_VALUE) == 0;
     }
 
+    /** Adds what was measured to a hash, in an unambiguous form. */
+    void hash(MetricType type, SipHash hash) {
+        if (type == MetricType.GAUGE || type == MetricType.SUM) {
+            hash.word(hasValue ? 1 : 0).word(Double.doubleToRawLongBits(value));
+            return;
+        }
+        hash.word(count);
+        hash(hash, hasSum, sum);
+        hash(hash, hasMin, min);
+        hash(hash, hasMax, max);
+        switch (type) {
+            case HISTOGRAM -> {
+                hash(hash, counts);
+                hash(hash, bounds);
+            }
+            case EXPONENTIAL_HISTOGRAM -> {
+                hash.word(scale).word(zeroCount).word(Double.doubleToRawLongBits(zeroThreshold));
+                for (Side side : new Side[] {positive, negative}) {
+                    hash(hash.word(side.offset), side.counts);
+                }
+            }
+            default -> {
+                hash(hash, quantiles);
+                hash(hash, quantileValues);
+            }
+        }
+    }
+
+    private static void hash(SipHash hash, boolean isThere, double value) {
+        hash.word(isThere ? 1 : 0).word(isThere ? Double.doubleToRawLongBits(value) : 0);
+    }
+
+    private static void hash(SipHash hash, Longs values) {
+        hash.word(values.size());
+        for (int index = 0; index < values.size(); index++) {
+            hash.word(values.get(index));
+        }
+    }
+
     /** Reads the fields of the current message. */
     void read(MetricType type, WireReader in, AttributeReader attributes) throws MalformedException {
         startNs = 0;

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -24,15 +25,22 @@ public final class Entries extends RollUp {
             .add("describes", DataTypes.BooleanType, false);
 
     private static final int BREAKDOWN = 16;
+    /** Which part of a cumulative histogram a value is. */
+    private static final int COUNT = 32;
+    private static final int SUM = 64;
+    private static final int BUCKET = 96;
     private static final byte[] NO_BYTES = {};
 
     private final KnownSeries known;
-    /** First halves of the hashes of all points' series. A malformed push describes none. */
-    private final Longs series = new Longs();
 
     private Entries(byte[] otlp, UTF8String instance, long receivedAtNs, Plan plan, IdKey key) {
         super(otlp, instance, receivedAtNs, plan, key);
         known = KnownSeries.of(key);
+    }
+
+    private Entries(Entries first) {
+        super(first);
+        known = first.known;
     }
 
     private static StructType entryType() {
@@ -44,10 +52,12 @@ public final class Entries extends RollUp {
         }
         return type.add("pushes", DataTypes.IntegerType, false)
                 .add("points", DataTypes.IntegerType, false)
+                .add("left_out", DataTypes.IntegerType, false)
                 .add("histograms", DataTypes.IntegerType, false)
                 .add("gauges", DataTypes.BinaryType, false)
                 .add("added", DataTypes.BinaryType, false)
                 .add("cumulative", DataTypes.BinaryType, false)
+                .add("cumulative_histograms", DataTypes.BinaryType, false)
                 .add("watched", DataTypes.createArrayType(DataTypes.DoubleType, true), false);
     }
 
@@ -68,7 +78,12 @@ public final class Entries extends RollUp {
 
     private InternalRow rows(UTF8String instance) {
         try {
-            run();
+            if (run()) {
+                Entries second = new Entries(this);
+                InternalRow row = second.rows(instance);
+                in.count(second.in.steps());
+                return row;
+            }
         } catch (MalformedException problem) {
             return error(problem.getMessage());
         } catch (RuntimeException | StackOverflowError bug) {
@@ -103,8 +118,10 @@ public final class Entries extends RollUp {
         }
         values.add(entry.isFirst ? 1 : 0);
         values.add(entry.points);
+        values.add(entry.leftOut);
         values.add(entry.histograms);
-        for (PackedColumns columns : new PackedColumns[] {entry.gauges, entry.added, entry.cumulative}) {
+        for (PackedColumns columns :
+                new PackedColumns[] {entry.gauges, entry.added, entry.cumulative, entry.cumulativeHistograms}) {
             values.add(columns == null ? NO_BYTES : columns.toBytes());
         }
         Object[] watched = new Object[slots];
@@ -123,8 +140,7 @@ public final class Entries extends RollUp {
         } else {
             columns = entry.added = entry.added == null ? new PackedColumns(3) : entry.added;
         }
-        SipHash hash = notedSeries();
-        columns.add(flags(), hash.high, hash.low, Double.doubleToRawLongBits(value));
+        columns.add(flags(), seriesHash.high, seriesHash.low, Double.doubleToRawLongBits(value));
         if (!isBreakdown) {
             for (int slot : metric.slots()) {
                 watch(slot, value);
@@ -137,12 +153,11 @@ public final class Entries extends RollUp {
         if (entry.cumulative == null) {
             entry.cumulative = new PackedColumns(7);
         }
-        SipHash hash = notedSeries();
         SipHash identity = identityHash();
         entry.cumulative.add(
                 flags(),
-                hash.high,
-                hash.low,
+                seriesHash.high,
+                seriesHash.low,
                 identity.high,
                 identity.low,
                 point.startNs,
@@ -153,13 +168,40 @@ public final class Entries extends RollUp {
     @Override
     void histogram(long count) {
         entry.histograms++;
-        notedSeries();
     }
 
-    private SipHash notedSeries() {
-        SipHash hash = seriesHash();
-        series.add(hash.high);
-        return hash;
+    @Override
+    void cumulativeHistogram() {
+        if (entry.cumulativeHistograms == null) {
+            entry.cumulativeHistograms = new PackedColumns(9);
+        }
+        SipHash histogram = identityHash();
+        part(COUNT, histogram, 0, 0, point.count);
+        boolean hasSum = point.hasSum && Value.isMeasured(point.sum);
+        part(SUM, partHash(histogram, SUM, 0, 0), 0, 0, hasSum ? Value.storable(point.sum) : Double.NaN);
+        ArrayData buckets =
+                type == MetricType.HISTOGRAM ? Buckets.explicit(point) : Buckets.exponential(point);
+        in.count(buckets.numElements());
+        for (int index = 0; index < buckets.numElements(); index++) {
+            InternalRow bucket = buckets.getStruct(index, Buckets.TYPE.length());
+            long lower = Double.doubleToRawLongBits(bucket.getDouble(0));
+            long upper = Double.doubleToRawLongBits(bucket.getDouble(1));
+            part(BUCKET, partHash(histogram, BUCKET, lower, upper), lower, upper, bucket.getLong(2));
+        }
+    }
+
+    private void part(int part, SipHash identity, long lower, long upper, double value) {
+        entry.cumulativeHistograms.add(
+                flags() | part,
+                seriesHash.high,
+                seriesHash.low,
+                identity.high,
+                identity.low,
+                point.startNs,
+                entry.timeNs,
+                lower,
+                upper,
+                Double.doubleToRawLongBits(value));
     }
 
     private int flags() {

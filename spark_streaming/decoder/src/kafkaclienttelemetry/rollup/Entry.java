@@ -11,6 +11,10 @@ final class Entry {
     final boolean isKept;
 
     int points;
+    /** Points that count nothing: repeated ones, and sums below 0 that only rise. */
+    int leftOut;
+
+    /** Histograms and summaries, without cumulative ones. */
     int histograms;
     /**
      * Points that depend on the client's other pushes. This and the following are null if empty.
@@ -19,6 +23,8 @@ final class Entry {
     /** Points that are only added or compared. */
     PackedColumns added;
     PackedColumns cumulative;
+    /** The parts of cumulative histograms: count, sum and buckets, in this order. */
+    PackedColumns cumulativeHistograms;
     double[] watched;
 
     Entry(Labels labels, long timeNs, long minute, boolean isFirst, boolean isKept) {

@@ -46,9 +46,18 @@ public final class Histograms extends RollUp {
         return reader.in.steps();
     }
 
+    private Histograms(Histograms first) {
+        super(first);
+    }
+
     private ArrayData rows() {
         try {
-            run();
+            if (run()) {
+                Histograms second = new Histograms(this);
+                ArrayData found = second.rows();
+                in.count(second.in.steps());
+                return found;
+            }
         } catch (MalformedException problem) {
             return OtlpFunctions.NO_ROWS;
         }
@@ -72,11 +81,10 @@ public final class Histograms extends RollUp {
             case EXPONENTIAL_HISTOGRAM -> Buckets.exponential(point);
             default -> null;
         };
-        SipHash series = seriesHash();
         rows.add(new GenericInternalRow(new Object[] {
             entry.minute,
-            series.high,
-            series.low,
+            seriesHash.high,
+            seriesHash.low,
             isBreakdown,
             count,
             orNull(point.hasSum, point.sum),
@@ -84,6 +92,11 @@ public final class Histograms extends RollUp {
             orNull(point.hasMax, point.max),
             buckets,
         }));
+    }
+
+    @Override
+    void cumulativeHistogram() {
+        // Cumulative histograms are in otlp_entries.
     }
 
     private static Object orNull(boolean isThere, double value) {

@@ -24,9 +24,12 @@ final class Labels {
         "group_id",
         "cluster_id",
         "client_source_address",
+        "client_source_port",
         "client_rack",
         "group_instance_id",
+        "group_member_id",
         "transactional_id",
+        "application_id",
         "broker_id",
     };
 

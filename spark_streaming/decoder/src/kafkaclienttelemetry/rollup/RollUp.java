@@ -2,17 +2,23 @@ package kafkaclienttelemetry.rollup;
 
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Visits the data points of a push with their entry, rule and series.
  *
- * <p>Points that the roll-up ignores (NaN, no recorded value, cumulative histograms) are only
- * counted in their entry. A push with a number beyond the plan's bounds is refused as a whole,
- * because one such number could drown a total, and thousands could exceed the range of its type.
+ * <p>Points that the roll-up ignores (NaN, no recorded value) are only counted in their entry. A
+ * push with a number beyond the plan's bounds is refused as a whole, because one such number could
+ * drown a total, and thousands could exceed the range of its type.
+ *
+ * <p>A point that a push has twice counts once. Hardly a push has two points of one series, so
+ * points are compared only in a second walk over such a push.
  */
 abstract class RollUp extends PushWalk {
     /** Bounds memory, because an entry is far larger than the data point that creates it. */
@@ -23,6 +29,8 @@ abstract class RollUp extends PushWalk {
      * clients stamp each metric when they collect it, within milliseconds.
      */
     private static final long SAME_ENTRY_NS = 1_000_000_000L;
+
+    private record Hash(long high, long low) {}
 
     private static final long MINUTE_NS = 60_000_000_000L;
     private static final UTF8String CLIENTS = UTF8String.fromString("kafka.client.telemetry.clients");
@@ -39,8 +47,12 @@ abstract class RollUp extends PushWalk {
 
     final Plan plan;
     final IdKey key;
-    private final UTF8String fallbackInstance;
-    private final long receivedAtNs;
+    final UTF8String fallbackInstance;
+    final long receivedAtNs;
+    /** First halves of the hashes of all points' series. */
+    final Longs series = new Longs();
+    /** The points so far, if the walk looks for repeated ones; else null. */
+    private final Set<Hash> seen;
 
     private final List<Entry> entries = new ArrayList<>();
     private final Map<UTF8String, List<Entry>> entriesByInstance = new HashMap<>();
@@ -58,6 +70,9 @@ abstract class RollUp extends PushWalk {
     private final SipHash metricHash = new SipHash();
     private final SipHash pointHash = new SipHash();
     private final SipHash attributeHash = new SipHash();
+    private final SipHash repeatHash = new SipHash();
+    /** The hash of the current point's series: an object that is reused for all points. */
+    SipHash seriesHash;
     Entry entry;
     UTF8String topic;
     UTF8String nodeId;
@@ -76,6 +91,17 @@ abstract class RollUp extends PushWalk {
         this.receivedAtNs = receivedAtNs;
         this.plan = plan;
         this.key = key;
+        seen = null;
+    }
+
+    /** Begins a second walk, which leaves repeated points out. */
+    RollUp(RollUp first) {
+        super(first.in.bytes);
+        fallbackInstance = first.fallbackInstance;
+        receivedAtNs = first.receivedAtNs;
+        plan = first.plan;
+        key = first.key;
+        seen = new HashSet<>();
     }
 
     /** Called for each gauge or delta, which combines by {@link #rule}. */
@@ -87,14 +113,36 @@ abstract class RollUp extends PushWalk {
     /** Called for each non-empty delta histogram or summary. */
     abstract void histogram(long count);
 
+    /** Called for each cumulative histogram, whose growth counts. */
+    abstract void cumulativeHistogram();
+
     /** Returns all entries in order of appearance. Those before the first minute have no values. */
     final List<Entry> entries() {
         return entries;
     }
 
-    /** Visits the push, then one synthetic point for each client and push. */
-    final void run() throws MalformedException {
+    private boolean repeatsASeries() {
+        long[] sorted = series.toArray();
+        Arrays.sort(sorted);
+        for (int index = 1; index < sorted.length; index++) {
+            if (sorted[index] == sorted[index - 1]) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /**
+     * Visits the push, then one synthetic point for each client and push.
+     *
+     * @return whether the push may have a point twice. Then there are no synthetic points, and a
+     *     second walk leaves the repeated ones out.
+     */
+    final boolean run() throws MalformedException {
         walk();
+        if (seen == null && repeatsASeries()) {
+            return true;
+        }
         point.startNs = 0;
         for (Entry each : entries) {
             if (!each.isKept) {
@@ -107,6 +155,7 @@ abstract class RollUp extends PushWalk {
                 synthetic(PUSHES, Rule.SUM);
             }
         }
+        return false;
     }
 
     private void synthetic(UTF8String metricName, byte combines) {
@@ -116,6 +165,7 @@ abstract class RollUp extends PushWalk {
         metric = Plan.Metric.UNKNOWN;
         beginSeries();
         beginPoint();
+        noteSeries();
         number(1);
     }
 
@@ -152,7 +202,8 @@ abstract class RollUp extends PushWalk {
                 rule = temporality == CUMULATIVE && !isMonotonic ? Rule.LAST : Rule.SUM;
             }
             case HISTOGRAM, EXPONENTIAL_HISTOGRAM -> {
-                isIgnored = temporality != DELTA;
+                isCumulative = temporality == CUMULATIVE;
+                isIgnored = temporality != DELTA && temporality != CUMULATIVE;
                 rule = Rule.DISTRIBUTION;
             }
             case SUMMARY -> rule = Rule.DISTRIBUTION;
@@ -201,7 +252,7 @@ abstract class RollUp extends PushWalk {
         for (byte[] finer : metric.finer()) {
             isBreakdown |= attribute.hasKey(finer);
         }
-        if (isCumulative) { // a sum, so that the order of attributes does not matter
+        if (isCumulative || seen != null) { // a sum, so that the order of attributes does not matter
             attributeHash
                     .begin(key, SipHash.ATTRIBUTE)
                     .text(attribute.key())
@@ -224,18 +275,49 @@ abstract class RollUp extends PushWalk {
         if (!entry.isKept) {
             return;
         }
-        if (type == MetricType.GAUGE || type == MetricType.SUM) {
-            if (point.hasValue && Value.isMeasured(point.value)) {
-                double value = Value.storable(point.value);
-                if (isCumulative) {
-                    cumulative(value);
-                } else {
-                    number(value);
-                }
-            }
-        } else if (point.count != 0) {
-            histogram(point.count);
+        boolean isNumber = type == MetricType.GAUGE || type == MetricType.SUM;
+        if (isNumber ? !point.hasValue || !Value.isMeasured(point.value) : point.count == 0 && !isCumulative) {
+            return;
         }
+        if (type == MetricType.SUM && isMonotonic && point.value < 0) {
+            entry.leftOut++;
+            return;
+        }
+        noteSeries();
+        if (isRepeated()) {
+            entry.leftOut++;
+        } else if (!isNumber && isCumulative) {
+            cumulativeHistogram();
+        } else if (!isNumber) {
+            histogram(point.count);
+        } else if (isCumulative) {
+            cumulative(Value.storable(point.value));
+        } else {
+            number(Value.storable(point.value));
+        }
+    }
+
+    private void noteSeries() {
+        seriesHash = hashSeries();
+        series.add(seriesHash.high);
+    }
+
+    private boolean isRepeated() {
+        if (seen == null) {
+            return false;
+        }
+        repeatHash
+                .begin(key, SipHash.POINT)
+                .word(seriesHash.high)
+                .word(seriesHash.low)
+                .word(attributesHigh)
+                .word(attributesLow)
+                .word(type.ordinal())
+                .word(point.startNs)
+                .word(point.timeNs);
+        point.hash(type, repeatHash);
+        repeatHash.finish();
+        return !seen.add(new Hash(repeatHash.high, repeatHash.low));
     }
 
     private void checkBounds() throws MalformedException {
@@ -297,7 +379,7 @@ abstract class RollUp extends PushWalk {
      *
      * @return an object that is reused for all points of the push
      */
-    final SipHash seriesHash() {
+    private SipHash hashSeries() {
         pointHash.resumeFrom(metricHash)
                 .text(topic)
                 .text(nodeId)
@@ -310,18 +392,46 @@ abstract class RollUp extends PushWalk {
     }
 
     /**
-     * Returns the identity of a client's cumulative sum: the hash of its metric and attributes, in
-     * any order.
+     * Returns the identity of a client's cumulative sum or histogram: the hash of its metric and
+     * attributes, in any order. That of a histogram also has its bounds, because counts of other
+     * buckets don't continue.
      *
-     * @return an object that is reused for all points of the push, other than that of {@link
-     *     #seriesHash}
+     * @return an object that is reused for all points of the push, other than {@link #seriesHash}
      */
     final SipHash identityHash() {
-        return attributeHash
+        attributeHash
                 .begin(key, SipHash.CUMULATIVE)
                 .text(name)
                 .word(attributesHigh)
-                .word(attributesLow)
+                .word(attributesLow);
+        if (type == MetricType.HISTOGRAM) {
+            for (int index = 0; index < point.bounds.size(); index++) {
+                attributeHash.word(point.bounds.get(index));
+            }
+            attributeHash.word(type.ordinal());
+        } else if (type == MetricType.EXPONENTIAL_HISTOGRAM) {
+            attributeHash
+                    .word(Math.min(point.scale, Buckets.MAX_SCALE))
+                    .word(Double.doubleToRawLongBits(point.zeroThreshold))
+                    .word(type.ordinal());
+        }
+        return attributeHash.finish();
+    }
+
+    /**
+     * Returns the identity of a part of a cumulative histogram.
+     *
+     * @param histogram the identity of its histogram
+     * @return an object that is reused for all parts of the push
+     */
+    final SipHash partHash(SipHash histogram, int part, long lower, long upper) {
+        return repeatHash
+                .begin(key, SipHash.PART)
+                .word(histogram.high)
+                .word(histogram.low)
+                .word(part)
+                .word(lower)
+                .word(upper)
                 .finish();
     }
 

@@ -57,9 +57,18 @@ public final class Series extends RollUp {
         return reader.in.steps();
     }
 
+    private Series(Series first) {
+        super(first);
+    }
+
     private ArrayData rows() {
         try {
-            run();
+            if (run()) {
+                Series second = new Series(this);
+                ArrayData found = second.rows();
+                in.count(second.in.steps());
+                return found;
+            }
         } catch (MalformedException problem) {
             return OtlpFunctions.NO_ROWS;
         }
@@ -81,10 +90,14 @@ public final class Series extends RollUp {
         add();
     }
 
+    @Override
+    void cumulativeHistogram() {
+        add();
+    }
+
     private void add() {
-        SipHash hash = seriesHash();
         rows.computeIfAbsent(
-                new Hash(hash.high, hash.low),
+                new Hash(seriesHash.high, seriesHash.low),
                 rowHash -> new GenericInternalRow(new Object[] {
                     rowHash.high,
                     rowHash.low,

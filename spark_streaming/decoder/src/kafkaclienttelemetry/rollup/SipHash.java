@@ -21,6 +21,8 @@ final class SipHash {
     static final long CUMULATIVE = 2;
     static final long ATTRIBUTE = 3;
     static final long TEXT = 4;
+    static final long POINT = 5;
+    static final long PART = 6;
 
     private long v0;
     private long v1;

@@ -50,7 +50,7 @@ final class WireReader {
     }
 
     /** Adds work done outside of this class. */
-    void count(int more) {
+    void count(long more) {
         steps += more;
     }
 
