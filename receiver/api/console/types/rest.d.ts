@@ -103,7 +103,9 @@ export interface ClientView {
   security_protocol: string;
   client_rack: string | null;
   group_id: string | null;
+  group_member_id: string | null;
   transactional_id: string | null;
+  application_id: string | null;
   state: ClientState;
   subscription_id: number | null;
   push_interval_ms: number | null;
@@ -459,7 +461,9 @@ export interface RelaysView {
 export interface RevealedView {
   client_rack: string | null;
   group_id: string | null;
+  group_member_id: string | null;
   transactional_id: string | null;
+  application_id: string | null;
 }
 
 export interface SeenBy {
