@@ -1,4 +1,4 @@
-"""Asks the running receiver's listener for bridges, up to the receiver's Challenge.
+"""Asks the listener for bridges of the running receiver, up to the Challenge.
 
 The probe proves nothing to the receiver, so that no bridge seems to join.
 """

@@ -44,10 +44,10 @@ def reconcile_cumulative(
     clients: Mapping[int, ClientState],
     corrections: Corrections,
 ) -> tuple[dict[int, bytes], pa.Table]:
-    """Add the growth of cumulative sums and histograms to the corrections, without min and max.
+    """Add the growth of cumulative sums and histograms to the corrections.
 
-    The points of an identity (metric and all attributes, of histograms also their bounds) are
-    processed in order of time. A point adds
+    It has no min and max. The points of an identity (metric and all attributes, of histograms also
+    their bounds) are processed in order of time. A point adds
 
     - its value minus the previous one if both have the same start time;
     - its value if it has a later start time or is smaller, because the sum was reset;
@@ -151,7 +151,7 @@ def _points(blobs: Sequence[bytes], histograms: Sequence[bytes]) -> _Points:
 
 
 def _appeared(flags: npt.NDArray[np.int8], point: Integers, begins: Mask, all_known: Mask) -> Mask:
-    """Return which first values are of a bucket that appeared in a histogram known before.
+    """Return which first values are of a new bucket of a histogram known before.
 
     Args:
         flags: Of each point.

@@ -32,7 +32,7 @@ _LABELS: Final = (
 def alerts(
     found: Iterable[Mapping[str, Any]], *, now: datetime, labels: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the alerts to send: of open findings, and of those that were resolved lately.
+    """Return the alerts of open findings, and of those that were resolved lately.
 
     Args:
         found: Findings as REST answers them.
