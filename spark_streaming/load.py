@@ -15,11 +15,11 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from spark_streaming.plain_yaml import PlainYamlError, parse
+from spark_streaming.files import FileError
+from spark_streaming.plain_yaml import PlainYamlError, read
 from spark_streaming.settings import RollupSettings
 from spark_streaming.units import example, with_units
 
-_MAX_FILE_BYTES: Final = 1_048_576
 _SECRET_KEYS: Final = frozenset({"postgres", "options", "token"})
 
 
@@ -80,14 +80,9 @@ def _hint(loc: tuple[int | str, ...]) -> str:
 
 def _document(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as stream:
-            content = stream.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{file.name}: larger than {_MAX_FILE_BYTES} bytes; give a configuration file")
-    try:
-        document = parse(content)
+        document = read(file)
+    except FileError as error:
+        raise SettingsError(f"{file}: {error}") from None
     except PlainYamlError as error:
         raise SettingsError(f"{file.name}: {error}") from None
     if document is None:

@@ -10,9 +10,12 @@ import math
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
+
+from spark_streaming.files import MAX_CONFIGURATION_BYTES, read_bounded
 
 #: The path of a value: keys and indexes.
 Loc: TypeAlias = tuple[str | int, ...]
@@ -69,6 +72,16 @@ def parse(content: str | bytes) -> Any:
         raise PlainYamlError("", "a number or a value with a tag can't be read: quote texts") from None
     _check(document)
     return document
+
+
+def read(file: Path) -> Any:
+    """Read and parse a configuration file. None if it is empty.
+
+    Raises:
+        FileError: It can't be read, or is too large.
+        PlainYamlError: It is not plain YAML.
+    """
+    return parse(read_bounded(file, MAX_CONFIGURATION_BYTES))
 
 
 class _Loader(yaml.SafeLoader):

@@ -21,9 +21,9 @@ from pydantic import (
 )
 
 from spark_streaming.catalogue import MAX_COUNT, MAX_PARTITIONS, MAX_VALUE
+from spark_streaming.files import FileError, read_secret
 from spark_streaming.findings import FindingSettings
 
-_MOST_SECRET_BYTES: Final = 65_536
 _DAY_S: Final = 86_400
 _EMBEDDED: Final = "embedded:"
 _MAX_PORT: Final = 65_535
@@ -36,17 +36,9 @@ def _read_secret(value: Any) -> Any:
     if not (isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str)):
         return value
     try:
-        with Path(value["file"]).open(encoding="utf-8") as file:
-            text = file.read(_MOST_SECRET_BYTES + 1).removesuffix("\n")
-    except OSError as error:
-        raise ValueError(f"cannot read the secret file {value['file']}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"the secret file {value['file']} is not UTF-8 text") from None
-    if not 0 < len(text) <= _MOST_SECRET_BYTES:
-        raise ValueError(
-            f"the secret file {value['file']} is empty or larger than {_MOST_SECRET_BYTES} bytes"
-        )
-    return text
+        return read_secret(Path(value["file"]))
+    except FileError as error:
+        raise ValueError(f"the secret's file {value['file']} {error}") from None
 
 
 #: A string that no message shows. ``{file: PATH}`` reads it from a file.

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, Literal
 
 from receiver.api.errors import ServerError
@@ -23,11 +20,7 @@ from receiver.log import RateLimitedLog
 from receiver.principal.distinguished_name import subject_name
 from receiver.settings.rest import RestSettings, Role
 from receiver.watch import Watch
-
-_MAX_FILE_BYTES: Final = 4096
-
-#: RFC 6750, section 2.1. A token of fewer than 16 characters can be guessed.
-_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{16,}=*")
+from spark_streaming.files import FileError, token_digest
 
 #: RFC 9110, section 9.2.1.
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -183,9 +176,9 @@ class Authenticator:
                 tokens.append((caller, bytes.fromhex(entry.sha256)))
             elif entry.file is not None:
                 try:
-                    tokens.append((caller, _digest_of_file(entry.file)))
-                except (OSError, ValueError) as error:
-                    on_problem(index, f"{entry.file}: {getattr(error, 'strerror', None) or error}")
+                    tokens.append((caller, token_digest(entry.file)))
+                except FileError as error:
+                    on_problem(index, f"{entry.file}: {error}")
         return tokens
 
     @staticmethod
@@ -205,18 +198,3 @@ class Authenticator:
 def _bearer_token(authorization: bytes) -> bytes | None:
     scheme, _, token = authorization.partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
-
-
-def _digest_of_file(path: Path) -> bytes:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(_MAX_FILE_BYTES + 1)
-    if len(content) > _MAX_FILE_BYTES:
-        raise ValueError(f"has more than {_MAX_FILE_BYTES} bytes; expected one token")
-    if not _TOKEN.fullmatch(content.strip()):
-        raise ValueError(
-            "expected one token: at least 16 letters, digits or any of ._~+/-, "
-            "for example from `kafka-telemetry token new`"
-        )
-    return hashlib.sha256(content.strip()).digest()

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from receiver.bridge.tokens import MAX_TOKEN_FILE_BYTES, TokenError, parse_tokens
+from receiver.bridge.tokens import TokenError, parse_tokens
 from receiver.log import RateLimitedLog
 from receiver.watch import Watch
+from spark_streaming.files import MAX_TOKEN_BYTES, FileError, read_bounded
 
 _SETTING: Final = "bridge.token.file"
 
@@ -43,9 +44,6 @@ class TokenFile:
 
     def _read(self) -> tuple[bytes, ...]:
         try:
-            with self._path.open("rb") as file:
-                return parse_tokens(file.read(MAX_TOKEN_FILE_BYTES + 1))
-        except OSError as error:
-            raise TokenError(f"{_SETTING}: {self._path}: {error.strerror}") from None
-        except TokenError as error:
+            return parse_tokens(read_bounded(self._path, MAX_TOKEN_BYTES))
+        except (FileError, TokenError) as error:
             raise TokenError(f"{_SETTING}: {self._path} {error}") from None

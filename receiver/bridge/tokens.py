@@ -12,8 +12,6 @@ from typing import Final
 
 #: A shorter token could be guessed.
 MIN_TOKEN_CHARS: Final = 16
-#: The largest file of tokens.
-MAX_TOKEN_FILE_BYTES: Final = 4096
 
 _MAX_TOKENS: Final = 16
 
@@ -28,8 +26,6 @@ class TokenError(ValueError):
 
 def parse_tokens(content: bytes) -> tuple[bytes, ...]:
     """Read the tokens of a file, one a line, or raise TokenError."""
-    if len(content) > MAX_TOKEN_FILE_BYTES:
-        raise TokenError(f"has more than {MAX_TOKEN_FILE_BYTES} bytes")
     tokens = tuple(line.strip() for line in content.splitlines() if line.strip())
     if not tokens:
         raise TokenError("is empty; make a token with `openssl rand -hex 32`")

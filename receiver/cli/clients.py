@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -47,16 +48,9 @@ clients_app = typer.Typer(help="The known client instances.", no_args_is_help=Tr
 @fleet_command
 def list_clients(
     fleet: Fleet,
+    wanted: filters.ClientFilters,
     limit: filters.Limit = 1000,
-    client_id: filters.ClientId = None,
-    software: filters.Software = None,
-    version: filters.Version = None,
-    principal: filters.Principal = None,
-    listener: filters.Listener = None,
-    owner: filters.Owner = None,
-    subscription: filters.Subscription = None,
     state: filters.State = None,
-    scope: filters.Scope = AnswerScope.CLUSTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the client instances, failing and silent ones first.
@@ -70,26 +64,16 @@ def list_clients(
       kafka-telemetry clients list --software librdkafka --output wide
       kafka-telemetry clients list --limit 10000 --output json
     """
-    wanted = given(
-        scope=scope,
-        client_id=client_id,
-        software=software,
-        version=version,
-        principal=principal,
-        listener=listener,
-        owner=owner,
-        subscription=subscription,
-        state=state,
-    )
+    query = given(**asdict(wanted), state=state)
     found = fleet.lists(
         lambda session: worst_first(
-            session, "/v1/clients", _CLIENT_STATES, limit, wanted, "client_instance_id"
+            session, "/v1/clients", _CLIENT_STATES, limit, query, "client_instance_id"
         )
     )
     print_clients(
         _worst(found, _CLIENT_STATES),
         output,
-        "no clients pass the filters" if len(wanted) > 1 else "no clients are known",
+        "no clients pass the filters" if len(query) > 1 else "no clients are known",
     )
 
 
@@ -148,14 +132,7 @@ def explain_client(
 @fleet_command
 def watch_clients(
     fleet: Fleet,
-    client_id: filters.ClientId = None,
-    software: filters.Software = None,
-    version: filters.Version = None,
-    principal: filters.Principal = None,
-    listener: filters.Listener = None,
-    owner: filters.Owner = None,
-    subscription: filters.Subscription = None,
-    scope: filters.Scope = AnswerScope.CLUSTER,
+    wanted: filters.ClientFilters,
     every_s: Annotated[
         float, typer.Option("--every", min=0.1, help="Seconds between two looks.", metavar="SECONDS")
     ] = 2.0,
@@ -170,23 +147,14 @@ def watch_clients(
       kafka-telemetry clients watch
       kafka-telemetry clients watch --client-id orders-1 --every 1
     """
-    wanted = given(
-        scope=scope,
-        client_id=client_id,
-        software=software,
-        version=version,
-        principal=principal,
-        listener=listener,
-        owner=owner,
-        subscription=subscription,
-    )
+    query = given(**asdict(wanted))
     known: dict[tuple[str, str], dict[str, Any]] = {}
     look = 0
     while looks is None or look < looks:
         if look:
             time.sleep(every_s)
         look += 1
-        items = fleet.lists(lambda session: list(pages(session, "/v1/clients", filters=wanted)))
+        items = fleet.lists(lambda session: list(pages(session, "/v1/clients", filters=query)))
         if fleet.status:  # a client must not seem to have gone
             return
         found = {(item.get("cluster", ""), item["client_instance_id"]): item for item in items}
@@ -199,16 +167,9 @@ def watch_clients(
 @fleet_command
 def list_connections(
     fleet: Fleet,
+    wanted: filters.ClientFilters,
     limit: filters.Limit = 1000,
-    client_id: filters.ClientId = None,
-    software: filters.Software = None,
-    version: filters.Version = None,
-    principal: filters.Principal = None,
-    listener: filters.Listener = None,
-    owner: filters.Owner = None,
-    subscription: filters.Subscription = None,
     state: filters.ConnectionState = None,
-    scope: filters.Scope = AnswerScope.CLUSTER,
     by: traffic.By = None,
     order_by: traffic.OrderBy = None,
     *,
@@ -228,21 +189,11 @@ def list_connections(
       kafka-telemetry connections --order-by last_minute --watch
       kafka-telemetry connections --state no_telemetry --output json
     """
-    wanted = given(
-        scope=scope,
-        client_id=client_id,
-        software=software,
-        version=version,
-        principal=principal,
-        listener=listener,
-        owner=owner,
-        subscription=subscription,
-        state=state,
-    )
+    query = given(**asdict(wanted), state=state)
     if closed or watch or by is not None or order_by is not None:
         traffic.show_connections(
             fleet,
-            wanted,
+            query,
             output,
             limit=limit,
             by=by,
@@ -252,13 +203,13 @@ def list_connections(
         )
         return
     found = fleet.lists(
-        lambda session: worst_first(session, "/v1/connections", _CONNECTION_STATES, limit, wanted, "id")
+        lambda session: worst_first(session, "/v1/connections", _CONNECTION_STATES, limit, query, "id")
     )
     print_list(
         _worst(found, _CONNECTION_STATES),
         output,
         _connection_row,
-        "no connections pass the filters" if len(wanted) > 1 else "there are no connections",
+        "no connections pass the filters" if len(query) > 1 else "there are no connections",
         narrow=("listener", "client id", "software", "address", "state"),
         whole=("state",),
     )

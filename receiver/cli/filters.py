@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -91,3 +92,17 @@ ConnectionState = Annotated[
         autocompletion=client_states,
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFilters:
+    """What the lists of clients and of connections take; a command has an option for each field."""
+
+    client_id: ClientId = None
+    software: Software = None
+    version: Version = None
+    principal: Principal = None
+    listener: Listener = None
+    owner: Owner = None
+    subscription: Subscription = None
+    scope: Scope = AnswerScope.CLUSTER

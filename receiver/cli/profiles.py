@@ -22,13 +22,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from receiver.patterns import compile_pattern
 from receiver.settings.errors import settings_errors
-from spark_streaming.plain_yaml import PlainYamlError, parse
+from spark_streaming import plain_yaml
+from spark_streaming.files import FileError, MissingFileError
+from spark_streaming.plain_yaml import PlainYamlError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
 URL_VARIABLE: Final = "KAFKA_TELEMETRY_URL"
 PROFILE_VARIABLE: Final = "KAFKA_TELEMETRY_PROFILE"
 
-_MAX_FILE_BYTES: Final = 1_048_576
 _SHOWN: Final = 10
 
 
@@ -181,20 +182,13 @@ def _no_such(pattern: str, known: Sequence[Target], file: Path) -> str:
 
 def _read(file: Path) -> list[Target]:
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise ProfileError(f"{file}: larger than {_MAX_FILE_BYTES} bytes: check that it is the right file")
-    try:
-        document = parse(content)
+        document = plain_yaml.read(file)
         if document is not None and not isinstance(document, dict):
             raise PlainYamlError("", "expected the keys defaults and profiles")
         read = _Profiles.model_validate_json(json.dumps(document or {}))
-    except PlainYamlError as error:
+    except MissingFileError:
+        return []
+    except (FileError, PlainYamlError) as error:
         raise ProfileError(f"{file}: {error}") from None
     except ValidationError as error:
         lines = [f"{file}: {mistake}" for mistake in settings_errors(error, _Profiles)]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -30,12 +30,13 @@ from receiver.cli.profiles import (
     profile_names,
     targets,
 )
+from spark_streaming.files import FileError, one_token
+from spark_streaming.files import read_token as read_token_file
 
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
 #: Seconds for a request.
 TIMEOUT_S: Final = 10.0
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 #: The most sidecars that are asked at once.
 _AT_ONCE: Final = 16
@@ -268,18 +269,31 @@ def _with_options(
 ) -> Callable[..., None]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(asked_targets, eval_str=True).parameters
+    # A dataclass stands for one option for each of its fields.
+    groups = {it.name: it.annotation for it in own if is_dataclass(it.annotation)}
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
         options = {name: arguments.pop(name) for name in shared}
+        for name, group in groups.items():
+            arguments[name] = group(**{field.name: arguments.pop(field.name) for field in fields(group)})
         run(asked_targets(**options), arguments)
 
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for it in (*own, *shared.values())
+        for option in _options(it)
     ]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _options(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
+    group = parameter.annotation
+    return (
+        inspect.signature(group, eval_str=True).parameters.values() if is_dataclass(group) else (parameter,)
+    )
 
 
 def asked_targets(
@@ -390,18 +404,16 @@ def read_token(file: Path | None) -> str | None:
 
     None if there is none.
     """
-    source = TOKEN_VARIABLE if file is None else str(file)
+    if file is not None:
+        try:
+            return read_token_file(file)
+        except FileError as error:
+            raise typer.BadParameter(f"{file}: {error}", param_hint="--token-file") from None
+    text = os.environ.get(TOKEN_VARIABLE)
     try:
-        text = os.environ.get(TOKEN_VARIABLE) if file is None else file.read_text("ascii")
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--token-file") from None
-    except UnicodeDecodeError:
-        text = "\n"  # not a token
-    if text is None:
-        return None
-    if not _TOKEN.fullmatch(text.strip()):
-        raise fail(f"{source}: expected one token, without blanks", 2)
-    return text.strip()
+        return None if text is None else one_token(text)
+    except FileError as error:
+        raise fail(f"{TOKEN_VARIABLE}: {error}", 2) from None
 
 
 def trust(target: Target) -> ssl.SSLContext:

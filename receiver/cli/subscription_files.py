@@ -13,17 +13,15 @@ from typing import Any
 import typer
 
 from receiver.cli.output import fail
-from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES, Entry, name_taken, read_entries, too_large
+from receiver.store.entries import SUFFIXES, Entry, name_taken, read_entries
+from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, read_bounded, read_stream
 from spark_streaming.plain_yaml import PlainYamlError, parse
 
 
 def read_file(file: Path) -> Any:
     """Return the document of a file in YAML or JSON; ``-`` is stdin. A mistake exits."""
-    content = _content(file)
-    if len(content) > MAX_FILE_BYTES:
-        raise fail(too_large(_shown(file)), 2)
     try:
-        return parse(content)
+        return parse(_content(file))
     except PlainYamlError as error:
         raise fail(f"{_shown(file)}: {error}", 2) from None
 
@@ -51,11 +49,10 @@ def read_subscriptions(place: Path) -> dict[str, dict[str, Any]]:
 def _content(file: Path) -> bytes:
     try:
         if str(file) == "-":
-            return sys.stdin.buffer.read()
-        with file.open("rb") as opened:
-            return opened.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from None
+            return read_stream(sys.stdin.buffer, MAX_CONFIGURATION_BYTES)
+        return read_bounded(file, MAX_CONFIGURATION_BYTES)
+    except FileError as error:
+        raise typer.BadParameter(f"{_shown(file)}: {error}", param_hint="--file") from None
 
 
 def _files(place: Path) -> Iterator[Path]:

@@ -13,7 +13,8 @@ import re
 import secrets
 import socket
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,11 +23,12 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from receiver.plugin.secret import MAX_SECRET_BYTES
 from receiver.settings.cluster import DNS_SCHEME, MAX_MEMBERS, ClusterSettings, ClusterTlsSettings
 from receiver.settings.hostport import HostPort
 from receiver.tls import TlsContext, TlsFilesError, client_context, tls_problem
+from receiver.watch import Watch
 from receiver.workers import start_task
+from spark_streaming.files import FileError, read_token
 
 #: The header with the id of the receiver that asks.
 ASKED_BY: Final = "kafka-telemetry-asked-by"
@@ -41,7 +43,6 @@ _IDLE_S: Final = 60.0
 #: might not accept its own connection in time, and would name itself as missing.
 _OWN_S: Final = 60.0
 _MAX_REASON: Final = 200
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class ClusterError(Exception):
@@ -81,16 +82,20 @@ class Members:
     Args:
         settings: Where they are.
         receiver_id: The id of this receiver.
+        clock: Returns monotonic seconds.
 
     Raises:
         ClusterError: A file can't be used.
     """
 
-    def __init__(self, settings: ClusterSettings, receiver_id: str) -> None:
+    def __init__(
+        self, settings: ClusterSettings, receiver_id: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.settings: Final = settings
         self._receiver_id = receiver_id
         self._token_file = None if settings.token is None else settings.token.file
-        _read_token(self._token_file)
+        self._watch = Watch(() if self._token_file is None else (self._token_file,), clock)
+        self._token = _read_token(self._token_file)
         self._tls = _tls(settings)
         self._plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would load the system's CAs
         self._context: ssl.SSLContext | None = None
@@ -112,7 +117,7 @@ class Members:
         """
         try:
             urls = await self._urls()
-            token = _read_token(self._token_file)
+            token = self._current_token()
         except (ClusterError, OSError) as error:
             members = self.settings.members
             named = (members,) if isinstance(members, str) else members
@@ -146,6 +151,17 @@ class Members:
         if isinstance(found, OSError):
             raise found
         return found
+
+    def _current_token(self) -> str | None:
+        """Return the token, as the file has it now.
+
+        Raises:
+            ClusterError: The changed file can't be used.
+        """
+        if self._watch.changed():
+            self._watch.remind()  # until it is read
+            self._token = _read_token(self._token_file)
+        return self._token
 
     def _current_client(self) -> httpx.AsyncClient:
         """Return the client, with the files of TLS as they are now."""
@@ -291,14 +307,9 @@ def _read_token(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_SECRET_BYTES)
-    except OSError as error:
-        raise ClusterError(f"cluster.token.file: {file}: {error.strerror}") from None
-    text = content.decode("latin-1").strip()
-    if not _TOKEN.fullmatch(text):
-        raise ClusterError(f"cluster.token.file: {file}: expected one token, without blanks")
-    return text
+        return read_token(file)
+    except FileError as error:
+        raise ClusterError(f"cluster.token.file: {file}: {error}") from None
 
 
 def _reason(error: Exception) -> str:

@@ -28,6 +28,7 @@ from receiver.doctor.findings import Area, Finding, failed, ok, warning
 from receiver.settings.listeners import ListenerSettings, ServerTlsSettings, TlsSettings
 from receiver.settings.model import ReceiverSettings
 from receiver.tls import TlsFilesError, client_context, server_context
+from spark_streaming.files import read_bounded
 
 #: Days before a certificate's end from which on it is reported.
 _RENEW_DAYS: Final = 30
@@ -197,9 +198,8 @@ def _names(certificate: Certificate) -> list[str]:
 
 def _certificates(file: Path) -> list[Certificate]:
     try:
-        with file.open("rb") as opened:
-            return load_pem_x509_certificates(opened.read(_MAX_FILE_BYTES))
-    except (OSError, ValueError):
+        return load_pem_x509_certificates(read_bounded(file, _MAX_FILE_BYTES))
+    except ValueError:  # also FileError
         return []
 
 

@@ -7,8 +7,8 @@ only to what has answered like a receiver.
 from __future__ import annotations
 
 import json
-import re
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,11 +21,10 @@ from receiver.doctor.limits import PROBE_S
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 from receiver.settings.rest import RestSettings
+from spark_streaming.files import FileError, read_token
 
 _MAX_BYTES: Final = 16_777_216
-_MAX_TOKEN_BYTES: Final = 4096
 _MAX_REASON: Final = 300
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 class RestError(Exception):
@@ -187,14 +186,8 @@ def _token_of(settings: RestSettings) -> str | None:
     for entry in sorted(settings.tokens, key=lambda one: one.role != "viewer"):
         if entry.file is None:
             continue
-        try:
-            with entry.file.open("rb") as file:
-                token = file.read(_MAX_TOKEN_BYTES).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        # An error about another text would quote it.
-        if _TOKEN.fullmatch(token):
-            return token
+        with suppress(FileError):
+            return read_token(entry.file)
     return None
 
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import structlog
-
 from receiver import dumps, workers
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
@@ -59,8 +57,6 @@ from receiver.workers import start_task
 
 #: Seconds between two looks at whether the connections of a drained relay have ended.
 _DRAIN_CHECK_S: Final = 0.1
-
-_log = structlog.get_logger("receiver.gateway")
 
 
 def run(channel: ControlChannel, setup: RelaySetup) -> int:

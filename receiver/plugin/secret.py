@@ -11,29 +11,17 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, SecretStr, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from spark_streaming.files import FileError, read_secret
+
 #: The context of a validation for another machine: files are neither read nor looked for.
 FILES_ARE_ELSEWHERE: Final = {"files": "elsewhere"}
-#: The maximum size of a secret's file. A larger file is a wrong path.
-MAX_SECRET_BYTES = 65_536
 
 
 def _read_file(name: str) -> str:
-    path = Path(name)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SECRET_BYTES + 1)
-    except OSError as error:
-        raise _problem(f"cannot read the secret's file {name}: {error.strerror}") from None
-    if len(content) > MAX_SECRET_BYTES:
-        raise _problem(f"the secret's file {name} is larger than {MAX_SECRET_BYTES} bytes")
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _problem(f"the secret's file {name} is not UTF-8 text") from None
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise _problem(f"the secret's file {name} is empty")
-    return text
+        return read_secret(Path(name))
+    except FileError as error:
+        raise _problem(f"the secret's file {name} {error}") from None
 
 
 def _problem(text: str) -> PydanticCustomError:

@@ -9,11 +9,10 @@ from typing import Final
 
 from receiver.settings.errors import SettingsError
 from receiver.settings.metric_processing import PrivacySettings
+from spark_streaming.files import MAX_SECRET_BYTES, FileError, read_bounded
 
 #: A shorter key can be guessed.
 MIN_KEY_BYTES: Final = 16
-#: A larger file is a wrong path.
-_MAX_KEY_BYTES: Final = 65_536
 
 _SETTING: Final = "telemetry.privacy.key"
 
@@ -24,12 +23,9 @@ def hash_key(privacy: PrivacySettings) -> bytes | None:
         return None
     path = privacy.key.file
     try:
-        with path.open("rb") as file:
-            key = file.read(_MAX_KEY_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(_SETTING, str(path), f"cannot be read: {error.strerror}") from None
-    if len(key) > _MAX_KEY_BYTES:
-        raise SettingsError(_SETTING, str(path), f"is larger than {_MAX_KEY_BYTES} bytes, so it is not a key")
+        key = read_bounded(path, MAX_SECRET_BYTES)
+    except FileError as error:
+        raise SettingsError(_SETTING, str(path), str(error)) from None
     key = key.removesuffix(b"\n").removesuffix(b"\r")
     if len(key) < MIN_KEY_BYTES:
         problem = f"has {len(key)} bytes, but a key needs at least {MIN_KEY_BYTES}: "

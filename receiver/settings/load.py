@@ -18,11 +18,10 @@ from receiver.settings.earlier_names import with_present_names
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, settings_errors, together
 from receiver.settings.model import ReceiverSettings
-from spark_streaming.plain_yaml import PlainYamlError, key_text, parse, walk
+from spark_streaming import plain_yaml
+from spark_streaming.files import FileError
+from spark_streaming.plain_yaml import PlainYamlError, key_text, walk
 from spark_streaming.units import with_units
-
-#: A larger file is a wrong path, because a configuration is written by hand.
-MAX_FILE_BYTES = 1_048_576
 
 
 def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
@@ -85,16 +84,9 @@ def _is_unicode(value: Any) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     source = path.name
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SettingsError(str(path), "", f"cannot be read: {error.strerror}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise SettingsError(
-            source, "", f"larger than {MAX_FILE_BYTES} bytes: check that it is the right file"
-        )
-    try:
-        document = parse(content)
+        document = plain_yaml.read(path)
+    except FileError as error:
+        raise SettingsError(str(path), "", str(error)) from None
     except PlainYamlError as error:
         raise SettingsError(source, error.where, error.problem) from None
     if document is None:

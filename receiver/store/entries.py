@@ -18,9 +18,6 @@ _Read = TypeVar("_Read")
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
-#: A larger file is a wrong path, because subscriptions are written by hand.
-MAX_FILE_BYTES: Final = 1_048_576
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -76,8 +73,6 @@ def read_documents(
         What was read, each with its document and the place of its name; and a line for each
         mistake.
     """
-    if len(content) > MAX_FILE_BYTES:
-        return [], [too_large(file)]
     try:
         document = parse(content)
         known = positions(content)
@@ -108,11 +103,6 @@ def read_documents(
         else:
             entries.append((result, value, place((*loc, name_key))))
     return entries, mistakes
-
-
-def too_large(file: str) -> str:
-    """Return the mistake of a file of more than :data:`MAX_FILE_BYTES`."""
-    return f"{file}: larger than {MAX_FILE_BYTES} bytes: check that it is the right file"
 
 
 def name_taken(entry: Entry, other: str) -> str:

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from receiver.store.entries import MAX_FILE_BYTES, SUFFIXES
+from receiver.store.entries import SUFFIXES
 from receiver.store.store import StoreError
 from receiver.watch import Stamp, stamp
 from receiver.workers import start_thread
+from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, read_bounded
 
 #: Seconds between two looks at a folder.
 EVERY_S: Final = 1.0
@@ -75,10 +76,9 @@ def _listed(folder: Path) -> Iterator[Path]:
 def read_file(path: Path) -> tuple[bytes | None, str]:
     """Return the content of a file, or None and the mistake of one that can't be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1), ""
-    except OSError as error:
-        return None, f"{path.name}: cannot be read: {error.strerror}"
+        return read_bounded(path, MAX_CONFIGURATION_BYTES), ""
+    except FileError as error:
+        return None, f"{path.name}: {error}"
 
 
 class FolderFollower(Generic[_Content]):

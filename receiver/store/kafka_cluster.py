@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from receiver.plugin.secret import MAX_SECRET_BYTES
 from receiver.settings.hostport import HostPorts
 from receiver.settings.kafka_options import OPTIONS
 from receiver.settings.subscriptions import KafkaStoreSettings
 from receiver.store.kafka_format import RESOURCE_KEYS, Entry
 from receiver.store.store import StoreError
+from spark_streaming.files import FileError, read_secret
 
 _TIMEOUT_MS: Final = 5000
 _REACH_S: Final = 2.0
@@ -428,17 +428,10 @@ def client_arguments(settings: KafkaStoreSettings) -> dict[str, Any]:
 
 
 def _content(name: str, file: str) -> str:
-    place = f"subscriptions.kafka.options.{name}"
     try:
-        with Path(file).open("rb") as opened:
-            content = opened.read(MAX_SECRET_BYTES + 1)
-        if len(content) > MAX_SECRET_BYTES:
-            raise StoreError(place, f"the file {file} is larger than {MAX_SECRET_BYTES} bytes")
-        return content.decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise StoreError(place, f"the file {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise StoreError(place, f"the file {file} is not UTF-8 text") from None
+        return read_secret(Path(file))
+    except FileError as error:
+        raise StoreError(f"subscriptions.kafka.options.{name}", f"the file {file} {error}") from None
 
 
 def _short(text: str) -> str:

@@ -12,6 +12,7 @@ from receiver.store.document import from_document
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
 from receiver.telemetry.subscription_document import to_document
+from spark_streaming.files import FileError, MissingFileError, read_bounded
 
 _MARK: Final = "kafka-telemetry-subscriptions"
 _VERSION: Final = 1
@@ -32,12 +33,11 @@ class LocalCopy:
             StoreError: The file can't be read, or is not a copy of subscriptions.
         """
         try:
-            with self._path.open("rb") as file:
-                content = file.read(_MAX_BYTES)
-        except FileNotFoundError:
+            content = read_bounded(self._path, _MAX_BYTES)
+        except MissingFileError:
             return None
-        except OSError as error:
-            raise self._error(f"cannot be read: {error.strerror}") from None
+        except FileError as error:
+            raise self._error(str(error)) from None
         try:
             document = json.loads(content)
         except (ValueError, RecursionError):

@@ -148,9 +148,7 @@ class ClientInstance:
     last_error: ErrorCode = ErrorCode.NONE  # of its last answer
     pushes_accepted: int = 0
     last_request_at: float = field(init=False)
-    last_get_at: float | None = None  # of its last answered get
     last_push_at: float | None = None  # of its last accepted push
-    last_push_received_at_ns: int = 0  # the same in nanoseconds since the epoch
     push_interval_ms: int = field(init=False)
     lifetime_s: float = field(init=False)  # how long it is kept after its last request
     reported_interval_ms: int | None = None  # its push interval, as the broker of a bridge says it
@@ -225,7 +223,7 @@ class ClientInstance:
         if self.last_error not in _GETS_AT_ONCE and not self._interval_is_over(self._counted_at, now):
             return self.refuse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self.last_error = ErrorCode.NONE
-        self._counted_at = self.last_get_at = now
+        self._counted_at = now
         self._first_push_due = True
         return ErrorCode.NONE
 
@@ -250,13 +248,12 @@ class ClientInstance:
         self.last_error = error
         return error
 
-    def accept_push(self, now: float, received_at_ns: int, *, terminating: bool) -> None:
+    def accept_push(self, now: float, *, terminating: bool) -> None:
         """Count a push that is answered NONE."""
         self.last_error = ErrorCode.NONE
         self.terminating = terminating
         self.pushes_accepted += 1
         self.last_push_at = now
-        self.last_push_received_at_ns = received_at_ns
 
     def read_resource(self, resource: bytes) -> None:
         """Read what an accepted push's Resource reveals, unless the last one did."""

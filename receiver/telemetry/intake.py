@@ -136,7 +136,7 @@ class Intake:
             )
             return refused(identity, request, problem, len(inflated))
         self._offenders.record_push(instance.id, len(inflated), now, too_large=False)
-        instance.accept_push(now, received_at_ns, terminating=request.terminating)
+        instance.accept_push(now, terminating=request.terminating)
         if labelled.resource is not None:
             instance.read_resource(labelled.resource)
         self._series.record_push(

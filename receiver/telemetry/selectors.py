@@ -56,9 +56,6 @@ SELECTORS: Final[Mapping[str, Callable[[ClientIdentity, Revealed], str | int | N
     "application_id": lambda _, revealed: revealed.application_id,
 }
 
-#: The selectors that Kafka's own subscriptions know (KIP-714, "Client metrics configuration").
-KAFKA_SELECTORS: Final = tuple(SELECTORS)[:6]
-
 #: The selectors whose value a push reveals.
 REVEALED_SELECTORS: Final = (
     "client_rack",

@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from receiver.settings.errors import settings_errors
 from receiver.telemetry.compression import CODECS
 from receiver.wire.error_codes import ErrorCode
+from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, read_bounded
 from spark_streaming.plain_yaml import PlainYamlError, parse
 
 #: The names of the scripts that come with the kit.
 BUILT_IN: Final = ("default", "invalid-record", "invalid-request", "lost-push")
 
-_MAX_FILE_BYTES: Final = 1 << 20
 _MAX_STEPS: Final = 200
 
 Codec = Literal["gzip", "snappy", "lz4", "zstd"]
@@ -139,16 +139,12 @@ def load_script(name: str) -> Script:
         text = resources.files(__package__).joinpath(f"scripts/{name}.yaml").read_text("utf-8")
         return parse_script(text, name)
     try:
-        data = Path(name).read_bytes()
-    except OSError as error:
-        known = ", ".join(BUILT_IN)
-        raise ScriptError(f"{name}: {error.strerror}; name a file, or one of {known}") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise ScriptError(f"{name}: has {len(data)} bytes; a script has at most {_MAX_FILE_BYTES}")
-    return parse_script(data.decode("utf-8", "replace"), name)
+        return parse_script(read_bounded(Path(name), MAX_CONFIGURATION_BYTES), name)
+    except FileError as error:
+        raise ScriptError(f"{name}: {error}; name a file, or one of {', '.join(BUILT_IN)}") from None
 
 
-def parse_script(text: str, name: str) -> Script:
+def parse_script(text: str | bytes, name: str) -> Script:
     """Read a script from YAML; ``name`` is for errors.
 
     Raises:

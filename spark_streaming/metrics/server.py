@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from spark_streaming.files import FileError
 from spark_streaming.findings.answers import FilterError, FindingFilter
 from spark_streaming.findings.queries import filter_of_query
 from spark_streaming.metrics.rollup_metrics import RollupMetrics
 from spark_streaming.scraping.server import METRICS_PATH, ScrapeHandler, ScrapeServer
-from spark_streaming.scraping.token_files import TokenFileError, TokenFiles
+from spark_streaming.scraping.token_files import TokenFiles
 from spark_streaming.scraping.web import Web
 from spark_streaming.scraping.web_config import WebConfigError
 
@@ -75,7 +76,7 @@ class MetricsServer(ScrapeServer):
             self.tokens = TokenFiles(token_files)
             web = Web(web_config_file)
             super().__init__((host, port), _Handler, hosts=allowed_hosts, web=web, max_seconds=_MAX_SECONDS)
-        except TokenFileError as error:
+        except FileError as error:
             raise MetricsError(f"metrics.token_files: {error}") from None
         except WebConfigError as error:
             raise MetricsError(f"metrics.web_config_file: {error}") from None

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import structlog
 
+from spark_streaming.files import FileError, token_digest
+
 _log = structlog.get_logger("scraping")
-
-_MAX_FILE_BYTES: Final = 4096
-#: RFC 6750, section 2.1. A token of fewer than 16 characters can be guessed.
-_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{16,}=*")
-
-
-class TokenFileError(Exception):
-    """A token file can't be used. The message names the file and the reason."""
 
 
 class TokenFiles:
@@ -31,13 +23,16 @@ class TokenFiles:
         files: Each holds one token.
 
     Raises:
-        TokenFileError: A file can't be read, or holds no token.
+        FileError: A file can't be read, or holds no token; the text names it.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = tuple(files)
         for file in files:
-            _digest(file)
+            try:
+                token_digest(file)
+            except FileError as error:
+                raise FileError(f"{file}: {error}") from None
 
     def __bool__(self) -> bool:
         return bool(self._files)
@@ -49,24 +44,10 @@ class TokenFiles:
         is_known = False
         for file in self._files:
             try:
-                expected = _digest(file)
-            except TokenFileError as error:
-                _log.warning("token file unusable, token revoked", problem=str(error))
+                expected = token_digest(file)
+            except FileError as error:
+                _log.warning("token file unusable, token revoked", problem=f"{file}: {error}")
                 continue
             # Each one, because the time must not reveal which one matched.
             is_known |= hmac.compare_digest(given, expected)
         return is_known and scheme.lower() == "bearer"
-
-
-def _digest(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(_MAX_FILE_BYTES + 1).strip()
-    except OSError as error:
-        raise TokenFileError(f"{file}: {error.strerror or error}") from None
-    if not _TOKEN.fullmatch(content):
-        raise TokenFileError(
-            f"{file}: expected one token: at least 16 letters, digits or any of ._~+/-, for example from "
-            "`kafka-telemetry token new`"
-        )
-    return hashlib.sha256(content).digest()

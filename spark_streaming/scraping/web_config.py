@@ -15,10 +15,10 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from spark_streaming.plain_yaml import PlainYamlError, parse
+from spark_streaming import plain_yaml
+from spark_streaming.files import FileError
+from spark_streaming.plain_yaml import PlainYamlError
 
-#: A larger file is a wrong path.
-_MAX_BYTES: Final = 1_048_576
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1[0-6])\$[./A-Za-z0-9]{53}")
 
 #: Passwords by user, as bcrypt hashes.
@@ -120,15 +120,8 @@ def read(path: Path) -> WebConfig:
         WebConfigError: The file can't be read, or has an unknown key or a wrong value.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise WebConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(content) > _MAX_BYTES:
-        raise WebConfigError(f"{path}: larger than {_MAX_BYTES} bytes: check that it is the right file")
-    try:
-        return WebConfig.model_validate(parse(content) or {})
-    except PlainYamlError as error:
+        return WebConfig.model_validate(plain_yaml.read(path) or {})
+    except (FileError, PlainYamlError) as error:
         raise WebConfigError(f"{path}: {error}") from None
     except ValidationError as error:
         raise WebConfigError(f"{path}: {_first_problem(error)}") from None

@@ -15,6 +15,8 @@ _PUBLIC: Final = TREE / "receiver" / "public-api"
 _PRODUCT: Final = ("receiver", "plugins", "spark_streaming")
 _FOLDERS: Final = (*_PRODUCT, "deploy", "tests", "benchmarks", "examples")
 _MAX_FIRST_LINE: Final = 80
+#: The module that reads files up to a bound.
+_READER: Final = TREE / "spark_streaming" / "files.py"
 #: Pages with the words of vendors.
 _WITH_OTHERS_WORDS: Final = frozenset({"vendors.md"})
 #: Words that no reader knows in our sense, and the glossary's.
@@ -65,6 +67,8 @@ def problems(file: Path, text: str) -> Iterator[tuple[int, str]]:
         yield from _exports(module)
     if file.relative_to(TREE).parts[0] in _PRODUCT:
         yield from _long_first_lines(module)
+        if file != _READER:
+            yield from _own_bounds(module)
         yield from forbidden_words(file, text)
 
 
@@ -94,6 +98,16 @@ def _long_first_lines(module: ast.Module) -> Iterator[tuple[int, str]]:
                     node.body[0].lineno,
                     f"shorten the docstring's first line: {length} characters (at most {_MAX_FIRST_LINE})",
                 )
+
+
+def _own_bounds(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """A read of one byte more than a bound is in one module, with its errors."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="read"), args=[ast.BinOp(op=ast.Add(), right=ast.Constant(value=1))]
+            ):
+                yield node.lineno, "read the file by spark_streaming.files"
 
 
 if __name__ == "__main__":

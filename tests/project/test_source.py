@@ -25,6 +25,8 @@ def test_no_file_breaks_a_rule() -> None:
             [4],
         ),
         ("receiver/clock.py", "# of a site\n", [1]),
+        ("receiver/clock.py", "content = file.read(BOUND + 1)\n", [1]),
+        ("spark_streaming/files.py", "content = file.read(BOUND + 1)\n", []),
         ("tests/audit.py", f'"""{"a" * 81}"""\n', []),
     ],
 )

@@ -19,9 +19,9 @@ from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.k17_sasl_handshake import SaslHandshakeRequest
 from receiver.wire.k36_sasl_authenticate import SaslAuthenticateRequest
 from receiver.wire.primitives import Reader
+from spark_streaming.files import FileError, read_secret
 
 _HANDSHAKE_VERSION: Final = 1
-_MAX_PASSWORD_BYTES: Final = 65_536
 _MAX_TOKEN_BYTES: Final = 4096
 
 
@@ -94,15 +94,9 @@ async def _authenticate(ask: Ask, upstream: Upstream, token: bytes) -> bytes:
 def _password(login: BrokerLoginSettings) -> str:
     file = login.password.file
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_PASSWORD_BYTES + 1)
-        text = content.decode().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise BrokerLoginError(f"cannot read broker.login.password.file {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BrokerLoginError(f"broker.login.password.file {file} is not UTF-8 text") from None
-    if not text or len(content) > _MAX_PASSWORD_BYTES or "\0" in text:
-        raise BrokerLoginError(
-            f"broker.login.password.file {file} has no password of 1 to {_MAX_PASSWORD_BYTES} bytes"
-        )
+        text = read_secret(file)
+    except FileError as error:
+        raise BrokerLoginError(f"broker.login.password.file {file} {error}") from None
+    if "\0" in text:  # it separates the parts of PLAIN's message (RFC 4616)
+        raise BrokerLoginError(f"broker.login.password.file {file} has a NUL character, so it is no password")
     return text

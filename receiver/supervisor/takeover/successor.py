@@ -54,11 +54,6 @@ class Successor:
             self._pidfd = os.pidfd_open(channel.peer_pid)
 
     @property
-    def has_asked(self) -> bool:
-        """Whether it takes over, and does not only look whether this version runs."""
-        return self.stage is not Stage.CONNECTED
-
-    @property
     def has_core(self) -> bool:
         """Whether this version's core ends or has ended for it."""
         return self.stage in {Stage.ENDING, Stage.RELEASED, Stage.DONE}

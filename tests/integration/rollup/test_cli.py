@@ -227,7 +227,7 @@ def test_migrate_prints_the_applied_migrations(database: str) -> None:
         (["run", "--source", "kafka"], 2, "kafka.bootstrap_servers: required with source kafka"),
         (["run", "--postgres", "hunter2"], 2, "postgres: expected postgresql://user@host/database, or"),
         (["run", "--config", "none.yaml"], 2, "none.yaml: cannot be read: No such file"),
-        (["status", "--postgres-file", "none"], 2, "cannot read the secret file none: No such file"),
+        (["status", "--postgres-file", "none"], 2, "the secret's file none cannot be read: No such file"),
         (
             ["status", "--postgres", "postgresql://u:hunter2@127.0.0.1:1/d"],
             1,

@@ -113,12 +113,12 @@ def test_a_removed_token_file_revokes_the_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (None, "No such file or directory"),
+        (None, "cannot be read: No such file or directory"),
         ("", "expected one token: at least 16 letters"),
         ("short", "expected one token: at least 16 letters"),
         ("a-token-that-has a blank", "expected one token: at least 16 letters"),
         ("one-token-of-two\none-token-of-two", "expected one token: at least 16 letters"),
-        ("x" * 4097, "has more than 4096 bytes"),
+        ("x" * 4097, "is larger than 4096 bytes"),
     ],
 )
 def test_a_token_file_without_a_token_stops_the_start(

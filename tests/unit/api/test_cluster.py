@@ -44,7 +44,7 @@ async def cluster_of(
         settings = ClusterSettings.model_validate({"members": [*urls, *others], **PATIENT, **keys})
         for number, (api, port, url) in enumerate(zip(apis, ports, urls, strict=True), 1):
             receiver = f"receiver-{number}"
-            members = Members(settings, receiver)
+            members = Members(settings, receiver, api.clock)
             stack.push_async_callback(members.close)
             api.cluster = Cluster(receiver_id=receiver, members=members)
             facts = {**api.settings.model_dump(), "bind": f"127.0.0.1:{port}"}
@@ -258,6 +258,8 @@ def test_members_show_their_own_token_over_tls(apis: list[Api], tmp_path: Path) 
             page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
             assert len(page["items"]) == 3
             token.write_text("not-known-to-the-others")
+            assert len((await client.get(path, headers=bearer(VIEWER_TOKEN))).json()["items"]) == 3
+            apis[0].clock.now += 1  # files are looked at once a second
             page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
             assert len(page["items"]) == 1
             problems = {member["problem"] for member in page["members"] if not member["answered"]}
@@ -265,6 +267,7 @@ def test_members_show_their_own_token_over_tls(apis: list[Api], tmp_path: Path) 
                 "it does not know the token or certificate: set cluster.token, and its rest.tokens"
             }
             token.unlink()
+            apis[0].clock.now += 1
             page = (await client.get(path, headers=bearer(VIEWER_TOKEN))).json()
             assert all("No such file" in str(member["problem"]) for member in page["members"][1:])
 

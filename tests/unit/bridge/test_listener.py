@@ -280,7 +280,7 @@ def test_tls(tmp_path: Path) -> None:
 
 def test_a_listener_without_its_files_is_not_made(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"token": {"file": "nowhere"}}, "bridge.token.file: nowhere: No such file"),
+        ({"token": {"file": "nowhere"}}, "bridge.token.file: nowhere cannot be read: No such file"),
         ({"tls": {"cert_file": "no", "key_file": "no"}}, "bridge.tls.cert_file"),
     ]
     for settings, problem in mistakes:

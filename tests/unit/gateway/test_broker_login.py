@@ -132,10 +132,10 @@ def test_a_refused_login_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "has no password"),
-        (b"\n", "has no password"),
-        (b"a\0b", "has no password"),
-        (b"x" * 65_537, "has no password of 1 to 65536 bytes"),
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"a\0b", "has a NUL character"),
+        (b"x" * 65_537, "is larger than 65536 bytes"),
         (b"\xff\xfe", "is not UTF-8 text"),
     ],
 )
@@ -149,5 +149,5 @@ def test_a_file_without_a_password_is_named(tmp_path: Path, content: bytes, expe
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     login = settings(tmp_path)
     (tmp_path / "password").unlink()
-    with pytest.raises(BrokerLoginError, match=r"cannot read broker.login.password.file .*: No such file"):
+    with pytest.raises(BrokerLoginError, match=r"broker.login.password.file .* cannot be read: No such file"):
         try_login(Broker(lambda _: b""), login)

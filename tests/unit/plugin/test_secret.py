@@ -6,8 +6,9 @@ import pytest
 from pydantic import Field, ValidationError
 
 from receiver.plugin import PluginConfig
-from receiver.plugin.secret import MAX_SECRET_BYTES, Secret
+from receiver.plugin.secret import Secret
 from receiver.settings.errors import settings_errors
+from spark_streaming.files import MAX_SECRET_BYTES
 
 
 class _Config(PluginConfig):
@@ -51,7 +52,7 @@ def test_inner_newlines_stay(tmp_path: Path) -> None:
 def test_an_invalid_file_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "{absent}"
     assert problem(password={"file": str(absent)}) == (
-        f"('password',): cannot read the secret's file {absent}: No such file or directory"
+        f"('password',): the secret's file {absent} cannot be read: No such file or directory"
     )
     empty = tmp_path / "empty"
     empty.write_bytes(b"\n")

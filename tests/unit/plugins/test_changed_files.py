@@ -261,7 +261,7 @@ def test_an_empty_or_missing_secret_leaves_the_old_one_in_use(
         token.write_text("")
         wait_for(lambda: f"headers.authorization: the secret's file {token} is empty" in problem())
         token.unlink()
-        wait_for(lambda: "cannot read the secret's file" in problem())
+        wait_for(lambda: "the secret's file" in problem() and "cannot be read" in problem())
         one.delivers(one.statistics.offered_pushes)
         assert {headers["authorization"] for headers in http_server.headers} == {"first-token"}
 

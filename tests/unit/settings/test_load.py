@@ -7,7 +7,8 @@ import pytest
 from receiver.settings.broker import SecretFileSettings
 from receiver.settings.errors import SettingsError
 from receiver.settings.hostport import HostPort, HostPorts
-from receiver.settings.load import MAX_FILE_BYTES, load
+from receiver.settings.load import load
+from spark_streaming.files import MAX_CONFIGURATION_BYTES
 
 ISSUE_EXAMPLE = """
 broker: {id: 1, cluster_id: null}            # null: asked from the broker
@@ -497,7 +498,9 @@ def test_a_file_that_is_not_a_configuration_is_named(tmp_path: Path) -> None:
     assert failure(tmp_path, "broker: !!python/name:os.system {}").startswith(
         "receiver.yaml: line 1, column 9: "
     )
-    assert failure(tmp_path, "#" * (MAX_FILE_BYTES + 1)).startswith("receiver.yaml: larger than ")
+    assert failure(tmp_path, "#" * (MAX_CONFIGURATION_BYTES + 1)).endswith(
+        "receiver.yaml: is larger than 1048576 bytes: check that it is the right file"
+    )
     path = tmp_path / "receiver.yaml"
     path.write_bytes(b"\xff\xfe\x00\xd8")
     with pytest.raises(SettingsError) as caught:

@@ -121,7 +121,7 @@ def test_no_error_shows_a_secret(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_secret_file_is_named(tmp_path: Path) -> None:
-    assert "cannot read the secret file /nowhere/url: No such file" in problem(
+    assert "the secret's file /nowhere/url cannot be read: No such file" in problem(
         tmp_path, "postgres: {file: /nowhere/url}"
     )
 

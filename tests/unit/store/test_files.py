@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from receiver.store.entries import MAX_FILE_BYTES
 from receiver.store.files import (
     MAX_FILES,
     FileSubscriptionStore,
@@ -16,6 +15,7 @@ from receiver.store.files import (
 from receiver.store.folder import FolderError
 from receiver.store.store import ReadOnlyError
 from receiver.telemetry.subscription import Subscription
+from spark_streaming.files import MAX_CONFIGURATION_BYTES
 
 #: A test never waits this long.
 _WITHIN_S = 60.0
@@ -69,7 +69,7 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
     (folder / "e.yaml").write_text("{metrics: [], metrics: []}")
     (folder / "f.yaml").write_text("5")
     (folder / "g.yaml").symlink_to("absent")
-    (folder / "h.yaml").write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    (folder / "h.yaml").write_bytes(b"#" * (MAX_CONFIGURATION_BYTES + 1))
     (folder / "i.yaml").write_text("- {metrics: []}\n")
     (folder / "j.yaml").write_bytes(b"metrics: [\xff\xfe]")
     assert mistakes(folder) == (
@@ -83,7 +83,7 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
         "e.yaml:1:15: metrics: the key is given twice",
         "f.yaml:1:1: 5 is not a mapping; give the subscription's fields",
         "g.yaml: cannot be read: No such file or directory",
-        f"h.yaml: larger than {MAX_FILE_BYTES} bytes: check that it is the right file",
+        f"h.yaml: is larger than {MAX_CONFIGURATION_BYTES} bytes: check that it is the right file",
         "i.yaml:1:3: [0]: name: null is not a name; give a text of one character or more",
         "j.yaml: not YAML text",
     )

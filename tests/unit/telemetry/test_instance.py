@@ -43,7 +43,7 @@ def push(
     identifier = instance.subscription_id + (1 if wrong_id else 0)
     error = instance.check_push(identifier, now, terminating=terminating)
     if error is NONE:
-        instance.accept_push(now, 0, terminating=terminating)
+        instance.accept_push(now, terminating=terminating)
     return error
 
 
@@ -263,12 +263,12 @@ def test_a_changed_demand_ends_the_interval() -> None:
 
 def test_the_attributes_of_an_instance() -> None:
     instance = new(now=3.0)
-    assert (instance.created_at, instance.last_get_at, instance.last_push_at) == (3.0, None, None)
+    assert (instance.created_at, instance.last_push_at) == (3.0, None)
     instance.check_get(4)
     assert instance.check_push(instance.subscription_id, 5, terminating=False) is NONE
-    instance.accept_push(5, 77, terminating=False)
+    instance.accept_push(5, terminating=False)
     push(instance, 6)
-    assert (instance.last_get_at, instance.last_push_at, instance.last_push_received_at_ns) == (4, 5, 77)
+    assert instance.last_push_at == 5
     assert (instance.pushes_accepted, instance.last_error) == (1, THROTTLED)
     assert instance.text_id == "7wk08yJMQAOK9PUGl2Zmrg"
     assert instance.assignment.matched == ("all",)

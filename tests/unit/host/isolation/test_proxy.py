@@ -296,7 +296,7 @@ def test_secrets_in_files_are_read_again_when_it_is_started_again(load: Load, in
     token.write_text("hunter2-old")
     plugin = load(token={"file": str(token)})
     token.unlink()
-    with pytest.raises(RetryableError, match=f"token: cannot read the secret's file {token}"):
+    with pytest.raises(RetryableError, match=f"token: the secret's file {token} cannot be read"):
         plugin.start()
     token.write_text("hunter2-new")
     plugin.start()

@@ -126,7 +126,7 @@ def test_http_urls(endpoint: str, url: str) -> None:
         ({"endpoint": GRPC, "headers": {"x": 12345}}, "plugins[0].headers.x: expected text, or {file: PATH}"),
         (
             {"endpoint": GRPC, "headers": {"x": {"file": "/no/such"}}},
-            "cannot read the secret's file /no/such",
+            "the secret's file /no/such cannot be read",
         ),
         ({"endpoint": GRPC, "header": {"x": "hunter2"}}, "header: unknown key; did you mean headers?"),
     ],
