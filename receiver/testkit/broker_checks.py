@@ -64,6 +64,14 @@ class BrokerJudgement(Judged):
         return {"address": str(self.address)}
 
 
+class _NotToldError(Exception):
+    """A check can't ask for its metrics."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.seen)
+        self.verdict = verdict
+
+
 def judge_broker(address: HostPort, tls: ssl.SSLContext | None = None) -> BrokerJudgement:
     """Run every check on a broker, in less than a minute.
 
@@ -84,6 +92,8 @@ def _verdict(check: BrokerCheck, address: HostPort, tls: ssl.SSLContext | None) 
     try:
         with connected(address, tls) as client:
             return check.judge(client)
+    except _NotToldError as problem:
+        return problem.verdict
     except (OSError, EOFError, WireError) as error:
         return failed(f"{type(error).__name__}: {error}")
 
@@ -156,47 +166,11 @@ def _same_for_all(client: BrokerClient) -> Verdict:
 
 def _early_get(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     return _expect(client.get(told.instance_id).error, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-
-
-def _accepted(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.NONE, sample())
-
-
-def _accepted_gzip(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.NONE, gzip.compress(sample()), codec=_GZIP)
-
-
-def _empty(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.NONE, b"")
-
-
-def _null(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.NONE, None)
-
-
-def _empty_in_codec(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.NONE, gzip.compress(b""), codec=_GZIP)
-
-
-def _unknown_codec(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, sample(), codec=_UNKNOWN_CODEC)
-
-
-def _damaged(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.INVALID_RECORD, gzip.compress(sample())[:-9], codec=_GZIP)
-
-
-def _no_otlp(client: BrokerClient) -> Verdict:
-    return _pushed(client, ErrorCode.INVALID_RECORD, b"\xff" * 40)
 
 
 def _too_large(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     limit = told.subscription.max_bytes
     if limit > 8 << 20:
         return untried(f"the limit is {limit} bytes")
@@ -206,16 +180,12 @@ def _too_large(client: BrokerClient) -> Verdict:
 
 def _unknown_subscription(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     answer = client.push(told.instance_id, told.subscription.id ^ 1, sample())
     return _expect(answer.error, ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
 
 
 def _at_once_after_unknown(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     client.push(told.instance_id, told.subscription.id ^ 1, sample())
     return _expect(client.get(told.instance_id).error, ErrorCode.NONE)
 
@@ -227,8 +197,6 @@ def _no_id(client: BrokerClient) -> Verdict:
 
 def _early_push(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     client.push(told.instance_id, told.subscription.id, sample())
     answer = client.push(told.instance_id, told.subscription.id, sample())
     return _expect(answer.error, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -236,8 +204,6 @@ def _early_push(client: BrokerClient) -> Verdict:
 
 def _after_interval(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     client.push(told.instance_id, told.subscription.id, sample())
     time.sleep(told.subscription.interval_s * 1.02 + 0.02)
     answer = client.push(told.instance_id, told.subscription.id, sample())
@@ -246,8 +212,6 @@ def _after_interval(client: BrokerClient) -> Verdict:
 
 def _terminating(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     client.push(told.instance_id, told.subscription.id, sample())
     answer = client.push(told.instance_id, told.subscription.id, sample(), terminating=True)
     return _expect(answer.error, ErrorCode.NONE)
@@ -255,8 +219,6 @@ def _terminating(client: BrokerClient) -> Verdict:
 
 def _after_the_end(client: BrokerClient) -> Verdict:
     told = _told(client)
-    if isinstance(told, Verdict):
-        return told
     client.push(told.instance_id, told.subscription.id, sample(), terminating=True)
     answer = client.push(told.instance_id, told.subscription.id, sample())
     return _expect(answer.error, ErrorCode.INVALID_REQUEST)
@@ -271,24 +233,34 @@ def _no_throttle_time(client: BrokerClient) -> Verdict:
     return passed("no throttle time")
 
 
-def _told(client: BrokerClient) -> GetAnswer | Verdict:
-    """Ask as a new instance; a verdict if no subscription matches."""
+def _told(client: BrokerClient) -> GetAnswer:
+    """Ask as a new instance.
+
+    Raises:
+        _NotToldError: No subscription matches; it has the verdict.
+    """
     answer = client.get()
     if answer.error:
-        return failed(f"GetTelemetrySubscriptions was answered {error_name(answer.error)}")
+        raise _NotToldError(failed(f"GetTelemetrySubscriptions was answered {error_name(answer.error)}"))
     if not answer.subscription.metrics:
-        return untried("no subscription matches software name kafka-telemetry-testkit")
+        raise _NotToldError(untried("no subscription matches software name kafka-telemetry-testkit"))
     if answer.subscription.interval_s > _MAX_INTERVAL_S:
-        return untried(f"the interval is {answer.subscription.interval_s:g} s, more than 10 s")
+        problem = f"the interval is {answer.subscription.interval_s:g} s, more than 10 s"
+        raise _NotToldError(untried(problem))
     return answer
 
 
-def _pushed(client: BrokerClient, expected: ErrorCode, metrics: bytes | None, codec: int = 0) -> Verdict:
-    told = _told(client)
-    if isinstance(told, Verdict):
-        return told
-    answer = client.push(told.instance_id, told.subscription.id, metrics, codec=codec)
-    return _expect(answer.error, expected)
+def _pushed(expected: ErrorCode, metrics: Callable[[], bytes | None], codec: int = 0) -> _Try:
+    def judge(client: BrokerClient) -> Verdict:
+        told = _told(client)
+        answer = client.push(told.instance_id, told.subscription.id, metrics(), codec=codec)
+        return _expect(answer.error, expected)
+
+    return judge
+
+
+def _compressed() -> bytes:
+    return gzip.compress(sample())
 
 
 def _expect(error: int | None, expected: ErrorCode) -> Verdict:
@@ -321,19 +293,27 @@ _TABLE: Final[tuple[tuple[int, Severity, str, _Try, str, str], ...]] = (
     (23, _MUST, "accepts a terminating push at once", _terminating,
      "KIP-714, Client termination", "One such push is not throttled."),
     (24, _MUST, "refuses a push after the terminating one", _after_the_end, _ERRORS, "INVALID_REQUEST."),
-    (30, _MUST, "accepts a push", _accepted, _BROKER, "The metrics are exported."),
-    (31, _MUST, "accepts a compressed push", _accepted_gzip, _BROKER, "The broker decompresses."),
-    (32, _MUST, "accepts empty metrics", _empty, _BROKER, "Nothing is exported."),
-    (33, _SHOULD, "accepts empty metrics in a codec", _empty_in_codec, _BROKER, "Java clients send them."),
-    (34, _INFO, "accepts null metrics", _null, _BROKER, "librdkafka before 2.10.1 sends them."),
+    (30, _MUST, "accepts a push", _pushed(ErrorCode.NONE, sample), _BROKER, "The metrics are exported."),
+    (31, _MUST, "accepts a compressed push", _pushed(ErrorCode.NONE, _compressed, _GZIP),
+     _BROKER, "The broker decompresses."),
+    (32, _MUST, "accepts empty metrics", _pushed(ErrorCode.NONE, bytes), _BROKER, "Nothing is exported."),
+    (33, _SHOULD, "accepts empty metrics in a codec",
+     _pushed(ErrorCode.NONE, lambda: gzip.compress(b""), _GZIP), _BROKER, "Java clients send them."),
+    (34, _INFO, "accepts null metrics", _pushed(ErrorCode.NONE, lambda: None),
+     _BROKER, "librdkafka before 2.10.1 sends them."),
     (40, _MUST, "refuses an unknown subscription id", _unknown_subscription,
      _ERRORS, "UNKNOWN_SUBSCRIPTION_ID."),
     (41, _MUST, "answers at once after UNKNOWN_SUBSCRIPTION_ID", _at_once_after_unknown,
      _ERRORS, "The client immediately sends a GetTelemetrySubscriptionsRequest."),
-    (42, _MUST, "refuses an unknown codec", _unknown_codec, _ERRORS, "UNSUPPORTED_COMPRESSION_TYPE."),
+    (42, _MUST, "refuses an unknown codec",
+     _pushed(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, sample, _UNKNOWN_CODEC),
+     _ERRORS, "UNSUPPORTED_COMPRESSION_TYPE."),
     (43, _MUST, "refuses a push that is too large", _too_large, _ERRORS, "TELEMETRY_TOO_LARGE."),
-    (44, _MUST, "refuses damaged metrics", _damaged, _ERRORS, "INVALID_RECORD: failed to decode."),
-    (45, _SHOULD, "refuses what is no OTLP", _no_otlp, _ERRORS, "INVALID_RECORD: failed to validate."),
+    (44, _MUST, "refuses damaged metrics",
+     _pushed(ErrorCode.INVALID_RECORD, lambda: _compressed()[:-9], _GZIP),
+     _ERRORS, "INVALID_RECORD: failed to decode."),
+    (45, _SHOULD, "refuses what is no OTLP", _pushed(ErrorCode.INVALID_RECORD, lambda: b"\xff" * 40),
+     _ERRORS, "INVALID_RECORD: failed to validate."),
     (46, _MUST, "refuses a push without an id", _no_id, _ERRORS, "INVALID_REQUEST."),
 )  # fmt: skip
 
