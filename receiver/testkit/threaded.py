@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from receiver.settings.hostport import HostPort
@@ -52,9 +51,7 @@ class TestKit:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._call(self._running().__aexit__(None, None, None))
         finally:

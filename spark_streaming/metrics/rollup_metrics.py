@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import product
 from math import nan
-from types import TracebackType
 from typing import Final, Literal, Self, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
@@ -305,9 +304,7 @@ class StageClock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end(self._clock())
 
     def enter(self, stage: Stage) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import socket
 import struct
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
 from tests.testbed.ports import LOOPBACK
@@ -35,9 +34,7 @@ class Talk:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import struct
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -54,9 +53,7 @@ class NumberedClients:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -121,9 +120,7 @@ class GeneratedLoad:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join(_STOP_S)

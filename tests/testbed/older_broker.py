@@ -11,7 +11,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 from tests.testbed.ports import LOOPBACK
@@ -48,9 +47,7 @@ class OlderBroker:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.disconnect()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)

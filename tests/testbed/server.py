@@ -7,7 +7,6 @@ import json
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.testbed.process import ChildProcess, ScratchFolder, StopError
@@ -38,9 +37,7 @@ class Server(ABC):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
