@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from receiver import dumps
+from spark_streaming import dumps
 
 #: Deaths in a row after which process 1 ends too.
 MAX_DEATHS: Final = 10

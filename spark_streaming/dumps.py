@@ -1,6 +1,10 @@
-"""Protects the database password in memory from core files and processes.
+"""Protects passwords and keys in memory from core dumps and debuggers.
 
-Sets RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)). Spark's JVM inherits the limit.
+Owns RLIMIT_CORE and PR_SET_DUMPABLE (prctl(2)), for the receiver too. A process that is not
+dumpable writes no core file, not even to the program in `core_pattern`. Other processes of its user
+can't trace it, nor open `/proc/PID/mem`, `environ` or `fd`; CAP_SYS_PTRACE still allows both.
+exec(2) makes a process dumpable again, so each program must call :func:`forbid` itself. Spark's JVM
+inherits the limit.
 """
 
 from __future__ import annotations
@@ -11,17 +15,58 @@ import resource
 from typing import Final
 
 #: From <linux/prctl.h>.
+_PR_GET_DUMPABLE: Final = 3
 _PR_SET_DUMPABLE: Final = 4
 
 
-def forbid() -> None:
-    """Forbid core files, and access by other processes of this user.
+def forbid() -> int:
+    """Forbid core files, and access by the user's other processes.
+
+    Returns:
+        The former limit of core files in bytes, for :func:`allow`.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    _prctl(_PR_SET_DUMPABLE, 0)
+    return soft
+
+
+def allow(core_bytes: int) -> None:
+    """Undo :func:`forbid`.
+
+    Args:
+        core_bytes: The result of :func:`forbid`.
 
     Raises:
         OSError: The kernel refuses.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, hard))
+    _prctl(_PR_SET_DUMPABLE, 1)
+
+
+def apply(*, dumpable: bool) -> None:
+    """Change what :func:`forbid` or :func:`allow` set, for a setting that has changed."""
+    if dumpable != allowed():
+        if dumpable:
+            _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+            allow(hard)
+        else:
+            forbid()
+
+
+def allowed() -> bool:
+    """Return whether the user's other processes may read this process's memory."""
+    return _prctl(_PR_GET_DUMPABLE) == 1
+
+
+def _prctl(option: int, argument: int = 0) -> int:
     library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(_PR_SET_DUMPABLE, *(ctypes.c_ulong(0) for _ in range(4))) < 0:
-        raise OSError(ctypes.get_errno(), f"PR_SET_DUMPABLE: {os.strerror(ctypes.get_errno())}")
+    # prctl(2) takes unsigned long; an int would leave the upper half of a register undefined.
+    result = library.prctl(option, *(ctypes.c_ulong(word) for word in (argument, 0, 0, 0)))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {argument}): {os.strerror(ctypes.get_errno())}")
+    return int(result)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from receiver import dumps, process_1
+from receiver import process_1
 from receiver.checked import Checked, check_configuration, load_checked, placed
 from receiver.cli.output import fail
 from receiver.cli.subscription_files import read_file
@@ -23,6 +23,7 @@ from receiver.plugin import ClientTelemetryReceiver, PluginConfig
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
 from receiver.settings.reference import reference
+from spark_streaming import dumps
 
 EXIT_CONFIG = 2
 

@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from receiver import dumps, workers
+from receiver import workers
 from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, ServerError, Sessions, create_api
 from receiver.bridge.listener import WINDOW, BridgeListener, BridgeListenerError
 from receiver.bridge.taken import TakenPushes
@@ -84,6 +84,7 @@ from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import UsageError, open_usage
 from receiver.workers import start_task
+from spark_streaming import dumps
 
 #: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
 #: in the latency of telemetry requests.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from receiver import dumps, workers
+from receiver import workers
 from receiver.brokers.delegation_tokens import DelegationTokens
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
@@ -54,6 +54,7 @@ from receiver.tls import TlsFilesError
 from receiver.traffic.table import RelayTable
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.workers import start_task
+from spark_streaming import dumps
 
 #: Seconds between two looks at whether the connections of a drained relay have ended.
 _DRAIN_CHECK_S: Final = 0.1

@@ -27,7 +27,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from receiver import dumps
 from receiver.host.delivery.observed_export import call_export
 from receiver.host.discovery import HostedPlugin, PluginConfigError, load_plugins, read_config
 from receiver.host.isolation.channel import (
@@ -48,6 +47,7 @@ from receiver.plugin import (
     RetryableError,
     UnclearError,
 )
+from spark_streaming import dumps
 
 #: From <linux/prctl.h>: sets the signal that the kernel sends when the parent's thread ends.
 _PR_SET_PDEATHSIG: Final = 1

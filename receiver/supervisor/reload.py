@@ -9,7 +9,6 @@ from typing import Any
 
 import structlog
 
-from receiver import dumps
 from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
@@ -27,6 +26,7 @@ from receiver.supervisor.states import ENDING, ChildState, Lifecycle, State
 from receiver.supervisor.takeover import TakeOverError
 from receiver.supervisor.takeover.control_socket import ControlSocket, check_unused
 from receiver.supervisor.takeover.successor import HandOver
+from spark_streaming import dumps
 
 _log = structlog.get_logger("receiver.supervisor")
 

@@ -10,7 +10,7 @@ import pytest
 
 REPORT = (
     "import json, resource\n"
-    "from receiver import dumps\n"
+    "from spark_streaming import dumps\n"
     "core = lambda: resource.getrlimit(resource.RLIMIT_CORE)[0]\n"
     "report = lambda: [dumps.allowed(), core()]\n"
 )

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from receiver import dumps
 from receiver.host.isolation.channel import (
     DUMPABLE,
     MAX_ANSWER_BYTES,
@@ -43,6 +42,7 @@ from receiver.plugin import (
     UnclearError,
 )
 from receiver.settings import PREFIX
+from spark_streaming import dumps
 
 _MODULE: Final = "receiver.host.child"
 

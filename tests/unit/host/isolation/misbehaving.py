@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from receiver import dumps
 from receiver.plugin import (
     BatchRefusedError,
     ClientTelemetryContext,
@@ -26,6 +25,7 @@ from receiver.plugin import (
     UnclearError,
 )
 from receiver.plugin.secret import Secret
+from spark_streaming import dumps
 
 
 class MisbehavingConfig(PluginConfig):

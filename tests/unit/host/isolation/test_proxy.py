@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from receiver import dumps
 from receiver.host.delivery.statistics import DropReason
 from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.host.host import PluginHost
@@ -28,6 +27,7 @@ from receiver.plugin import (
     RetryableError,
     UnclearError,
 )
+from spark_streaming import dumps
 from tests.unit.host.support import FAST, push, total, wait_for
 from tests.unit.plugins.destinations import grpc_destination, http_destination
 from tests.unit.plugins.support import client_push
