@@ -1,21 +1,14 @@
-"""Reads the catalogue of standard metrics and builds the decoder's plan from it.
-
-The receiver owns the catalogue. ``standard_metrics.json`` is a link to it in the repository, and a
-copy in an installed package.
-"""
+"""Builds the decoder's plan from the catalogue of standard metrics."""
 
 from __future__ import annotations
 
-import functools
 import json
-from dataclasses import dataclass
-from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from spark_streaming.rows import RULES
+from spark_streaming.standard_metric import load
 from spark_streaming.watched import WATCHED
 
-_VERSION: Final = 1
 _PLAN_VERSION: Final = 1
 _NS: Final = 1_000_000_000
 
@@ -27,63 +20,6 @@ MAX_VALUE: Final = 2.0**64
 MAX_COUNT: Final = 1 << 40
 #: Default number of partitions of a topic that have series of their own.
 MAX_PARTITIONS: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One metric of the catalogue.
-
-    Attributes:
-        name: The name that clients send.
-        kind: OTLP type: ``gauge``, ``sum`` or ``histogram``.
-        unit: UCUM unit; None if undocumented.
-        description: Meaning, in one sentence.
-        combines: How values combine over clients and time, one of ``RULES``.
-        required: Whether KIP-714 requires it of producers or consumers.
-        clients: Clients that are known to send it.
-        by: Attributes of its series, one set for each level of detail. Levels count the same
-            things.
-        draft_name: Name in the draft of KIP-714; None if it has no such metric.
-        released_names: Names of the same metric in the released KIP-714.
-    """
-
-    name: str
-    kind: str
-    unit: str | None
-    description: str
-    combines: str
-    required: bool
-    clients: tuple[str, ...]
-    by: tuple[tuple[str, ...], ...]
-    draft_name: str | None
-    released_names: tuple[str, ...]
-
-    @property
-    def finer(self) -> tuple[str, ...]:
-        """Attributes that only points of finer levels than the first have, sorted."""
-        first, *others = self.by
-        return tuple(sorted({key for level in others for key in level}.difference(first)))
-
-
-@functools.cache
-def metrics() -> tuple[Metric, ...]:
-    """Return every metric of the catalogue, sorted by name.
-
-    Raises:
-        ValueError: The catalogue has an unsupported version.
-    """
-    document = json.loads(resources.files(__package__).joinpath("standard_metrics.json").read_text("utf-8"))
-    if document.get("version") != _VERSION:
-        raise ValueError(
-            f"unsupported version {document.get('version')} of the catalogue (supported: {_VERSION})"
-        )
-    return tuple(map(_metric, document["metrics"]))
-
-
-def _metric(entry: dict[str, Any]) -> Metric:
-    by = tuple(map(tuple, entry["by"]))
-    texts = {key: tuple(entry[key]) for key in ("clients", "released_names")}
-    return Metric(**(entry | texts | {"by": by}))
 
 
 def plan(
@@ -122,7 +58,7 @@ def plan(
             "max_count": max_count,
             "max_partitions": max_partitions,
             "metrics": {
-                metric.name: {"rule": rules[metric.combines], "finer": metric.finer} for metric in metrics()
+                metric.name: {"rule": rules[metric.combines], "finer": metric.finer} for metric in load()
             },
             "watched": [{"keeps": slot.keeps, "metrics": slot.metrics} for slot in WATCHED],
         },

@@ -2,8 +2,8 @@
 
 It has units, descriptions and how to add them up.
 
-The receiver, the roll-up and the dashboards read it. The data is ``standard_metrics.json``;
-``standard_metric`` has its types, and ``reference`` generates the reference page.
+:mod:`spark_streaming.standard_metric` has it, because the roll-up is shipped without the receiver.
+``reference`` generates the reference page.
 
 Units are UCUM's, as in OpenTelemetry: a count has its thing in braces (``{request}``), and ``1`` is
 a ratio.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from receiver.catalogue.standard_metric import Catalogue, Combination, MetricKind, StandardMetric, load
+from spark_streaming.standard_metric import Catalogue, Combination, MetricKind, StandardMetric, load
 
 __all__ = ["CATALOGUE", "Catalogue", "Combination", "MetricKind", "StandardMetric"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from receiver.catalogue.standard_metric import Catalogue, StandardMetric
+from spark_streaming.standard_metric import Catalogue, StandardMetric
 
 _PREFIX: Final = "org.apache.kafka."
 _DRAFT: Final = _PREFIX + "client."
@@ -13,7 +13,7 @@ _DRAFT: Final = _PREFIX + "client."
 _HEAD: Final = """\
 # Standard metrics
 
-<!-- Made by `python -m receiver.catalogue`; change receiver/catalogue/standard_metrics.json, not it. -->
+<!-- Made by `python -m receiver.catalogue`; change spark_streaming/standard_metrics.json, not it. -->
 
 The metrics that Kafka clients push. The receiver adds the unit and the description where a client
 sends none (`telemetry.normalization`). The roll-up reads how values combine. Any other metric passes

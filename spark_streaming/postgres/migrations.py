@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -15,11 +16,11 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from spark_streaming.catalogue import metrics
 from spark_streaming.postgres.packing import create_tables
 from spark_streaming.postgres.values import StoreError
 from spark_streaming.postgres.views import create_views
 from spark_streaming.settings import RetentionSettings
+from spark_streaming.standard_metric import load
 
 _SCHEMA: Traversable = files("spark_streaming.postgres") / "schema"
 _OLDEST_SERVER: Final = 140_000
@@ -169,12 +170,14 @@ def _refresh_catalogue(connection: psycopg.Connection[Any]) -> None:
                 sql.SQL(", ").join(map(sql.Identifier, columns[1:])),
                 sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
             ),
-            [[_plain(getattr(metric, column)) for column in columns] for metric in metrics()],
+            [[_plain(getattr(metric, column)) for column in columns] for metric in load()],
         )
         cursor.executemany("INSERT INTO software VALUES (%s, %s)", _SOFTWARE)
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, StrEnum):
+        return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -21,7 +21,6 @@ PUBLIC_API = Path("receiver/public-api")
 DATA = (
     "receiver/api/console/assets/index.html",
     "receiver/api/console/vendor/modules.json",
-    "receiver/catalogue/standard_metrics.json",
     "receiver/cli/presets/dashboards.json",
     "spark_streaming/standard_metrics.json",
     "spark_streaming/log4j2.properties",
@@ -67,13 +66,6 @@ def test_the_wheel_has_each_file_of_the_packages_and_nothing_else(built: Distrib
     assert any(name.startswith("spark_streaming/postgres/schema/") for name in shipped)
     assert any(name.startswith("spark_streaming/findings/sql/") for name in shipped)
     assert any(name.endswith(".java") for name in shipped)
-
-
-def test_the_rollup_has_a_copy_of_the_catalogue_as_it_is_shipped_alone(built: Distributions) -> None:
-    content = content_of(built.wheel)
-    catalogue = content["receiver/catalogue/standard_metrics.json"]
-    assert content["spark_streaming/standard_metrics.json"] == catalogue
-    assert (built.unpacked / "spark_streaming/standard_metrics.json").read_bytes() == catalogue
 
 
 def test_the_sdist_gives_the_same_wheel_and_the_same_sdist(built: Distributions) -> None:

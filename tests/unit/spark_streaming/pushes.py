@@ -11,7 +11,7 @@ from typing import Any, Final
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from spark_streaming.catalogue import metrics
+from spark_streaming.standard_metric import load
 from tests.unit.spark_streaming.oracle import LABELS
 
 RECEIVED_AT_NS: Final = 1_795_255_100_000_000_000
@@ -20,7 +20,7 @@ PAYLOADS: Final = tuple(
 )
 
 _NAMES: Final = (
-    *(metric.name for metric in metrics() if len(metric.by) > 1 or metric.combines in ("none", "min")),
+    *(metric.name for metric in load() if len(metric.by) > 1 or metric.combines in ("none", "min")),
     "org.apache.kafka.producer.connection.creation.total",
     "org.apache.kafka.producer.node.request.latency.avg",
     "my.own.rate",

@@ -1,7 +1,11 @@
-"""The types of the catalogue: a standard metric, and all of them by name."""
+"""The catalogue of standard metrics, for the roll-up, the receiver and the dashboards.
+
+The data is ``standard_metrics.json``.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -81,6 +85,12 @@ class StandardMetric:
     draft_name: str | None
     released_names: tuple[str, ...]
 
+    @property
+    def finer(self) -> tuple[str, ...]:
+        """Attributes that only points of finer levels than the first have, sorted."""
+        first, *others = self.by
+        return tuple(sorted({key for level in others for key in level}.difference(first)))
+
 
 class Catalogue:
     """The standard metrics by name, from the content of ``standard_metrics.json``.
@@ -135,6 +145,7 @@ class Catalogue:
         return len(self._metrics)
 
 
+@functools.cache
 def load() -> Catalogue:
     """Read the catalogue of this release."""
     data = resources.files(__package__).joinpath("standard_metrics.json").read_text("utf-8")
