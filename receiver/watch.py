@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
+
+from spark_streaming.files import Stamp, stamp
 
 _EVERY_S: Final = 1.0
-
-#: Identifies a state of a file; None: it can't be found.
-Stamp: TypeAlias = tuple[int, ...] | None
 
 
 class Watch:
@@ -41,15 +40,3 @@ class Watch:
 
     def _stat(self) -> list[Stamp]:
         return [stamp(path) for path in self._paths]
-
-
-def stamp(path: Path) -> Stamp:
-    """Return what changes when a file is changed or replaced.
-
-    Symbolic links are followed.
-    """
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

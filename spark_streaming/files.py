@@ -9,7 +9,7 @@ import hashlib
 import re
 import stat
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
 #: A larger configuration is a wrong path, because it is written by hand.
 MAX_CONFIGURATION_BYTES: Final = 1_048_576
@@ -21,6 +21,9 @@ MAX_TOKEN_BYTES: Final = 4096
 #: RFC 6750, section 2.1. A token of fewer than 16 characters can be guessed.
 _OWN_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{16,}=*")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+
+#: Identifies a state of a file; None: it can't be found.
+Stamp: TypeAlias = tuple[int, ...] | None
 
 
 class FileError(ValueError):
@@ -110,3 +113,12 @@ def token_digest(file: Path) -> bytes:
             "`kafka-telemetry token new`"
         )
     return hashlib.sha256(token).digest()
+
+
+def stamp(file: Path) -> Stamp:
+    """Return what changes when a file is changed or replaced; symbolic links are followed."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

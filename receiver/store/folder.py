@@ -12,9 +12,8 @@ from typing import Final, Generic, TypeVar
 
 from receiver.store.entries import SUFFIXES
 from receiver.store.store import StoreError
-from receiver.watch import Stamp, stamp
 from receiver.workers import start_thread
-from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, read_bounded
+from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, Stamp, read_bounded, stamp
 
 #: Seconds between two looks at a folder.
 EVERY_S: Final = 1.0

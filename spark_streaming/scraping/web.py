@@ -19,6 +19,7 @@ from typing import Final
 import bcrypt
 import structlog
 
+from spark_streaming.files import Stamp, stamp
 from spark_streaming.scraping.web_config import WebConfig, WebConfigError, read
 
 _log = structlog.get_logger("scraping")
@@ -29,8 +30,6 @@ _MAX_PASSWORD_BYTES: Final = 72
 _MAX_REMEMBERED: Final = 100
 #: Compared with the password of an unknown user, so that it takes as long as that of a known one.
 _NOBODY: Final = b"$2b$10$xDUtqJGsH.fI1bqbEgiNyewkzcw517kgvevfRwsj3Ab4hB/1HkVfS"
-
-_Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Web:
@@ -53,18 +52,18 @@ class Web:
         self._config = WebConfig()
         self._context: ssl.SSLContext | None = None
         self._files: list[Path] = []
-        self._stamp: _Stamp = ()
+        self._stamps: list[Stamp] = []
         if path is not None:
             self._load(path)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS context of a new connection; None: plaintext."""
         with self._lock:
-            if self._path is not None and self._stamp != _stamp(self._files):
+            if self._path is not None and self._stamps != _stamps(self._files):
                 try:
                     self._load(self._path)
                 except WebConfigError as error:
-                    self._stamp = _stamp(self._files)
+                    self._stamps = _stamps(self._files)
                     _log.error("web config refused", problem=str(error), kept="the last valid one")
             return self._context
 
@@ -100,9 +99,9 @@ class Web:
         tls, folder = config.tls_server_config, path.parent
         files = [path, *(tls.files(folder) if tls else ())]
         # Before they are read: a file that changes meanwhile is read again.
-        stamp = _stamp(files)
+        stamps = _stamps(files)
         context = tls.context(folder) if tls else None
-        self._config, self._context, self._files, self._stamp = config, context, files, stamp
+        self._config, self._context, self._files, self._stamps = config, context, files, stamps
 
 
 def _login(authorization: str) -> tuple[str, str] | None:
@@ -117,12 +116,5 @@ def _login(authorization: str) -> tuple[str, str] | None:
     return None
 
 
-def _stamp(files: list[Path]) -> _Stamp:
-    stamps: list[tuple[int, int, int] | None] = []
-    for file in files:
-        try:
-            found = file.stat()
-            stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
-        except OSError:
-            stamps.append(None)
-    return tuple(stamps)
+def _stamps(files: list[Path]) -> list[Stamp]:
+    return [stamp(file) for file in files]
