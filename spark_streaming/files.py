@@ -116,7 +116,7 @@ def token_digest(file: Path) -> bytes:
 
 
 def stamp(file: Path) -> Stamp:
-    """Return what changes when a file is changed or replaced; symbolic links are followed."""
+    """Return what changes when a file is changed or replaced. It follows links."""
     try:
         status = file.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""The catalogue of standard metrics, for the roll-up, the receiver and the dashboards.
+"""The catalogue of standard metrics.
 
-The data is ``standard_metrics.json``.
+The roll-up, the receiver and the dashboards read it here. The data is ``standard_metrics.json``.
 """
 
 from __future__ import annotations

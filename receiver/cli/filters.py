@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from receiver.cli.completion import client_field, client_instance_ids, client_states, subscription_names
+from receiver.cli.session import OptionGroup
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState
 
@@ -94,9 +95,9 @@ ConnectionState = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFilters:
-    """What the lists of clients and of connections take; a command has an option for each field."""
+@dataclass(frozen=True, kw_only=True)
+class ClientFilters(OptionGroup):
+    """What the lists of clients and of connections take."""
 
     client_id: ClientId = None
     software: Software = None

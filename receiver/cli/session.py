@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -92,6 +91,10 @@ _Key = Annotated[
     Path | None,
     typer.Option("--client-key", help="PEM file with its private key, not encrypted.", metavar="FILE"),
 ]
+
+
+class OptionGroup:
+    """A dataclass whose fields are options of each command that has it as a parameter."""
 
 
 class Session(httpx.Client):
@@ -269,14 +272,15 @@ def _with_options(
 ) -> Callable[..., None]:
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = inspect.signature(asked_targets, eval_str=True).parameters
-    # A dataclass stands for one option for each of its fields.
-    groups = {it.name: it.annotation for it in own if is_dataclass(it.annotation)}
+    groups = {it.name: group for it in own if (group := _group(it)) is not None}
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
         options = {name: arguments.pop(name) for name in shared}
         for name, group in groups.items():
-            arguments[name] = group(**{field.name: arguments.pop(field.name) for field in fields(group)})
+            arguments[name] = group(
+                **{field: arguments.pop(field) for field in inspect.signature(group).parameters}
+            )
         run(asked_targets(**options), arguments)
 
     parameters = [
@@ -289,11 +293,14 @@ def _with_options(
     return call
 
 
+def _group(parameter: inspect.Parameter) -> type[OptionGroup] | None:
+    kind = parameter.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, OptionGroup) else None
+
+
 def _options(parameter: inspect.Parameter) -> Iterable[inspect.Parameter]:
-    group = parameter.annotation
-    return (
-        inspect.signature(group, eval_str=True).parameters.values() if is_dataclass(group) else (parameter,)
-    )
+    group = _group(parameter)
+    return (parameter,) if group is None else inspect.signature(group, eval_str=True).parameters.values()
 
 
 def asked_targets(

@@ -10,6 +10,7 @@ from typing import Final
 import google_crc32c
 
 from receiver.host.spool.segment import sync_folder
+from spark_streaming.files import FileError, read_bounded
 
 _NAME: Final = "cursor"
 _MAGIC: Final = b"KCTCURS\x01"
@@ -22,9 +23,8 @@ _END: Final = 1 << 63
 def load_cursor(folder: Path) -> int:
     """Return the number in a folder's cursor; 0 without a valid cursor."""
     try:
-        with (folder / _NAME).open("rb") as file:
-            data = file.read(_FIELDS.size + _CRC.size + 1)
-    except OSError:
+        data = read_bounded(folder / _NAME, _FIELDS.size + _CRC.size)
+    except FileError:
         return 0
     fields = data[: _FIELDS.size]
     if data != fields + _CRC.pack(google_crc32c.value(fields)) or not fields.startswith(_MAGIC):

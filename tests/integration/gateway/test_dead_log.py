@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -48,15 +47,10 @@ class DeadLog(GatewaySidecar):
         if self._how == "reader gone":
             self._at_end.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """See the base class."""
         with self._at_end:
-            super().__exit__(kind, error, traceback)
+            super().__exit__(*error)
 
 
 @pytest.mark.parametrize(

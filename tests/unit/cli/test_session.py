@@ -70,8 +70,8 @@ def test_an_authentication_error_tells_the_options(run: Run, guarded: Sidecar) -
     ("content", "problem"),
     [
         (b"", "is empty"),
-        (b"two words", "expected one token, without blanks"),
-        (b"two\nlines", "expected one token, without blanks"),
+        (b"hunter2 hunter2", "expected one token, without blanks"),
+        (b"hunter2\nhunter2", "expected one token, without blanks"),
         (b"\xff\xfe", "is not UTF-8 text"),
         ("größer".encode(), "expected one token, without blanks"),
     ],
@@ -82,7 +82,7 @@ def test_a_wrong_token_file(run: Run, tmp_path: Path, content: bytes, problem: s
     result = run(*LIST, "--token-file", str(file))
     assert result.exit_code == 2
     assert f"--token-file: {file}: {problem}" in " ".join(result.stderr.split())
-    assert "two" not in result.stderr
+    assert not content or content not in result.stderr.encode()
 
 
 def test_there_is_no_option_for_a_token(run: Run) -> None:
