@@ -7,24 +7,30 @@ was measured is printed; what a machine of any speed must keep is asserted.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
 from tests.kubernetes.pods.clients import LANGUAGES, PodClient, clients
-from tests.kubernetes.pods.cluster import BOOTSTRAP, BROKERS, NAMESPACE, SIDECAR, BrokerCluster
+from tests.kubernetes.pods.cluster import BOOTSTRAP, BROKERS, NAMESPACE, SELECTOR, SIDECAR, BrokerCluster
 from tests.kubernetes.pods.figures import note
 from tests.testbed.clients import Mode
-from tests.testbed.node.node import restarts
+from tests.testbed.helm import RELEASE
+from tests.testbed.node.node import ready, restarts
+from tests.testbed.node.settings import NODE
 
 pytestmark = pytest.mark.timeout(1800)
 
 DIRECT = f"{BOOTSTRAP.partition('.')[0].replace('-bootstrap', '-brokers')}.{NAMESPACE}.svc.cluster.local:9094"
 #: Whatever happens to one broker or sidecar, no client stands longer.
 LONGEST_S = 60.0
+#: How often the brokers roll: some rolls more show how much the waits differ.
+ROLLS = int(os.environ.get("ROLLS", "1"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,7 @@ class Traffic:
 @pytest.fixture
 def traffic(cluster: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Traffic]:
     """A producer of each language and a consumer, and a control producer and consumer."""
-    topic = request.node.name.removeprefix("test_").replace("_", "-")[:30]
+    topic = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:30].rstrip("-")
     wanted = [(language, Mode.PRODUCER) for language in LANGUAGES]
     with (
         clients(cluster.node, *wanted, ("java", Mode.CONSUMER), bootstrap=BOOTSTRAP, topic=topic) as through,
@@ -131,15 +137,64 @@ def test_a_broker_hangs(cluster: BrokerCluster, traffic: Traffic) -> None:
     traffic.check("a broker that hangs", begun)
 
 
-def test_the_brokers_roll(cluster: BrokerCluster, traffic: Traffic) -> None:
+@pytest.mark.parametrize("roll", range(ROLLS))
+def test_the_brokers_roll(cluster: BrokerCluster, traffic: Traffic, roll: int) -> None:
     begun = time.time()
     cluster.node.kubectl("rollout", "restart", f"statefulset/{BROKERS}", f"--namespace={NAMESPACE}")
     cluster.wait_until_ready()
     traffic.go_on()
-    traffic.check("a roll", begun)
+    traffic.check(f"roll {roll + 1}", begun)
 
 
 def test_no_second_broker_is_evicted(cluster: BrokerCluster) -> None:
     assert cluster.evict(cluster.pods[0]) == 201
     assert cluster.evict(cluster.pods[1]) == 429
     cluster.wait_until_ready()
+
+
+def test_a_drain_moves_one_broker_at_a_time(cluster: BrokerCluster, traffic: Traffic) -> None:
+    node = cluster.node
+    before = {pod["metadata"]["uid"] for pod in node.pods(NAMESPACE, SELECTOR)}
+    begun = time.time()
+    most = 0
+
+    def ended() -> bool:
+        nonlocal most
+        most = max(most, 3 - sum(ready(pod) for pod in node.pods(NAMESPACE, SELECTOR)))
+        return drain.done()
+
+    with ThreadPoolExecutor(1) as executor:
+        drain = executor.submit(
+            node.kubectl,
+            *("drain", NODE, f"--pod-selector={SELECTOR}", "--delete-emptydir-data", "--timeout=280s"),
+        )
+        node.wait_until(
+            lambda: node.get(f"/api/v1/nodes/{NODE}")["spec"].get("unschedulable", False),
+            what="a node that takes no pods",
+        )
+        # There is no other node that the brokers could move to.
+        node.kubectl("uncordon", NODE)
+        node.wait_until(ended, what="the end of the drain")
+        drain.result()
+    cluster.wait_until_ready()
+    assert most == 1
+    assert not before & {pod["metadata"]["uid"] for pod in node.pods(NAMESPACE, SELECTOR)}
+    traffic.go_on()
+    traffic.check("a drain", begun)
+
+
+def test_an_upgrade_rolls_the_brokers_and_back(cluster: BrokerCluster, traffic: Traffic) -> None:
+    node = cluster.node
+    begun = time.time()
+    changes = ("config.log.level=debug", "commonLabels.changed=yes", "resources.limits.memory=800Mi")
+    cluster.upgrade(*(f"--set={change}" for change in changes))
+    cluster.wait_until_ready()
+    for pod in node.pods(NAMESPACE, SELECTOR):
+        assert pod["metadata"]["labels"]["changed"] == "yes"
+        name, file = pod["metadata"]["name"], "/etc/kafka-telemetry/config.yaml"
+        assert "level: debug" in node.exec(NAMESPACE, name, SIDECAR, "cat", file)
+    cluster.helm.run("rollback", RELEASE, f"--namespace={NAMESPACE}")
+    cluster.wait_until_ready()
+    assert all("changed" not in pod["metadata"]["labels"] for pod in node.pods(NAMESPACE, SELECTOR))
+    traffic.go_on()
+    traffic.check("an upgrade and a rollback", begun)
