@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -36,13 +37,8 @@ BOARDS: Final = tuple(name for name in DASHBOARDS if name.startswith("prometheus
 MINUTES: Final = 60
 SCRAPE_S: Final = 15
 INTERVAL_S: Final = 300
-END_S: Final = time.time() // 60 * 60
 #: Rules are evaluated at the time of the test, so samples go on after the end.
 AFTER_S: Final = 420
-WINDOW: Final = TimeRange(
-    start=datetime.fromtimestamp(END_S, UTC) - timedelta(minutes=MINUTES),
-    end=datetime.fromtimestamp(END_S, UTC),
-)
 FETCH: Final = "consumer.fetch.manager"
 COORDINATOR: Final = "consumer.coordinator"
 CONSUMED: Final = f"{FETCH}.records.consumed.total"
@@ -51,6 +47,22 @@ LATENCY: Final = "node.request.latency.avg"
 RULES: Final = yaml.safe_load((CHART / "alerts" / "prometheus-recording-rules.yaml").read_text())
 
 LOGS: Final = "https://logs.example.com/?q=${KAFKA_CLIENT_ID}&instance=${KAFKA_CLIENT_INSTANCE_ID}"
+
+
+@cache
+def end_s() -> float:
+    """Return the end of the range, which is when it is first asked for.
+
+    Tests are collected long before they run.
+    """
+    return time.time() // 60 * 60
+
+
+def window() -> TimeRange:
+    """Return the range of the dashboards."""
+    end = datetime.fromtimestamp(end_s(), UTC)
+    return TimeRange(start=end - timedelta(minutes=MINUTES), end=end)
+
 
 #: Labels of a metric's series beside its client's.
 More = tuple[tuple[str, str], ...]
@@ -183,7 +195,7 @@ def samples() -> Iterator[Sample]:
     """A sample of each series at each scrape; counters have what was pushed until then."""
     unit = MetricName(name="", type=MetricType.GAUGE, unit="")
     for after_s in range(0, 60 * MINUTES + AFTER_S + 1, SCRAPE_S):
-        at = time_field(round(1000 * (END_S - 60 * MINUTES + after_s)))
+        at = time_field(round(1000 * (end_s() - 60 * MINUTES + after_s)))
         for doing in DOINGS:
             pushes = (after_s + INTERVAL_S - doing.late) // INTERVAL_S
             for (name, more), total in doing.totals.items():
@@ -206,22 +218,46 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         assert writer.write(list(samples())) is None
         writer.close()
         with httpx.Client(base_url=prometheus.url, trust_env=False, timeout=120) as http:
-            wait_until(
-                lambda: all(
-                    http.get("/api/v1/query", params={"query": one["record"]}).json()["data"]["result"]
-                    for one in (RULES["groups"][0]["rules"][0], RULES["groups"][-1]["rules"][-1])
-                ),
-                timeout_s=120,
-                what="recorded series",
-            )
             yield http
+
+
+@pytest.fixture(scope="module")
+def recorded_s(http: httpx.Client) -> float:
+    """A time of which all recorded series are, and at which rates count all pushes.
+
+    A rate over 15 minutes begins at its first sample. If that one has a push already, only two of
+    three pushes are counted.
+    """
+    with_push = {-(-doing.late // SCRAPE_S) * SCRAPE_S % INTERVAL_S for doing in DOINGS}
+    begins = [
+        end_s() + after_s
+        for after_s in range(0, AFTER_S, SCRAPE_S)
+        if (after_s + SCRAPE_S) % INTERVAL_S not in with_push
+    ]
+    found: list[float] = []
+
+    def is_recorded() -> bool:
+        found.extend(begin for begin in begins if all(_recorded_since(http, begin)))
+        return bool(found)
+
+    wait_until(is_recorded, timeout_s=120, what="recorded series", every_s=1)
+    return found[0] + SCRAPE_S - 1
+
+
+def _recorded_since(http: httpx.Client, begin_s: float) -> Iterator[bool]:
+    """Yield for each group whether it was evaluated before the scrape after ``begin_s``."""
+    for group in RULES["groups"]:
+        query = f"timestamp({group['rules'][-1]['record']})"
+        parameters = {"query": query, "time": str(begin_s + SCRAPE_S - 1)}
+        result = http.get("/api/v1/query", params=parameters).json()["data"]["result"]
+        yield bool(result) and all(float(one["value"][1]) >= begin_s for one in result)
 
 
 def expanded(
     expression: str, step_s: int = INTERVAL_S, chosen: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """The expression with rates over 30 minutes; variables without a choice are at All."""
-    own = built_in(WINDOW, step_s) | {"window": "30m", "logs": LOGS, "traces": ""} | dict(chosen)
+    own = built_in(window(), step_s) | {"window": "30m", "logs": LOGS, "traces": ""} | dict(chosen)
     # Grafana leaves $1 as it is: no variable has that name.
     text = substitute(expression, lambda name, _: own.get(name, None if name.isdigit() else ".*"))
     assert "$" not in re.sub(r"\$\{KAFKA_|\$\d", "", text), text
@@ -231,10 +267,10 @@ def expanded(
 def asked(
     http: httpx.Client,
     expression: str,
-    at_s: float = END_S,
+    at_s: float | None = None,
     chosen: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    return answered(http, "query", expression, {"time": str(at_s)}, chosen)
+    return answered(http, "query", expression, {"time": str(end_s() if at_s is None else at_s)}, chosen)
 
 
 def answered(
@@ -262,7 +298,7 @@ def panel(board: str, title: str) -> dict[str, Any]:
 
 
 def shown(
-    http: httpx.Client, board: str, title: str, label: str = "", at_s: float = END_S
+    http: httpx.Client, board: str, title: str, label: str = "", at_s: float | None = None
 ) -> list[tuple[str, float]]:
     """The value of each series of a panel's queries, with one of its labels."""
     return [
@@ -272,9 +308,6 @@ def shown(
     ]
 
 
-def recorded(http: httpx.Client, title: str, label: str) -> dict[str, float]:
-    """The lines of a panel that reads recorded series, now."""
-    return dict(shown(http, "prometheus-topics-and-groups", title, label, time.time()))
 
 
 def table(
@@ -316,8 +349,8 @@ def table(
 def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, list[float]]:
     """The values of a panel over the range, by label."""
     step_s = INTERVAL_S
-    start_s = WINDOW.start.timestamp() + step_s
-    parameters = {"start": str(start_s), "end": str(END_S), "step": str(step_s)}
+    start_s = window().start.timestamp() + step_s
+    parameters = {"start": str(start_s), "end": str(end_s()), "step": str(step_s)}
     (target,) = panel(board, title)["targets"]
     return {
         one["metric"][label]: [float(value) for _, value in one["values"]]
@@ -326,12 +359,14 @@ def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, l
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_every_query_is_answered_and_most_find_something(http: httpx.Client, board: str) -> None:
+def test_every_query_is_answered_and_most_find_something(
+    http: httpx.Client, recorded_s: float, board: str
+) -> None:
     empty = {
         dashboard["title"]
         for dashboard in DASHBOARDS[board]["panels"]
         for target in dashboard.get("targets", ())
-        if not asked(http, target["expr"], time.time())
+        if not asked(http, target["expr"], recorded_s)
     }
     # These clients do not send all metrics.
     missing = {
@@ -360,7 +395,7 @@ def test_numbers_name_how_many_clients_are_in_trouble(http: httpx.Client) -> Non
     assert found == {
         "Live clients": 5,
         "Client ids": 5,
-        "Versions": 2,
+        "Versions": 3,
         "Throttled clients": 1,
         "Groups behind": 1,
         "Poll-bound groups": 1,
@@ -435,21 +470,25 @@ def test_topics_count_each_record_once(http: httpx.Client) -> None:
     assert topics["orders"]["Largest lag now"] == 50_000
 
 
-def test_recorded_lines_show_what_groups_and_topics_do(http: httpx.Client) -> None:
+def test_recorded_lines_show_what_groups_and_topics_do(http: httpx.Client, recorded_s: float) -> None:
     """Over 15 minutes Prometheus extrapolates by up to one of 60 scrapes."""
-    assert recorded(http, "Records lag by group", "group_id") == {"well": 10, "behind": 50_000, "bound": 10}
-    assert recorded(http, "Records consumed by group", "group_id") == {
+
+    def recorded(title: str, label: str) -> dict[str, float]:
+        return dict(shown(http, "prometheus-topics-and-groups", title, label, recorded_s))
+
+    assert recorded("Records lag by group", "group_id") == {"well": 10, "behind": 50_000, "bound": 10}
+    assert recorded("Records consumed by group", "group_id") == {
         "well": pytest.approx(50, rel=0.02),
         "behind": pytest.approx(10, rel=0.02),
         "bound": pytest.approx(5, rel=0.02),
     }
-    assert recorded(http, "Records sent by topic", "topic") == {"orders": pytest.approx(60, rel=0.02)}
-    assert recorded(http, "Records consumed by topic", "topic") == {
+    assert recorded("Records sent by topic", "topic") == {"orders": pytest.approx(60, rel=0.02)}
+    assert recorded("Records consumed by topic", "topic") == {
         "orders": pytest.approx(65 * 0.75, rel=0.02),
         "clicks": pytest.approx(65 * 0.25, rel=0.02),
     }
-    assert recorded(http, "Records that failed by topic", "topic") == {"orders": pytest.approx(36, rel=0.02)}
-    assert recorded(http, "Records lag by topic", "topic") == {"orders": 50_000}
+    assert recorded("Records that failed by topic", "topic") == {"orders": pytest.approx(36, rel=0.02)}
+    assert recorded("Records lag by topic", "topic") == {"orders": 50_000}
 
 
 def test_rebalances_are_counted_in_the_step_in_which_they_were_pushed(http: httpx.Client) -> None:
@@ -469,13 +508,13 @@ def test_the_heatmap_has_the_latency_of_each_broker(http: httpx.Client) -> None:
         }
 
 
-def test_one_client_is_beside_the_middle_half_of_its_peers(http: httpx.Client) -> None:
+def test_one_client_is_beside_the_middle_half_of_its_peers(http: httpx.Client, recorded_s: float) -> None:
     """Three consumers lag by 10, 10 and 50,000 records."""
-    found = shown(http, "prometheus-one-client", "Records lag", "client_instance_id", time.time())
+    found = shown(http, "prometheus-one-client", "Records lag", "client_instance_id", recorded_s)
     instances = {name: value for name, value in found if name}
     assert instances == {"instance-keeps-up": 10, "instance-lags": 50_000, "instance-poll-bound": 10}
     assert [value for name, value in found if not name] == [10, 10, pytest.approx(25_005)]
-    sent = shown(http, "prometheus-one-client", "Records sent", "client_instance_id", time.time())
+    sent = shown(http, "prometheus-one-client", "Records sent", "client_instance_id", recorded_s)
     quartiles = [value for name, value in sent if not name]
     assert quartiles == [pytest.approx(value, rel=0.02) for value in (25, 30, 35)]
 
@@ -498,7 +537,7 @@ CULPRITS: Final = {
 
 
 @pytest.mark.parametrize("who", CULPRITS)
-def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, who: str) -> None:
+def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, recorded_s: float, who: str) -> None:
     steps = clicks("On Prometheus alone")[who]
     boards = {DASHBOARDS[name]["title"].partition(": ")[2]: name for name in BOARDS}
     chosen: dict[str, str] = {}
@@ -520,6 +559,6 @@ def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, who: str) 
     rows = (
         table(http, opened, steps[-1].shows, chosen)
         if last["type"] == "table"
-        else [one["metric"] for one in asked(http, last["targets"][0]["expr"], time.time(), chosen)]
+        else [one["metric"] for one in asked(http, last["targets"][0]["expr"], recorded_s, chosen)]
     )
     assert rows[0][label] == text
