@@ -100,6 +100,7 @@ _PARTS: Final = ("broker", "collector", "clients", "bridge")
 #: Parts that only tests marked ``full`` use.
 _FULL_PARTS: Final = (
     "prometheus",
+    "victoria-metrics",
     "helm",
     "haproxy",
     "network",

@@ -28,6 +28,7 @@ COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
 ALERTMANAGER_VERSION = "0.34.0"
+VICTORIA_METRICS_VERSION = "1.136.23"
 GRAFANA_VERSION = "13.2.2"
 HELM_VERSION = "3.22.0"
 KUBECONFORM_VERSION = "0.8.0"
@@ -172,6 +173,12 @@ ALERTMANAGER = Part(
     sources=(HERE / "alertmanager",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+VICTORIA_METRICS = Part(
+    name="victoria-metrics",
+    about=f"VictoriaMetrics {VICTORIA_METRICS_VERSION} by Go",
+    sources=(HERE / "victoriametrics",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 ACTIONLINT = Part(
     name="actionlint",
     about="actionlint, which checks the workflows, by Go",
@@ -272,6 +279,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "clients": _CLIENTS,
     "prometheus": (PROMETHEUS,),
     "alertmanager": (ALERTMANAGER,),
+    "victoria-metrics": (VICTORIA_METRICS,),
     "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),

@@ -88,6 +88,11 @@ def _build_alertmanager(folder: Path) -> None:
     _build_with_go(HERE / "alertmanager", program, f"{module}/cmd/alertmanager", f"-overlay={overlay}")
 
 
+def _build_victoria_metrics(folder: Path) -> None:
+    server = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
+    _build_with_go(HERE / "victoriametrics", folder / "victoria-metrics", server)
+
+
 def _build_actionlint(folder: Path) -> None:
     _build_with_go(HERE / "actionlint", folder / "actionlint", "tool")
 
@@ -191,6 +196,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
     parts.ALERTMANAGER: _build_alertmanager,
+    parts.VICTORIA_METRICS: _build_victoria_metrics,
     parts.ACTIONLINT: _build_actionlint,
     parts.COMPOSE: _build_compose,
     parts.EXAMPLES_COLLECTOR: _build_examples_collector,
