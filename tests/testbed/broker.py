@@ -32,7 +32,8 @@ _TELEMETRY_PLUGIN = "kafkatelemetry.testbed.CountingTelemetryReporter"
 _READY_WITHIN_S = 60.0
 _STOP_WITHIN_S = 30.0
 
-_SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
+#: What every broker of the testbed has.
+SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
     {
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
@@ -349,7 +350,7 @@ class KafkaBroker(Server):
             for listener in self.listeners
         ]
         properties = {
-            **_SERVER_PROPERTIES,
+            **SERVER_PROPERTIES,
             "process.roles": "broker,controller" if self._controller is self else "broker",
             "node.id": str(self.node_id),
             "controller.quorum.voters": f"{voter.node_id}@{LOOPBACK}:{voter._controller_port}",

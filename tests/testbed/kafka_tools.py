@@ -23,7 +23,26 @@ _MAINS: Final = {
 
 def script(name: str, arguments: Sequence[str], *, stdin: str = "") -> str:
     """Run the program of a script such as ``kafka-configs.sh``; errors as below."""
-    return _java(_MAINS[name], arguments, stdin)
+    done = subprocess.run(
+        command(name, arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT_S,
+    )
+    assert done.returncode == 0, f"{name} {' '.join(arguments)}:\n{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def command(name: str, arguments: Sequence[str]) -> list[str]:
+    """Return what a script runs.
+
+    Raises:
+        NotSetUpError: The tools are not there yet.
+    """
+    jars = parts.EXAMPLES_KAFKA.require() / "jars"
+    return ["java", *jvm.QUICK_START, "-cp", f"{jars}/*", _MAINS[name], *arguments]
 
 
 def client_metrics(bootstrap: str, *arguments: str) -> str:
@@ -39,20 +58,3 @@ def client_metrics(bootstrap: str, *arguments: str) -> str:
 def configs(bootstrap: str, *arguments: str) -> str:
     """Run ``kafka-configs.sh``; errors as above."""
     return script("kafka-configs.sh", ["--bootstrap-server", bootstrap, *arguments])
-
-
-def _java(main: str, arguments: Sequence[str], stdin: str) -> str:
-    jars = parts.EXAMPLES_KAFKA.require() / "jars"
-    command = [
-        "java",
-        *jvm.QUICK_START,
-        "-cp",
-        f"{jars}/*",
-        main,
-        *arguments,
-    ]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-    )
-    assert done.returncode == 0, f"{main} {' '.join(arguments)}:\n{done.stdout}\n{done.stderr[-4000:]}"
-    return done.stdout

@@ -308,8 +308,6 @@ def shown(
     ]
 
 
-
-
 def table(
     http: httpx.Client, board: str, title: str, chosen: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
