@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -69,23 +67,6 @@ def _build_prometheus(folder: Path) -> None:
     # Without the clouds' service discoveries, whose clients are most of what would be compiled.
     server = "github.com/prometheus/prometheus/cmd/prometheus"
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
-
-
-def _build_alertmanager(folder: Path) -> None:
-    module, program = "github.com/prometheus/alertmanager", folder / "alertmanager"
-    found = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", module],
-        cwd=HERE / "alertmanager",
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    # Its pages are built by npm, and a module has none. It can't be compiled without a page.
-    page, overlay = folder / "index.html", folder / "overlay.json"
-    page.touch()
-    place = Path(found.stdout.strip()) / "ui" / "app" / "dist" / "index.html"
-    overlay.write_text(json.dumps({"Replace": {str(place): str(page)}}))
-    _build_with_go(HERE / "alertmanager", program, f"{module}/cmd/alertmanager", f"-overlay={overlay}")
 
 
 def _build_victoria_metrics(folder: Path) -> None:
@@ -195,7 +176,6 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
-    parts.ALERTMANAGER: _build_alertmanager,
     parts.VICTORIA_METRICS: _build_victoria_metrics,
     parts.ACTIONLINT: _build_actionlint,
     parts.COMPOSE: _build_compose,

@@ -1,4 +1,4 @@
-"""Findings reach Alertmanager, and what it notifies, from a real PostgreSQL."""
+"""Findings reach each Alertmanager, from a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from spark_streaming.alertmanager import Alertmanager, AlertmanagerError
 from spark_streaming.postgres import FindingReader
 from spark_streaming.settings import AlertmanagerSettings
 from tests.integration.rollup.findings.fleet import SETTINGS, Fleet
-from tests.testbed import alertmanager
 from tests.testbed.ports import free_port
-from tests.testbed.process import wait_until
 
 TOKEN = "a-token-of-sixteen-letters"
 
@@ -127,23 +125,3 @@ def test_a_missing_file_of_authorities_is_named(fleet: Fleet, tmp_path: Path) ->
     missing = tmp_path / "ca.pem"
     with pytest.raises(AlertmanagerError, match=r"alertmanager\.ca_file"), sender(fleet, ca_file=missing):
         pass
-
-
-@pytest.mark.full
-def test_a_webhook_hears_of_a_finding_and_of_its_end(throttled: Fleet) -> None:
-    with (
-        web() as server,
-        alertmanager.Alertmanager(server.url) as running,
-        sender(throttled, running.url) as job,
-    ):
-        job.send(datetime.now(UTC))
-        # Again, as after each maintenance: it is the same alert.
-        job.send(datetime.now(UTC))
-        (alert,) = running.alerts()
-        assert alert["labels"]["alertname"] == "KafkaClientFinding"
-        wait_until(lambda: len(server.posted) == 1, timeout_s=60, what="the notification")
-        resolve(throttled, datetime.now(UTC))
-        job.send(datetime.now(UTC))
-        wait_until(lambda: len(server.posted) == 2, timeout_s=60, what="the end")
-        assert [body["status"] for _, _, body in server.posted] == ["firing", "resolved"]
-        assert running.alerts() == []
