@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import indent
 from typing import Final
 
-from deploy.dashboards.metrics import STEP, standard
+from deploy.dashboards.metrics import STEP, WAITS, standard
 from deploy.dashboards.panels import NO_DATA, Panel, cells
 from deploy.dashboards.sql import (
     BY_CLIENT,
@@ -62,7 +62,7 @@ def latency_by_broker(title: str, source: Source, roles: Sequence[str] = _ROLES,
         title,
         f"{names}: the mean over clients, by the broker that answered. A red row is a slow broker, a red "
         "column is a time at which all were slow. *bootstrap* is the first connection of a client, to an "
-        "address of `bootstrap.servers`.",
+        "address of `bootstrap.servers`." + (f" Of consumers: {WAITS}" if "consumer" in roles else ""),
         "ms",
         query,
         width=width,

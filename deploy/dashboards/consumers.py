@@ -8,8 +8,9 @@ from deploy.dashboards.brokers import EVERY_BROKER, latency_by_broker
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.findings import OF_CHOSEN_CLIENTS, marks
 from deploy.dashboards.grafana import Dashboard
-from deploy.dashboards.metrics import metric_lines, spread_lines, standard, support, total
-from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest
+from deploy.dashboards.members import OF_MEMBER
+from deploy.dashboards.metrics import WAITS, metric_lines, spread_lines, standard, support, total
+from deploy.dashboards.ranked import BY_GROUP, LAG_WARNINGS, largest, most_added
 from deploy.dashboards.sql import BY_CLIENT, BY_FLEET, chosen
 from deploy.dashboards.status import status
 from deploy.dashboards.tops import Cell, clients_by_problem
@@ -88,15 +89,20 @@ def consumers() -> Dashboard:
             "consumer.time.between.poll.max",
             advice="Beyond `max.poll.interval.ms` the group takes the client's partitions away.",
         ),
-        spread_lines("Fetch latency", f"{_FETCH}.fetch.latency.avg", f"{_FETCH}.fetch.latency.max"),
+        spread_lines(
+            "Fetch latency", f"{_FETCH}.fetch.latency.avg", f"{_FETCH}.fetch.latency.max", advice=WAITS
+        ),
     )
     board.row(
         "Groups",
         metric_lines("Partitions assigned", f"{_COORDINATOR}.assigned.partitions"),
-        metric_lines(
-            "Rebalances",
+        most_added(
+            "Rebalances by group",
             f"{_COORDINATOR}.rebalance.total",
-            advice="Each member counts its own: divide by members.",
+            "group_id",
+            BY_GROUP,
+            OF_MEMBER,
+            of_member=True,
         ),
         metric_lines(
             "Members rebalancing",
@@ -114,7 +120,7 @@ def consumers() -> Dashboard:
             "Request latency",
             "consumer.node.request.latency.avg",
             "consumer.node.request.latency.max",
-            advice="Fetches that find nothing wait for `fetch.max.wait.ms` (500 ms unless set).",
+            advice=WAITS,
         ),
         spread_lines(
             "Throttling",

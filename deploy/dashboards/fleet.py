@@ -92,7 +92,7 @@ def fleet() -> Dashboard:
         worst_ten("Fetch throttling", "consumer.fetch.manager.fetch.throttle.time.max"),
         worst_ten("Produce latency", "producer.node.request.latency.max"),
         worst_ten("Failed records", "producer.record.error.total", counted=True),
-        worst_ten("Rebalances", "consumer.coordinator.rebalance.total", counted=True),
+        worst_ten("Rebalances", "consumer.coordinator.rebalance.total", counted=True, with_group=True),
     )
     board.row(
         "Clients over time",

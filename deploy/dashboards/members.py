@@ -35,6 +35,8 @@ REBALANCED: Final = (
     "Green: none. Yellow: one or two, as in a restart. Red: three or more. The row that turns red first "
     "is the member to look at. Java clients alone count rebalances."
 )
+#: Each member counts its group's rebalances, so their sum counts each many times.
+OF_MEMBER: Final = "Of the client id with the most, because each member counts its group's rebalances."
 _METRIC: Final = standard("consumer.coordinator.rebalance.total")
 _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
 _MINUTES, _HOURS, _ = MANY_GRAINS

@@ -22,6 +22,7 @@ from deploy.dashboards.sql import (
     GRAINS,
     MANY_GRAINS,
     MEAN,
+    SEEN,
     Source,
     are_all,
     choices,
@@ -41,6 +42,13 @@ from deploy.dashboards.sql import (
 from deploy.dashboards.units import unit_of
 from receiver.catalogue import CATALOGUE, Combination, StandardMetric
 
+#: The fewest clients that have quantiles: 5 % of 20 is one.
+MANY: Final = 20
+#: What the latency of consumers' requests contains.
+WAITS: Final = (
+    "It contains the broker's wait for data: fetches that find nothing wait for `fetch.max.wait.ms` (500 ms "
+    "unless set)."
+)
 _UNFILTERED: Final = f"{are_all(list(BY_CLIENT))} AND {chosen(BY_FLEET)}"
 _FILTERED: Final = f"NOT {are_all(list(BY_CLIENT))} AND {chosen(BY_FLEET | BY_CLIENT)}"
 #: The views to read, each with the condition under which it is the one; a principal or group may be
@@ -77,6 +85,12 @@ def standard(name: str) -> StandardMetric:
     return found
 
 
+def waits(name: str) -> str:
+    """Return the sentence :data:`WAITS` for the latency of consumers' requests, else nothing."""
+    is_waiting = name.startswith("consumer.") and ("request.latency" in name or "fetch.latency" in name)
+    return f" {WAITS}" if is_waiting else ""
+
+
 def metric_lines(
     title: str,
     name: str,
@@ -109,7 +123,8 @@ def spread_lines(
 ) -> Panel:
     """Build a panel over time of a metric that is a distribution over clients.
 
-    It shows quantiles of all clients. If clients are chosen, it shows their mean and maximum.
+    It shows quantiles of all clients, if there are :data:`MANY`. It shows their mean and maximum
+    beside them, or alone if clients are chosen.
     ``low_is_bad``: it shows low quantiles and the minimum instead.
     """
     metrics = [standard(average)] if maximum is None else [standard(average), standard(maximum)]
@@ -127,7 +142,9 @@ def spread_lines(
     shares = _LOW_SHARES if low_is_bad else _SHARES
     query = union(
         [
-            quantiles(metric=metrics[0].name, shares=shares, condition=_UNFILTERED),
+            quantiles(
+                metric=metrics[0].name, shares=shares, condition=f"{_UNFILTERED} AND {_are_many(average)}"
+            ),
             gauges(mean),
             gauges(extreme),
             not_sent(metrics),
@@ -135,7 +152,7 @@ def spread_lines(
     )
     return lines(
         title,
-        _words(metrics, advice),
+        _words(metrics, f"{advice} Quantiles of at least {MANY} clients.".strip()),
         unit,
         f"{query}\nORDER BY 1, 2",
         width=width,
@@ -185,6 +202,15 @@ def total(
     )
     return number(
         f"{title}{_only(metric)}", _words([metric], how), unit, query, width=width, warnings=warnings
+    )
+
+
+def _are_many(name: str) -> str:
+    """Return the condition, constant in a query, that many clients may have a metric."""
+    group = "NOT NULL" if name.startswith("consumer.") else "NULL"
+    return (
+        f"(SELECT count(*) >= {MANY} FROM (SELECT FROM telemetry.client AS c\n"
+        f"      WHERE {SEEN} AND c.group_id IS {group} AND {chosen(BY_FLEET)} LIMIT {MANY}) AS a_few)"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from deploy.dashboards.addresses import ADDRESSES, Address, logs_and_traces_on_prometheus
 from deploy.dashboards.grafana import Dashboard
+from deploy.dashboards.members import OF_MEMBER
 from deploy.dashboards.panels import Panel, column, rows
 from deploy.dashboards.prometheus_panels import (
     BY_CLIENT,
@@ -25,6 +26,7 @@ from deploy.dashboards.prometheus_panels import (
     instances,
     link_to,
     merged,
+    most_of_members,
     now,
     of_instances,
     oldest_first,
@@ -75,18 +77,21 @@ def fleet_on_prometheus() -> Dashboard:
         worst("Produce latency", SLOWEST, f"max by ({BY_CLIENT}) ({selected(SLOWEST)}) > 0"),
         worst("Failed records an hour", "producer.record.error.total",
                f"3600 * sum by ({BY_CLIENT}) ({rate('producer.record.error.total')}) > 0"),
-        worst("Rebalances an hour, of the member with the most", f"{COORDINATOR}.rebalance.total",
-               f"3600 * max by (group_id) ({rate(f'{COORDINATOR}.rebalance.total')}) > 0", "group_id"),
+        worst("Rebalances an hour", f"{COORDINATOR}.rebalance.total",
+               f"3600 * {most_of_members(rate(f'{COORDINATOR}.rebalance.total'))} > 0", "group_id",
+               advice=OF_MEMBER),
         worst("Poll idle ratio, least", IDLE, f"min by ({BY_CLIENT}) ({selected(IDLE)})", lowest=True),
+        worst("Connections opened an hour", "producer.connection.creation.total",
+               f"3600 * sum by ({BY_CLIENT}) ({_opened()}) > 0"),
+        over_time("Records lag by group", f"`{LAG}`: of the worst partition of any member.", "short", {
+            "{{group_id}}": f"topk({TOP}, max by (group_id) ({selected(LAG)}))"}, lag=True, width=16),
     )  # fmt: skip
     built.row(
         "Clients",
         _versions(),
         over_time("Clients by software and version", "Client instances that push.", "short", {
             "{{client_software_name}} {{client_software_version}}":
-            instances("client_software_name, client_software_version")}, stacked=True, width=8),
-        over_time("Records lag by group", f"`{LAG}`: of the worst partition of any member.", "short", {
-            "{{group_id}}": f"topk({TOP}, max by (group_id) ({selected(LAG)}))"}, lag=True, width=8),
+            instances("client_software_name, client_software_version")}, stacked=True, width=16),
     )  # fmt: skip
     return built
 
@@ -154,8 +159,8 @@ def consumers_on_prometheus() -> Dashboard:
         "Groups",
         over_time("Partitions assigned by group", f"`{assigned}`", "short", {
             "{{group_id}}": f"sum by (group_id) ({selected(assigned)})"}),
-        over_time("Rebalances by group", f"`{rebalances}`: of the member with the most. {RATE_OVER}",
-               "count:rebalances/h", {"{{group_id}}": f"3600 * max by (group_id) ({rate(rebalances)})"}),
+        over_time("Rebalances by group", f"`{rebalances}`. {OF_MEMBER} {RATE_OVER}",
+               "count:rebalances/h", {"{{group_id}}": f"3600 * {most_of_members(rate(rebalances))}"}),
         spread("Commit latency", f"{COORDINATOR}.commit.latency.avg", f"{COORDINATOR}.commit.latency.max"),
         total("Connections opened", "consumer.connection.creation.total"),
         by_broker("Request latency by broker", ["consumer"]),
@@ -208,8 +213,15 @@ def one_client_on_prometheus() -> Dashboard:
         of_instances("Produce throttling", "producer.produce.throttle.time.max"),
         of_instances("Fetch throttling", f"{FETCH}.fetch.throttle.time.max"),
         of_instances("Partitions assigned", f"{COORDINATOR}.assigned.partitions"),
+        over_time(
+            "Connections opened",
+            f"`connection.creation.total`. {RATE_OVER}",
+            "count:connections/h",
+            {"{{client_instance_id}}": f"3600 * sum by (client_instance_id) ({_opened()})"},
+            width=8,
+        ),
         rebalances_of_members("Rebalances of each instance", width=8),
-        by_broker("Request latency by broker", width=8),
+        by_broker("Request latency by broker", width=16),
     )
     return built
 
@@ -252,7 +264,7 @@ def topics_and_groups_on_prometheus() -> Dashboard:
             "Rebalances by group",
             GROUPS["rebalances"],
             "group_id",
-            "Of the member with the most.",
+            OF_MEMBER,
             largest=True,
         ),
         rebalances_of_members("Rebalances of each member"),
@@ -291,9 +303,9 @@ def _groups() -> Panel:
     return merged(
         "Groups",
         "Consumer groups, those with the largest lag first. Rates are over the time of *Rate over*. "
-        "Rebalances are those of the member with the most. *Lag grows by*: of the partition whose lag grows "
-        "most. *Time to catch up*: how long until the largest lag is gone, as that partition's falls; empty "
-        "if it grows. An empty cell means no data.",
+        f"*Rebalances*: {OF_MEMBER[0].lower()}{OF_MEMBER[1:]} *Lag grows by*: of the partition whose lag "
+        "grows most. *Time to catch up*: how long until the largest lag is gone, as that partition's falls; "
+        "empty if it grows. An empty cell means no data.",
         {
             "group_id": column(
                 "Group", width=180, links=link_to("kct-prom-topics-and-groups", "group", "group_id")
@@ -304,7 +316,7 @@ def _groups() -> Panel:
             "Lag grows by": (f"60 * {growth}", "count:/min"),
             "Time to catch up": (f"{lag} / -({growth} < 0)", "s"),
             "Poll idle, least": (f"min by (group_id) ({_in_group(IDLE)})", "percentunit"),
-            "Rebalances": (f"3600 * max by (group_id) ({rebalances})", "count:/h"),
+            "Rebalances": (f"3600 * {most_of_members(rebalances)}", "count:/h"),
             "Live members": (f"count by (group_id) (group by (group_id, client_instance_id) ({_MEMBERS}))",
                              "short"),
             "Partitions": (partitions, "short"),
@@ -344,6 +356,11 @@ def _members() -> Panel:
 
 def _in_group(name: str) -> str:
     return whole(name, SELECTED, _GROUPED)
+
+
+def _opened() -> str:
+    names = "|".join(series(f"{role}.connection.creation.total") for role in ("producer", "consumer"))
+    return f'rate({{__name__=~"{names}",{SELECTED}}}[{WINDOW}])'
 
 
 def _worst_throttling() -> str:

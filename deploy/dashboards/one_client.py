@@ -13,7 +13,7 @@ from deploy.dashboards.choices import cluster
 from deploy.dashboards.findings import findings, marks
 from deploy.dashboards.grafana import Dashboard, choice
 from deploy.dashboards.members import REBALANCE_COLOURS, REBALANCED
-from deploy.dashboards.metrics import standard
+from deploy.dashboards.metrics import WAITS, standard
 from deploy.dashboards.panels import Panel, column, lines, rows, states
 from deploy.dashboards.ranges import latest, over_range
 from deploy.dashboards.ranked import LAG_WARNINGS
@@ -62,6 +62,7 @@ _SIGNS: Final = tuple(
     for name in ("connection.creation.total", "node.request.latency.avg")
 )
 _FETCH: Final = "consumer.fetch.manager"
+_OF_CONSUMERS: Final = f"Of consumers: {WAITS[0].lower()}{WAITS[1:]}"
 _SHORT_ID: Final = "left(client_instance_id, 8)"
 _QUARTILES: Final = {
     "25 % of peers below": 0.25,
@@ -146,7 +147,7 @@ def one_client() -> Dashboard:
         _of_client(
             "Fetch latency",
             f"{_FETCH}.fetch.latency.max",
-            "The longest. Fetches that find nothing wait for `fetch.max.wait.ms` (500 ms unless set).",
+            f"The longest. {WAITS}",
         ),
     )
     board.row(
@@ -154,7 +155,7 @@ def one_client() -> Dashboard:
         _beside_peers("Produce latency", "producer.node.request.latency.avg"),
         _beside_peers("Wait before sending", "producer.record.queue.time.avg"),
         _beside_peers("Produce throttling", "producer.produce.throttle.time.avg"),
-        _beside_peers("Fetch latency, mean", f"{_FETCH}.fetch.latency.avg"),
+        _beside_peers("Fetch latency, mean", f"{_FETCH}.fetch.latency.avg", WAITS),
         _beside_peers("Time between polls, mean", "consumer.time.between.poll.avg"),
         _beside_peers("Poll idle ratio, mean", "consumer.poll.idle.ratio.avg"),
     )
@@ -172,10 +173,13 @@ def one_client() -> Dashboard:
             "request_latency_ms_sum",
             "request_latency_points",
             "ms",
-            "The mean over brokers of the average time from a request to its response.",
+            f"The mean over brokers of the average time from a request to its response. {_OF_CONSUMERS}",
         ),
         _extreme(
-            "Request latency, maximum", "request_latency_ms_max", "ms", "The longest request to any broker."
+            "Request latency, maximum",
+            "request_latency_ms_max",
+            "ms",
+            f"The longest request to any broker. {_OF_CONSUMERS}",
         ),
         _extreme(
             "Throttling, maximum", "throttle_ms_max", "ms", "The longest delay of a request by a quota."
@@ -265,7 +269,7 @@ def _versions_and_addresses() -> Panel:
     )
 
 
-def _beside_peers(title: str, name: str) -> Panel:
+def _beside_peers(title: str, name: str, advice: str = "") -> Panel:
     """Build the mean of the client id, beside the median and the middle half of its peers.
 
     Peers are the clients of the same software and cluster, if the client sends the metric.
@@ -292,7 +296,7 @@ def _beside_peers(title: str, name: str) -> Panel:
     return lines(
         title,
         f"`{metric.name}`: {metric.description} The mean of all its instances. Peers are all clients of "
-        "the same software and cluster.",
+        f"the same software and cluster. {advice}",
         unit,
         f"{union([gauges(own), peers, _not_sent([metric.name])])}\nORDER BY 1, 2",
         width=8,

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.members import MEMBERS, REBALANCE_COLOURS, REBALANCED
-from deploy.dashboards.metrics import standard
+from deploy.dashboards.metrics import MANY, WAITS, standard, waits
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, cells, column, lines, number, rows, states
 from deploy.dashboards.queries import PROMETHEUS, promql
 from deploy.dashboards.ranked import LAG, LAG_WARNINGS
@@ -111,6 +111,11 @@ def oldest_first() -> list[models.DataTransformerConfig]:
     return [sort, without_time(also=_ORDER)]
 
 
+def most_of_members(expression: str) -> str:
+    """Return the sum of each group's client id with the most."""
+    return f"max by (group_id) (sum by (group_id, client_id) ({expression}))"
+
+
 def link_to(uid: str, variable: str, label: str) -> list[dict[str, object]]:
     """Return the link from a table's cell to a dashboard that selects the cell's label."""
     url = (
@@ -136,6 +141,7 @@ def worst(
     by: Literal["client_id", "group_id"] = "client_id",
     *,
     lowest: bool = False,
+    advice: str = "",
 ) -> Panel:
     """Build the table of the ten client ids or groups with the worst values, with links."""
     metric = standard(name)
@@ -147,7 +153,7 @@ def worst(
     )  # fmt: skip
     return rows(
         title,
-        f"`{metric.name}`: {metric.description}",
+        f"`{metric.name}`: {metric.description} {advice}".rstrip(),
         [promql(f"{sort}({best}({TOP}, {expression}))", "", instant=True)],
         {
             "client_id": column("Client id", links=links if by == "client_id" else ()),
@@ -255,14 +261,18 @@ def spread(title: str, average: str, maximum: str | None, *, low: bool = False) 
     if low:
         shares = {"median client": 0.5, "5 % of clients below": 0.05, "1 % of clients below": 0.01}
     of_each = f"avg by (client_instance_id) ({selected(average)})"
-    expressions = {name: f"quantile({share:g}, {of_each})" for name, share in shares.items()}
+    # A quantile of a few clients is one of them.
+    are_many = f"and on () (count({of_each}) >= {MANY})"
+    expressions = {name: f"quantile({share:g}, {of_each}) {are_many}" for name, share in shares.items()}
+    expressions["mean"] = f"avg({of_each})"
     if low:
         expressions["minimum"] = f"min({selected(average)})"
     else:
         expressions["maximum"] = f"max({selected(maximum or average)})"
     return over_time(
         title,
-        f"`{metric.name}`: {metric.description} Sent by {', '.join(metric.clients)}.",
+        f"`{metric.name}`: {metric.description} Sent by {', '.join(metric.clients)}.{waits(average)} "
+        f"Quantiles of at least {MANY} clients.",
         unit_of(metric)[0],
         expressions,
         low=low,
@@ -284,7 +294,7 @@ def of_instances(title: str, name: str) -> Panel:
     return over_time(
         title,
         f"`{metric.name}`: {metric.description} Sent by {', '.join(metric.clients)}. Peers are all "
-        "clients of the same software and cluster; their lines need the recording rules.",
+        f"clients of the same software and cluster; their lines need the recording rules.{waits(name)}",
         unit_of(metric)[0],
         expressions,
         width=8,
@@ -298,8 +308,8 @@ def by_broker(title: str, roles: Sequence[str] = _ROLES, *, width: int = 12) -> 
     names = "|".join(series(f"{role}.node.request.latency.avg") for role in roles)
     return cells(
         title,
-        "`node.request.latency.avg` by broker: the mean over clients. A dark row is a slow broker, a "
-        "dark column is a slow time of all brokers.",
+        "`node.request.latency.avg` by broker: the mean over clients. A red row is a slow broker, a red "
+        "column is a slow time of all brokers." + (f" Of consumers: {WAITS}" if "consumer" in roles else ""),
         "ms",
         [promql(f'avg by (node_id) ({{__name__=~"{names}",{SELECTED}}})', "broker {{node_id}}")],
         width=width,

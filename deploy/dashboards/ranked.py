@@ -43,12 +43,30 @@ LAG: Final = "consumer.fetch.manager.records.lag.max"
 LAG_WARNINGS: Final[Mapping[float, str]] = {10_000: "orange", 100_000: "red"}
 
 
-def most_added(title: str, name: str, by: str, source: Source, description: str, *, width: int = 12) -> Panel:
-    """Build lines of a total by a dimension, per second or hour, of those with the most."""
+def most_added(
+    title: str,
+    name: str,
+    by: str,
+    source: Source,
+    description: str,
+    *,
+    width: int = 12,
+    of_member: bool = False,
+) -> Panel:
+    """Build lines of a total by a dimension, per second or hour, of those with the most.
+
+    ``of_member``: of the client id with the most in each step, and not of all.
+    """
     metric = standard(name)
     unit, factor = unit_of(metric)
     source = _narrowed(source, by, metric.name, "sum(sum)")
-    added = over_time(series=by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
+    series_by = f"ARRAY[{by}, client_id]" if of_member else by
+    added = over_time(series=series_by, value="sum(sum)", sources=of_metrics([metric.name], [source]))
+    if of_member:
+        added = (
+            "SELECT time, metric[1] AS metric, max(value) AS value, base\n"
+            f"FROM (\n{added}\n) AS members\nGROUP BY time, metric[1], base"
+        )
     series = per_second(top_series(added, limit=TOP), factor=factor)
     return _ranked(title, name, unit, series, description, width)
 

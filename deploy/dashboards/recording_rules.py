@@ -64,7 +64,7 @@ def _of_group(name: str, word: str, how: str) -> Recorded:
     if how.startswith("rate"):
         expression = f"sum by ({by}) (rate({selector}[{_RATE}]))"
     elif how == "worst":
-        expression = f"max by ({by}) (rate({selector}[{_RATE}]))"
+        expression = f"max by ({by}) (sum by ({by}, client_id) (rate({selector}[{_RATE}])))"
         how = f"max_rate{_RATE}"
     else:
         expression = f"{how} by ({by}) ({selector})"

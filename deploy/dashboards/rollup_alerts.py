@@ -16,6 +16,13 @@ from deploy.dashboards.runbooks import runbook_url
 
 #: The address of Grafana, without the slash at its end.
 _GRAFANA: Final = r'{{ reReplaceAll "/+\\z" "" externalURL }}'
+#: Stands for a number that is not known: librdkafka does not count rebalances.
+_UNKNOWN: Final = 0.5
+#: The value of the alert's query. It is no label, because an alert with another label is another.
+_NUMBER: Final = (
+    '{{ if ge .Values.A.Value 1.0 }}{{ printf "%.0f" .Values.A.Value }}{{ else }}'
+    "an unknown number of{{ end }}"
+)
 _FOLDER: Final = "Kafka client telemetry"
 _LOOK_BACK_S: Final = 600
 
@@ -98,7 +105,8 @@ class _FindingRule:
         kind: Of the finding.
         subject: What it is about.
         title: Of the rule.
-        does: What the summary says of the subject.
+        does: What the summary says of the subject, with ``{number}``.
+        number: The evidence with that number; the largest of the subject's findings.
         meaning: The begin of the description.
         severity: The least severity that fires.
     """
@@ -107,6 +115,7 @@ class _FindingRule:
     subject: _Subject
     title: str
     does: str
+    number: str
     meaning: str
     severity: Literal["warning", "critical"] = "warning"
 
@@ -116,54 +125,65 @@ class _FindingRule:
 _FINDINGS: Final = (
     _FindingRule(
         kind="throttled", subject=_CLIENT, title="Clients are throttled",
-        does="is throttled by brokers", meaning="A broker quota delays the client.",
+        does="is throttled by brokers for up to {number} ms",
+        number="throttle_ms_max", meaning="A broker quota delays the client.",
     ),
     _FindingRule(
         kind="rebalance_storm", subject=_GROUP, title="A group rebalances too often",
-        does="rebalances too often",
+        does="rebalances too often: {number} times in the window",
+        number="rebalances",
         meaning="Members join and leave often, or poll too late. The group consumes little meanwhile.",
     ),
     _FindingRule(
         kind="connection_churn", subject=_CLIENT, title="A client opens connections all the time",
-        does="opens connections all the time",
+        does="opens connections all the time: {number} in the window",
+        number="connections",
         meaning="It restarts often, its login fails, or the application creates a client for each use.",
     ),
     _FindingRule(
         kind="slow_client", subject=_CLIENT, title="A client is slower than its peers",
-        does="waits longer for responses than its peers",
+        does="waits {number} ms for responses, far longer than its peers",
+        number="latency_ms",
         meaning="Compare its network, host and brokers with its peers'.",
     ),
     _FindingRule(
         kind="poll_bound", subject=_GROUP, title="Consumers are bound by their application",
-        does="is limited by its application",
+        does="is limited by its application: {number} of its members hardly wait for records",
+        number="members_bound",
         meaning="Its members almost never wait for records. More load makes them fall behind.",
     ),
     _FindingRule(
         kind="poll_bound",
         subject=replace(_CLIENT, condition=" AND group_id IS NULL"),
         title="A consumer without a group is bound by its application",
-        does="is limited by its application",
+        does="is limited by its application: {number} instances hardly wait for records",
+        number="members_bound",
         meaning="It almost never waits for records. More load makes it fall behind.",
     ),
     _FindingRule(
-        kind="lagging", subject=_GROUP, title="A group falls behind", does="falls behind",
+        kind="lagging", subject=_GROUP, title="A group falls behind",
+        does="falls behind: {number} records in a partition",
+        number="lag",
         meaning="Records wait longer and longer, or stay old.",
     ),
     _FindingRule(
         kind="lagging",
         subject=replace(_CLIENT, condition=" AND group_id IS NULL"),
         title="A consumer without a group falls behind",
-        does="falls behind",
+        does="falls behind: {number} records in a partition",
+        number="lag",
         meaning="Records wait longer and longer, or stay old.",
     ),
     _FindingRule(
         kind="shared_instance", subject=_CLIENT, title="Several processes use one client instance id",
-        does="has several processes with one client instance id",
+        does="has about {number} processes with one client instance id",
+        number="processes",
         meaning="Their gauges hide each other, and brokers throttle their pushes.",
     ),
     _FindingRule(
         kind="known_bad_version", subject=_VERSION, title="A version is known to be bad",
-        does="has a serious bug", meaning="The finding's evidence names the bug.", severity="critical",
+        does="has a serious bug, in {number} clients",
+        number="clients", meaning="The finding's evidence names the bug.", severity="critical",
     ),
 )  # fmt: skip
 
@@ -181,14 +201,17 @@ def _finding_rule(rule: _FindingRule) -> _SqlRule:
         title=rule.title,
         # The roll-up opens a finding only after its condition held for a whole window.
         sql=(
-            f"SELECT {columns}, count(*)::float8 AS findings FROM telemetry.finding "
+            # Above zero also without a number, so that it fires.
+            f"SELECT {columns}, greatest(max((evidence ->> '{rule.number}')::float8), {_UNKNOWN}) AS number "
+            "FROM telemetry.finding "
             f"WHERE resolved_at IS NULL AND kind = '{rule.kind}' AND severity IN ({severities})"
             f"{subject.condition} GROUP BY {by}"
         ),
         lasts="0m",
         severity=rule.severity,
-        summary=f"{subject.words} {rule.does}{_OF_CLUSTER}",
-        description=f"{rule.meaning} The dashboard shows the finding with its evidence.",
+        summary=f"{subject.words} {rule.does.format(number=_NUMBER)}{_OF_CLUSTER}",
+        description=f"{rule.meaning} The dashboard shows the finding with its evidence, and so does "
+        f"`kafka-telemetry rollup findings --kind {rule.kind}`.",
         dashboard=subject.dashboard,
         # The variable's value is a key: an array of the text alone, in hexadecimal digits.
         chooses=f'&var-{variable}={{{{ printf "%x" (printf "{{%q}}" .Labels.{label}) }}}}',

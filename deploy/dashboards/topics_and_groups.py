@@ -10,7 +10,7 @@ from typing import Final
 from deploy.dashboards.choices import client_variables, sending
 from deploy.dashboards.findings import OF_CHOSEN, OF_CHOSEN_CLIENTS, SEVERITY_COLOURS, marks
 from deploy.dashboards.grafana import Dashboard, choice
-from deploy.dashboards.members import rebalances_of_members
+from deploy.dashboards.members import OF_MEMBER, rebalances_of_members
 from deploy.dashboards.metrics import standard
 from deploy.dashboards.panels import Panel, column, link, link_to_client, rows
 from deploy.dashboards.ranges import TREND_S, latest, over_range, trend
@@ -120,7 +120,8 @@ def topics_and_groups() -> Dashboard:
             _REBALANCES,
             "group_id",
             BY_GROUP,
-            "Each member counts its own: divide by members. librdkafka does not count them.",
+            f"{OF_MEMBER} librdkafka does not count them.",
+            of_member=True,
         ),
         rebalances_of_members("Rebalances of each member"),
         _members(),
@@ -161,7 +162,12 @@ def _topics() -> Panel:
 
 
 def _groups() -> Panel:
-    found = _found("group_id", [_CONSUMED, _CONSUMED_BYTES, _REBALANCES, _IDLE], [_LAG, _ASSIGNED])
+    found = union(
+        [
+            _found("group_id", [_CONSUMED, _CONSUMED_BYTES, _IDLE], [_LAG, _ASSIGNED]),
+            _rebalances_of_groups(),
+        ]
+    )
     cells = {
         "lag_max": _or_not_sent(f"max(newest_most) FILTER (WHERE metric = '{_name(_LAG)}')", _LAG),
         "idle": _or_not_sent(f"min(least) FILTER (WHERE metric = '{_name(_IDLE)}')", _IDLE),
@@ -209,8 +215,8 @@ def _groups() -> Panel:
     return rows(
         "Groups",
         "Consumer groups, those with problems first. Lag and partitions are the newest values, the poll idle "
-        "ratio is the smallest of any member, rebalances are their number in this time. Each member counts "
-        "each rebalance of its group: divide by members. *Time to catch up*: how long until the largest lag "
+        "ratio is the smallest of any member, rebalances are their number in this time, of the client id "
+        "with the most. *Time to catch up*: how long until the largest lag "
         "of a partition is gone, as it falls in the last half hour of this time; or by how much it grows. "
         "An empty cell means no data.",
         query,
@@ -221,7 +227,7 @@ def _groups() -> Panel:
             "lag_max": column("Largest lag now", "short", warnings=LAG_WARNINGS),
             "catch_up": column("Time to catch up", width=160, patterns={"^grows": "red"}),
             "idle": column("Poll idle, least", "percentunit"),
-            "rebalances": column("Rebalances, all members", "short"),
+            "rebalances": column("Rebalances", "short"),
             "members": column("Live members", "short"),
             "partitions": column("Partitions", "short"),
             "versions": column("Versions", width=220),
@@ -291,6 +297,21 @@ def _found(by: str, of_range: Sequence[str], newest: Sequence[str]) -> str:
             ),
             latest(by=[by, "metric"], sources=of_metrics([_name(item) for item in newest], [source])),
         ]
+    )
+
+
+def _rebalances_of_groups() -> str:
+    """Return a query as :func:`_found` does: of each group's client id with the most rebalances."""
+    by_client = over_range(
+        by=["group_id", "client_id", "metric"],
+        sources=of_metrics([_name(_REBALANCES)], [replace(BY_GROUP, by_series=True)]),
+        clients=_CLIENTS,
+    )
+    others = ("rate", "mean", "points", "least", "most", "newest", "newest_most")
+    missing = ", ".join(f"NULL::float8 AS {name}" for name in others)
+    return (
+        f"SELECT group_id, metric, max(added) AS added, {missing}\n"
+        f"FROM (\n{by_client}\n) AS clients\nGROUP BY group_id, metric"
     )
 
 

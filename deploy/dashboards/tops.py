@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from deploy.dashboards.findings import SEVERITY_COLOURS, of_clients
-from deploy.dashboards.metrics import standard
+from deploy.dashboards.metrics import standard, waits
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, column, link, link_to_client, rows
 from deploy.dashboards.ranges import latest, over_range
 from deploy.dashboards.ranked import LAG, LAG_WARNINGS
@@ -89,7 +89,7 @@ def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:
             warnings=LAG_WARNINGS if cell.metric == LAG else None,
         )
     legend = "\n".join(
-        f"- *{name.replace('_', ' ')}*: {_HOW[cell.shows]}. {metrics[name].description}"
+        f"- *{name.replace('_', ' ')}*: {_HOW[cell.shows]}. {metrics[name].description}{waits(cell.metric)}"
         for name, cell in columns.items()
     )
     return rows(

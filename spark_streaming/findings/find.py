@@ -131,7 +131,9 @@ def _judge_software(cursor: _Cursor, settings: FindingSettings, common: dict[str
 
 def _store_findings(cursor: _Cursor, settings: FindingSettings, common: dict[str, Any]) -> FindingCounts:
     cursor.execute(statement("link_open"))
-    cursor.execute(statement("refresh_open"), common)
+    cursor.execute(
+        statement("refresh_open"), common | {"resolve_after_minutes": settings.resolve_after_minutes}
+    )
     new = cursor.execute(statement("insert_new"), common | {"max_open": settings.max_open}).fetchall()
     set_onsets(cursor, settings, _WINDOWED, common["now"])
     ended = cursor.execute(

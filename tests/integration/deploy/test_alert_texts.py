@@ -42,22 +42,37 @@ RULES: Final[dict[str, dict[str, Any]]] = {
     for rule in group["rules"]
 }
 SUMMARIES: Final = {
-    "Clients are throttled": 'Client id orders "1" of User:orders is throttled by brokers (cluster {c})',
-    "A group rebalances too often": "Group warehouse rebalances too often (cluster {c})",
+    "Clients are throttled": (
+        'Client id orders "1" of User:orders is throttled by brokers for up to 12 ms (cluster {c})'
+    ),
+    "A group rebalances too often": (
+        "Group warehouse rebalances too often: 12 times in the window (cluster {c})"
+    ),
     "A client opens connections all the time": (
-        'Client id orders "1" of User:orders opens connections all the time (cluster {c})'
+        'Client id orders "1" of User:orders opens connections all the time: 12 in the window (cluster {c})'
     ),
     "A client is slower than its peers": (
-        'Client id orders "1" of User:orders waits longer for responses than its peers (cluster {c})'
+        'Client id orders "1" of User:orders waits 12 ms for responses, far longer than its peers '
+        "(cluster {c})"
     ),
-    "Consumers are bound by their application": "Group warehouse is limited by its application (cluster {c})",
+    "Consumers are bound by their application": (
+        "Group warehouse is limited by its application: 12 of its members hardly wait for records "
+        "(cluster {c})"
+    ),
     "A consumer without a group is bound by its application": (
-        'Client id orders "1" of User:orders is limited by its application (cluster {c})'
+        'Client id orders "1" of User:orders is limited by its application: 12 instances hardly wait for '
+        "records (cluster {c})"
+    ),
+    "A group falls behind": "Group warehouse falls behind: 12 records in a partition (cluster {c})",
+    "A consumer without a group falls behind": (
+        'Client id orders "1" of User:orders falls behind: 12 records in a partition (cluster {c})'
     ),
     "Several processes use one client instance id": (
-        'Client id orders "1" of User:orders has several processes with one client instance id (cluster {c})'
+        'Client id orders "1" of User:orders has about 12 processes with one client instance id (cluster {c})'
     ),
-    "A version is known to be bad": "apache-kafka-java 3.9.1 has a serious bug (cluster {c})",
+    "A version is known to be bad": (
+        "apache-kafka-java 3.9.1 has a serious bug, in 12 clients (cluster {c})"
+    ),
     "The roll-up stands still": "The roll-up has read no pushes for 15 minutes",
     "No pushes arrive": "No pushes arrive from cluster {c}",
     "The roll-up's database can't be read": "Grafana can't read the roll-up's database",
@@ -97,6 +112,7 @@ SUMMARIES: Final = {
     "KafkaTelemetryReloadRefused": "Receiver sidecar:8080 refused a changed configuration",
     "KafkaTelemetryRollupDown": "Roll-up sidecar:8080 does not answer",
     "KafkaTelemetryRollupBatchesFail": "Roll-up sidecar:8080 can't commit a batch",
+    "KafkaTelemetryFindings": "Clients have findings of kind bypass",
     "KafkaTelemetryRollupLags": "Roll-up sidecar:8080 is minutes behind",
     "KafkaTelemetryRollupMaintenanceLate": "Roll-up sidecar:8080 completes no maintenance",
     "KafkaTelemetryRollupPackingLags": "Roll-up sidecar:8080 packs hours more slowly than they pass",
@@ -111,12 +127,16 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
     rules = []
     for name, rule in RULES.items():
         text = " ".join(rule["annotations"].values())
-        expression = "vector(1)"
+        # Grafana names the value of each query.
+        expression = "vector(12)" if "data" in rule else "vector(1)"
         for label in sorted(set(re.findall(r"\.Labels\.(\w+)", text))):
             value = LABELS[label].replace('"', '\\"')
             expression = f'label_replace({expression}, "{label}", "{value}", "", "")'
+        annotations = {
+            key: text.replace(".Values.A.Value", ".Value") for key, text in rule["annotations"].items()
+        }
         rules.append(
-            {"alert": name, "expr": expression, "annotations": rule["annotations"], "labels": rule["labels"]}
+            {"alert": name, "expr": expression, "annotations": annotations, "labels": rule["labels"]}
         )
     (folder / "rules.yaml").write_text(
         yaml.safe_dump({"groups": [{"name": "texts", "interval": "1s", "rules": rules}]})

@@ -35,6 +35,7 @@ CULPRITS: Final = {
     "the lagging group": ("var-group", "search-indexer"),
     "the poll-bound consumer": ("var-client", "warehouse-4"),
     "the outdated library": ("var-client", "export-1"),
+    "the client that reconnects": ("var-client", "billing-2"),
 }
 
 #: Of findings.

@@ -290,7 +290,8 @@ def test_the_poll_idle_ratio_shows_its_low_end(three_hours: dict[str, Shown]) ->
     # The last step may have a push of one client alone.
     idle = lines(three_hours["consumers"], "Poll idle ratio")
     assert min(idle["minimum"][-2:]) == pytest.approx(0.02)
-    assert min(idle["5 % of clients below"][-2:]) == pytest.approx(0.02)
+    # A quantile of two clients is one of them.
+    assert idle.keys() == {"mean", "minimum"}
 
 
 def test_quantiles_lie_between_minimum_and_maximum(three_hours: dict[str, Shown]) -> None:

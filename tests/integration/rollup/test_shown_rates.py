@@ -317,6 +317,9 @@ def pairs(
                 # Neither without data nor of a software that lacks the metric.
                 if row[cell] is not None and str(row[cell]) != "nan":
                     true = truth.rate(own, metric) if cell in rates else truth.count(own, metric)
+                    if title == "Groups" and metric == REBALANCES:
+                        # Each member counts its group's.
+                        true = max(truth.count([ledger], metric) for ledger in own)
                     yield f"{title}, {name}, {cell}", row[cell], true
     for row in panels["Topics"]:
         yield f"topic {row['topic']}", row["sent"], truth.rate(ledgers, TOPIC_SENT, row["topic"])

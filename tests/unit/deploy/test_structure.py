@@ -185,7 +185,9 @@ def test_client_ids_in_tables_lead_to_the_client() -> None:
     for name in NAMES:
         for panel in panels(name):
             if panel["type"] == "table" and any(
-                "client_id," in t.get("rawSql", "") for t in panel["targets"]
+                # Groups are counted by client id, and show none.
+                "client_id," in target.get("rawSql", "") and panel["title"] != "Groups"
+                for target in panel["targets"]
             ):
                 links = str(panel["fieldConfig"]["overrides"])
                 to_client = "var-client=${__data.fields.client_id_key:percentencode}"
@@ -278,6 +280,57 @@ def test_no_table_orders_versions_as_texts() -> None:
                     # Its numbers may.
                     text = ordered.replace("substring(client_software_version", "")
                     assert "client_software_version" not in text, panel["title"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rebalances_of_a_group_are_those_of_one_client_id(name: str) -> None:
+    """Each member counts its group's rebalances, so a sum counts each many times."""
+    for panel in panels(name):
+        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        is_about = re.search(r"rebalance[._]total|client_rebalances:", asked)
+        by_group = panel["title"] in {"Groups", "Rebalances by group", "Rebalances an hour"}
+        if is_about and (by_group or re.search(r"rebalances? by group", panel["title"], re.IGNORECASE)):
+            assert "f the client id with the most" in panel["description"], panel["title"]
+            if name.startswith("prometheus-") and "client_rebalances:" not in asked:
+                assert "max by (group_id) (sum by (group_id, client_id) (rate(" in asked, panel["title"]
+            elif not name.startswith("prometheus-"):
+                assert re.search(r"max\((added|value)\) AS", asked), panel["title"]
+
+
+#: Latency of consumers' requests, by metric, series, and column.
+WAITING = re.compile(
+    r"consumer[._](?:fetch[._]manager[._]fetch|node[._]request)[._]latency[._](?:avg|max)|request_latency_ms"
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_latency_of_consumers_says_what_it_contains_and_ranks_nobody(name: str) -> None:
+    for panel in panels(name):
+        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        # The signs of consumers are no latency that is shown, and these tables list all metrics.
+        shown = re.sub(
+            r"\{__name__=~[^}]*creation_total[^}]*\}|metric IN \([^)]*creation\.total[^)]*\)", "", asked
+        )
+        if not WAITING.search(shown) or panel["title"].startswith(("Which software", "Every metric")):
+            continue
+        assert "wait for data" in panel["description"], panel["title"]
+        # No list of the worst.
+        assert panel["type"] != "table" or "LIMIT 10\n" not in asked, panel["title"]
+        assert "sort_desc(topk" not in asked, panel["title"]
+        assert "ORDER BY latency" not in asked, panel["title"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quantiles_are_of_many_clients(name: str) -> None:
+    """Quartiles of peers apart, which a band shows."""
+    for panel in panels(name):
+        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        quantiles = re.findall(r"(?<!histogram_)quantile\(", asked)
+        if quantiles or "clients below" in asked:
+            gates = re.findall(r"and on \(\) \(count\(.*?\) >= 20\)|count\(\*\) >= 20", asked)
+            assert gates, panel["title"]
+            assert not quantiles or len(gates) == len(quantiles), panel["title"]
+            assert "Quantiles of at least 20 clients" in panel["description"], panel["title"]
 
 
 #: The metric, its series in Prometheus, and the recorded ones.

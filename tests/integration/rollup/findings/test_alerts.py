@@ -62,7 +62,7 @@ def test_an_alert_has_the_labels_of_its_subject_and_no_empty_one(fleet: Fleet) -
     everything_wrong(fleet)
     fleet.look()
     about = {
-        kind: {name: value for name, value in row.items() if name != "findings"}
+        kind: {name: value for name, value in row.items() if name != "number"}
         for kind, queries in RULES.items()
         for sql in queries
         for row in fleet.connection.execute(sql.encode())
@@ -81,6 +81,27 @@ def test_an_alert_has_the_labels_of_its_subject_and_no_empty_one(fleet: Fleet) -
     }
 
 
+def test_an_alert_has_the_number_of_its_finding(fleet: Fleet) -> None:
+    everything_wrong(fleet)
+    fleet.look()
+    numbers = {
+        kind: row["number"]
+        for kind, queries in RULES.items()
+        for sql in queries
+        for row in fleet.connection.execute(sql.encode())
+    }
+    assert numbers == {
+        "throttled": 5000,
+        "rebalance_storm": 300,
+        "connection_churn": 300,
+        "slow_client": 5000,
+        "poll_bound": 1,
+        "lagging": 26_000,
+        "shared_instance": 1.7,
+        "known_bad_version": 1,
+    }
+
+
 def test_labels_are_not_empty_where_the_client_has_no_such_property(fleet: Fleet) -> None:
     columns: dict[str, Any] = {"cluster_id": None, "principal": None}
     fleet.client("nameless", pushes=12, push_interval_ms_sum=2 * INTERVAL_MS, **columns)
@@ -88,7 +109,7 @@ def test_labels_are_not_empty_where_the_client_has_no_such_property(fleet: Fleet
     fleet.look()
     (sql,) = RULES["shared_instance"]
     (row,) = fleet.connection.execute(sql.encode())
-    assert row == {"cluster_id": "unknown", "client_id": "(none)", "principal": "unknown", "findings": 1.0}
+    assert row == {"cluster_id": "unknown", "client_id": "(none)", "principal": "unknown", "number": 1.7}
 
 
 def test_each_alert_uses_labels_that_its_query_returns(fleet: Fleet) -> None:

@@ -102,6 +102,23 @@ def test_each_kind_is_resolved(fleet: Fleet) -> None:
     assert resolved == dict.fromkeys(kinds, 1)
 
 
+def test_a_severity_rises_at_once_and_falls_after_a_while(fleet: Fleet) -> None:
+    key = fleet.client("app", throttle_ms_max=900.0)
+
+    def severity(minute: int, throttle_ms: float) -> str:
+        fleet.went_on(key, NOW + minutes(minute), throttle_ms_max=throttle_ms)
+        fleet.look(NOW + minutes(minute))
+        return str(fleet.one("throttled")["severity"])
+
+    shown = [
+        severity(5 * number, throttle_ms)
+        # Near 1 s it would go up and down with each look.
+        for number, throttle_ms in enumerate((900.0, 1100.0, 900.0, 1100.0, 900.0, 900.0, 900.0, 900.0))
+    ]
+    assert shown == ["info", *["warning"] * 6, "info"]
+    assert "milder_since" not in fleet.one("throttled")["evidence"]
+
+
 def test_missing_data_finds_and_resolves_nothing(fleet: Fleet) -> None:
     key = fleet.client("app", throttle_ms_max=500.0)
     fleet.look()
