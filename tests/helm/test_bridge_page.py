@@ -163,6 +163,7 @@ def test_a_broker_by_the_page_reaches_the_receiver_that_helm_test_proves(helm: H
             result = CliRunner().invoke(app, arguments)
             assert result.exit_code == 0, result.output
             assert f"bridge.bind {LOOPBACK}:{port}: answers bridges with TLS" in result.output
-            shutil.copy(files.ca, shown / "bridge-tls" / "tls.crt")
+            other = CertificateAuthority().issue(dns_names=[host]).write(tmp_path, "other")
+            shutil.copy(other.chain, shown / "bridge-tls" / "tls.crt")
             result = CliRunner().invoke(app, arguments)
             assert (result.exit_code, "TLS: " in result.output) == (1, True), result.output
