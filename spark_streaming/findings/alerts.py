@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from spark_streaming.times import time_from_text
+
 ALERT_NAME: Final = "KafkaClientFinding"
 #: How long an alert stays without being sent again, as while the roll-up restarts.
 LIFETIME: Final = timedelta(minutes=15)
@@ -44,15 +46,15 @@ def alerts(
     sent = []
     for finding in found:
         resolved = finding["resolved_at"]
-        if resolved is not None and now - datetime.fromisoformat(resolved) > REPEATED:
+        if resolved is not None and now - time_from_text(resolved) > REPEATED:
             continue
-        ends = now + LIFETIME if resolved is None else datetime.fromisoformat(resolved)
+        ends = now + LIFETIME if resolved is None else time_from_text(resolved)
         own = {name: finding[name] for name in _LABELS if finding[name]}
         sent.append(
             {
                 "labels": {**labels, **own, "alertname": ALERT_NAME},
                 "annotations": dict(_annotations(finding)),
-                "startsAt": _text(datetime.fromisoformat(finding["began_at"])),
+                "startsAt": _text(time_from_text(finding["began_at"])),
                 "endsAt": _text(ends),
             }
         )
