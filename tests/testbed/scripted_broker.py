@@ -379,6 +379,8 @@ class ScriptedBroker:
         with peer.socket:
             try:
                 script(peer)
+            except StopIteration:
+                pass  # next(peer.frames()) where the client sent none
             except OSError as error:
                 peer.trouble = error
             finally:
