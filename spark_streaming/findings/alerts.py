@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from spark_streaming.findings.answers import SUBJECT
 from spark_streaming.times import time_from_text
 
 ALERT_NAME: Final = "KafkaClientFinding"
@@ -17,18 +18,6 @@ ALERT_NAME: Final = "KafkaClientFinding"
 LIFETIME: Final = timedelta(minutes=15)
 #: How long the end of a finding is sent, because a delivery may fail.
 REPEATED: Final = timedelta(minutes=15)
-
-_LABELS: Final = (
-    "kind",
-    "severity",
-    "cluster_id",
-    "client_software_name",
-    "client_software_version",
-    "client_id",
-    "client_instance_id",
-    "principal",
-    "group_id",
-)
 
 
 def alerts(
@@ -45,11 +34,11 @@ def alerts(
     """
     sent = []
     for finding in found:
-        resolved = finding["resolved_at"]
-        if resolved is not None and now - time_from_text(resolved) > REPEATED:
+        resolved_at = finding["resolved_at"]
+        ends = now + LIFETIME if resolved_at is None else time_from_text(resolved_at)
+        if now - ends > REPEATED:
             continue
-        ends = now + LIFETIME if resolved is None else time_from_text(resolved)
-        own = {name: finding[name] for name in _LABELS if finding[name]}
+        own = {name: finding[name] for name in SUBJECT if finding[name]}
         sent.append(
             {
                 "labels": {**labels, **own, "alertname": ALERT_NAME},

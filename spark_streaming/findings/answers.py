@@ -19,8 +19,8 @@ from spark_streaming.findings.versions import SEVERITIES
 _MAX_NAMES: Final = 10
 #: The memory of a pattern's program, in bytes.
 _PATTERN_MEMORY: Final = 1 << 20
-_COLUMNS: Final = (
-    "id",
+#: What a finding is about, and how severe it is.
+SUBJECT: Final = (
     "kind",
     "severity",
     "cluster_id",
@@ -30,6 +30,10 @@ _COLUMNS: Final = (
     "client_instance_id",
     "principal",
     "group_id",
+)
+_COLUMNS: Final = (
+    "id",
+    *SUBJECT,
     "began_at",
     "found_at",
     "held_at",
