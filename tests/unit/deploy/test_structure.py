@@ -43,6 +43,11 @@ def queries(name: str) -> list[str]:
     ]
 
 
+def asked_by(panel: dict[str, Any]) -> str:
+    """Return a panel's queries, in SQL or PromQL."""
+    return str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+
+
 def test_all_of_them_are_there() -> None:
     assert set(NAMES) == {
         "consumers", "fleet", "one-client", "producers", "receiver", "topics-and-groups", "versions",
@@ -286,7 +291,7 @@ def test_no_table_orders_versions_as_texts() -> None:
 def test_rebalances_of_a_group_are_those_of_one_client_id(name: str) -> None:
     """Each member counts its group's rebalances, so a sum counts each many times."""
     for panel in panels(name):
-        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        asked = asked_by(panel)
         is_about = re.search(r"rebalance[._]total|client_rebalances:", asked)
         by_group = panel["title"] in {"Groups", "Rebalances by group", "Rebalances an hour"}
         if is_about and (by_group or re.search(r"rebalances? by group", panel["title"], re.IGNORECASE)):
@@ -306,7 +311,7 @@ WAITING = re.compile(
 @pytest.mark.parametrize("name", NAMES)
 def test_the_latency_of_consumers_says_what_it_contains_and_ranks_nobody(name: str) -> None:
     for panel in panels(name):
-        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        asked = asked_by(panel)
         # The signs of consumers are no latency that is shown, and these tables list all metrics.
         shown = re.sub(
             r"\{__name__=~[^}]*creation_total[^}]*\}|metric IN \([^)]*creation\.total[^)]*\)", "", asked
@@ -324,7 +329,7 @@ def test_the_latency_of_consumers_says_what_it_contains_and_ranks_nobody(name: s
 def test_quantiles_are_of_many_clients(name: str) -> None:
     """Quartiles of peers apart, which a band shows."""
     for panel in panels(name):
-        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        asked = asked_by(panel)
         quantiles = re.findall(r"(?<!histogram_)quantile\(", asked)
         if quantiles or "clients below" in asked:
             gates = re.findall(r"and on \(\) \(count\(.*?\) >= 20\)|count\(\*\) >= 20", asked)
@@ -340,7 +345,7 @@ LAG = re.compile(r"records[._]lag(?:[._]max|:max)")
 @pytest.mark.parametrize("name", NAMES)
 def test_lag_has_one_threshold_wherever_it_is_shown(name: str) -> None:
     for panel in panels(name):
-        asked = str([target.get("rawSql", target.get("expr")) for target in panel.get("targets", ())])
+        asked = asked_by(panel)
         if not LAG.search(asked) or (panel["type"] == "stat" and re.search(r"count\(", asked)):
             continue
         if panel["type"] == "table":

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +16,28 @@ from spark_streaming.postgres import FindingReader
 from spark_streaming.settings import AlertmanagerSettings
 from tests.integration.rollup.findings.fleet import SETTINGS, Fleet
 from tests.testbed.ports import free_port
+from tests.unit.plugins.destinations import HttpDestination, Reply, http_destination
 
 TOKEN = "a-token-of-sixteen-letters"
 
 
-class Web(ThreadingHTTPServer):
-    """Keeps what is posted to it, with its path and its login."""
-
-    def __init__(self, status: int) -> None:
-        self.posted: list[tuple[str, str | None, Any]] = []
-        self.status = status
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Web
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.posted.append((self.path, self.headers["authorization"], body))
-        self.send_response(self.server.status)
-        self.end_headers()
-        self.wfile.write(b"no\nroom" if self.server.status >= 400 else b"")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # http.server's own name
-        """Log nothing."""
-
-
 @contextmanager
-def web(status: int = 200) -> Iterator[Web]:
-    with Web(status) as server:
-        thread = threading.Thread(target=lambda: server.serve_forever(0.01))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join(120)
+def web(status: int = 200) -> Iterator[HttpDestination]:
+    """Run what takes alerts, or refuses them."""
+    with http_destination() as destination:
+        destination.answer = lambda _: Reply(status, b"no\nroom" if status >= 400 else b"", {})
+        yield destination
+
+
+def url(destination: HttpDestination) -> str:
+    return f"http://127.0.0.1:{destination.port}"
+
+
+def posted(destination: HttpDestination) -> list[tuple[str, str | None, Any]]:
+    """Return the path, the login and the document of each request."""
+    logins = [headers.get("authorization") for headers in destination.headers]
+    documents = [json.loads(body) for body in destination.bodies]
+    return list(zip(destination.paths, logins, documents, strict=True))
 
 
 @contextmanager
@@ -85,24 +64,28 @@ def resolve(fleet: Fleet, at: datetime) -> None:
 
 def test_each_alertmanager_gets_the_open_findings_and_their_ends(throttled: Fleet) -> None:
     now = datetime.now(UTC)
-    with web() as first, web() as second, sender(throttled, first.url, f"{second.url}/", token=TOKEN) as job:
+    with (
+        web() as first,
+        web() as second,
+        sender(throttled, url(first), f"{url(second)}/", token=TOKEN) as job,
+    ):
         assert job.send(now) == 1
-        assert first.posted == second.posted
-        ((path, login, (alert,)),) = first.posted
+        assert posted(first) == posted(second)
+        ((path, login, (alert,)),) = posted(first)
         assert (path, login) == ("/api/v2/alerts", f"Bearer {TOKEN}")
         assert alert["labels"]["client_id"] == "pay-1"
         assert datetime.fromisoformat(alert["endsAt"]) > now
         resolve(throttled, now)
         assert job.send(now) == 1
-        (ended,) = first.posted[1][2]
+        (ended,) = posted(first)[1][2]
         assert ended["labels"] == alert["labels"]
         assert datetime.fromisoformat(ended["endsAt"]) == now
 
 
 def test_the_least_severity_is_a_setting(throttled: Fleet) -> None:
-    with web() as server, sender(throttled, server.url, severity="critical") as job:
+    with web() as server, sender(throttled, url(server), severity="critical") as job:
         assert job.send(datetime.now(UTC)) == 0
-    assert server.posted == []
+    assert posted(server) == []
 
 
 def test_one_that_fails_is_named_and_the_others_get_theirs(throttled: Fleet) -> None:
@@ -110,14 +93,14 @@ def test_one_that_fails_is_named_and_the_others_get_theirs(throttled: Fleet) -> 
     with (
         web(503) as full,
         web() as server,
-        sender(throttled, away, full.url, server.url, token=TOKEN) as job,
+        sender(throttled, away, url(full), url(server), token=TOKEN) as job,
         pytest.raises(AlertmanagerError) as error,
     ):
         job.send(datetime.now(UTC))
-    assert len(server.posted) == 1
+    assert len(posted(server)) == 1
     assert f"{away}: ConnectError" in str(error.value)
-    assert f"{full.url}: status 503: no room" in str(error.value)
-    assert server.url not in str(error.value)
+    assert f"{url(full)}: status 503: no room" in str(error.value)
+    assert url(server) not in str(error.value)
     assert TOKEN not in str(error.value)
 
 
