@@ -245,6 +245,7 @@ def accepted_pushes(gateway: GatewaySidecar, kind: type[Client]) -> float:
     return gateway.value("pushes_total", outcome="NONE", client_software_name=software_name)
 
 
+@pytest.mark.full
 def test_the_last_push_of_a_client_that_closes_arrives(
     gateway: GatewaySidecar, shared_collector: Collector
 ) -> None:

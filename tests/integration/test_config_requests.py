@@ -291,6 +291,7 @@ def test_rest_and_kafka_see_each_others_changes_at_once(
     )
 
 
+@pytest.mark.full
 def test_a_brokers_own_telemetry_is_not_hidden_silently(plugin_broker: KafkaBroker) -> None:
     plugin_broker.alter_client_metrics("own", ["a."], 1000)
     config = config_for(plugin_broker, client_port=free_port())

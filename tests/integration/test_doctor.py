@@ -70,6 +70,7 @@ def wrong(report: Report) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.full
 def test_a_good_setup_is_proven_before_and_after_the_start(
     config: dict[str, Any], doctor: Callable[..., Report], broker: KafkaBroker, tmp_path: Path
 ) -> None:

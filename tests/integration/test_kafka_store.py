@@ -183,6 +183,7 @@ def test_odd_names_are_the_same_in_every_store(settings: KafkaStoreSettings, tmp
     assert KafkaSubscriptionStore(settings, tmp_path / "one.json").load_all() == kept
 
 
+@pytest.mark.full
 def test_a_write_without_following_reads_first(settings: KafkaStoreSettings, tmp_path: Path) -> None:
     with contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "copy.json")) as store:
         store.put(ALL[2])
@@ -250,6 +251,7 @@ def test_what_is_too_much_for_clients_changes_nothing_that_is_in_force(
         assert len(store.load_all()) == 5
 
 
+@pytest.mark.full
 def test_a_receiver_that_is_ready_has_read_the_cluster(
     settings: KafkaStoreSettings, broker: KafkaBroker, tmp_path: Path
 ) -> None:

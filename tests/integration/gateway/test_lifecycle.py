@@ -56,6 +56,7 @@ def codecs_of(answer: bytes) -> tuple[int, ...]:
 # -- SIGTERM ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_sigterm_lets_an_answer_of_ours_arrive(broker: ScriptedBroker) -> None:
     with GatewaySidecar(config(broker.port, drain={"timeout_s": 100})) as sidecar:
         broker.script = delayed(2.5, api_key=METADATA)

@@ -53,6 +53,7 @@ def even_after_more(sidecar: GatewaySidecar, opened: contextlib.ExitStack, relay
     pytest.fail(f"connections by relay: {by_relay(sidecar)}")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("relays", "connections"),
     [(2, 100), *(pytest.param(*case, marks=pytest.mark.full) for case in ((4, 100), (16, 100), (16, 1_000)))],

@@ -52,6 +52,7 @@ def asked_for(sidecar: GatewaySidecar, prefix: bytes) -> bool:
         return prefix in raw.exchange(get_subscriptions())
 
 
+@pytest.mark.full
 def test_clients_are_asked_for_what_the_files_say(broker: ScriptedBroker, folder: Path) -> None:
     (folder / "first.yaml").write_text("metrics: [first.]\n")
     with GatewaySidecar(from_files(broker, folder)) as sidecar:

@@ -119,6 +119,7 @@ def encrypt(key: Path) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

@@ -36,6 +36,7 @@ def from_cluster(broker: ScriptedBroker, copy: Path) -> dict[str, Any]:
     return config(broker.port, subscriptions={"store": "kafka", "path": str(copy), "kafka": kafka})
 
 
+@pytest.mark.full
 def test_no_client_is_silenced_before_the_first_read(broker: ScriptedBroker, tmp_path: Path) -> None:
     with GatewaySidecar(from_cluster(broker, tmp_path / "copy.json")) as sidecar:
         # Ready, because clients' traffic needs no subscriptions.

@@ -52,6 +52,7 @@ def pushed(
     return Spooled(client=CLIENT, received_at_ns=at_ns + SECOND_NS, otlp=labelled.data)
 
 
+@pytest.mark.full
 def test_reasons_errors_and_brokers_are_rows(roll: Roll, query: Query, folder: Path) -> None:
     reasons = {"disconnect": 1.0, "auth": 2.0, "TLS": 4.0}
     sums: Mapping[str, Points] = {

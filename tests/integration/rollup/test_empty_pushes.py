@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from plugins.spool_files.columns import record_batch
 from tests.integration.rollup.conftest import Query, Roll
@@ -14,6 +15,7 @@ from tests.integration.rollup.test_rollup import NOW
 from tests.unit.telemetry.parts import JAVA_PRODUCER, Client, payload, subscription
 
 
+@pytest.mark.full
 def test_empty_pushes_say_that_a_client_lives_and_that_it_ends(
     roll: Roll, folder: Path, query: Query
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_damaged_checkpoint_ends_the_job_and_is_named(
         roll(checkpoint=str(checkpoint))
 
 
+@pytest.mark.full
 def test_payloads_are_cut_and_keep_their_length(roll: Roll, query: Query, folder: Path) -> None:
     broken = [
         Spooled(client=ORDERS, received_at_ns=NOW, otlp=b"\xff" * size) for size in range(70_000, 70_102)

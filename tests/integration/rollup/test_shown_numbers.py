@@ -242,6 +242,7 @@ def test_the_number_and_the_line_agree(three_hours: dict[str, Shown]) -> None:
     assert sum(line) / len(line) == pytest.approx(value(producers, "Records sent, Java only"), rel=0.02)
 
 
+@pytest.mark.full
 def test_a_young_fleet_is_not_diluted_over_hours(young: dict[str, Shown]) -> None:
     producers = young["producers"]
     assert value(producers, "Records sent, Java only") == pytest.approx(20, rel=0.01)

@@ -93,6 +93,7 @@ def test_records_with_hostile_headers_and_keys_stop_nothing(
     assert query("SELECT count(*) FROM client WHERE last_seen > now() + interval '1 hour'") == [(0,)]
 
 
+@pytest.mark.full
 def test_records_of_the_plugin_and_of_a_collector_both_count(
     roll: Roll, query: Query, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_records_of_the_plugin_and_of_a_collector_both_count(
     assert not asked
 
 
+@pytest.mark.full
 def test_a_topic_is_complete_since_the_last_partition_that_lost_records(
     spark: SparkSession, settings: Callable[..., RollupSettings], broker: KafkaBroker, topic: str
 ) -> None:

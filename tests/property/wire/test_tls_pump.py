@@ -264,7 +264,14 @@ def a_whole_life(certificates: Certificates, *, source_tls: bool, sink_tls: bool
 
 
 @pytest.mark.parametrize(
-    ("source_tls", "sink_tls"), [(False, False), (True, False), (False, True), (True, True)]
+    ("source_tls", "sink_tls"),
+    [
+        (True, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.full)
+            for case in ((False, False), (True, False), (False, True))
+        ),
+    ],
 )
 def test_a_connection_leaves_no_object_behind(
     certificates: Certificates, source_tls: bool, sink_tls: bool

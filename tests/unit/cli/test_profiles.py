@@ -107,6 +107,7 @@ def test_what_is_wrong_with_profiles(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.full
 def test_several_sidecars_are_one_list(run: Run, sidecar: Sidecar, tmp_path: Path, write: Write) -> None:
     with served(Sidecar(tmp_path / "other.db")) as other:
         write(json.dumps({"profiles": {"one": {"url": sidecar.url}, "two": {"url": other.url}}}))

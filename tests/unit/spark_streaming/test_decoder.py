@@ -243,6 +243,7 @@ def test_pushes_of_all_types_and_attributes_are_decoded_as_by_protobuf(spark: Sp
     assert nobodys["read"] > 10
 
 
+@pytest.mark.full
 def test_minutes_before_min_minute_are_ignored(spark: SparkSession) -> None:
     random = Random(2)
     pushes = [random_push(random) for _ in range(200)]

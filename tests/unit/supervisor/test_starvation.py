@@ -39,6 +39,7 @@ def read(pid: int) -> ProcessorTime:
     return processor_time(pid, time.monotonic())
 
 
+@pytest.mark.full
 def test_a_process_without_a_processor_is_starved() -> None:
     core = min(os.sched_getaffinity(0))
     with ExitStack() as stack:

@@ -284,6 +284,7 @@ def test_no_process_outlives_the_supervisor(tmp_path: Path) -> None:
         until(lambda: not any(map(alive, children.values())), "the end of all processes")
 
 
+@pytest.mark.full
 def test_the_core_runs_at_a_lower_priority(tmp_path: Path) -> None:
     config = settings(tmp_path)
     config["gateway"]["core_nice"] = 7

@@ -84,6 +84,7 @@ def test_open_connections_live_and_new_ones_reach_the_new_version(tmp_path: Path
             assert not socket_exists(config)
 
 
+@pytest.mark.full
 def test_no_connection_is_refused_while_a_version_takes_over(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with Program(tmp_path / "old", config).started() as old:
@@ -342,6 +343,7 @@ def test_a_stranger_on_the_control_socket_disturbs_nothing(tmp_path: Path) -> No
         assert program.children()["core"] == core
 
 
+@pytest.mark.full
 def test_a_silent_peer_keeps_nobody_waiting(tmp_path: Path) -> None:
     config = settings(tmp_path)
     plan = {"constants": {"TAKE_OVER_WITHIN_S": 0.2}}

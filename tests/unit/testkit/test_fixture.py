@@ -45,6 +45,7 @@ def test_a_wrong_script_is_an_error() -> None:
         TestKit("/nonexistent.yaml")
 
 
+@pytest.mark.full
 def test_the_fixture_comes_with_the_plugin(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["kafka_client_telemetry.testkit"]\n')
     (tmp_path / "test_it.py").write_text(

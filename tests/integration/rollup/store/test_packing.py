@@ -250,6 +250,7 @@ def some_points(seed: int, step: int = 1) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.full
 def test_late_points_are_added_to_packed_rows(
     store: Store, database: str, control: tuple[Store, str]
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_push_arrives_whole(load: Load) -> None:
     assert plugin.export_batch([one]) == ExportResult(rejected_points=70_000, message=repr(one)[:200])
 
 
+@pytest.mark.full
 def test_a_batch_of_many_megabytes_arrives(load: Load, installed: Path) -> None:
     plugin = load()
     plugin.start()

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ PUSHES = st.tuples(st.integers(0, 3), st.one_of(st.integers(1, 100), st.integers
 BATCHES = st.lists(st.lists(PUSHES, min_size=1, max_size=6), max_size=12)
 
 
+@pytest.mark.full
 @settings(max_examples=examples(40), deadline=None)
 @given(runs=st.lists(BATCHES, min_size=1, max_size=3))
 def test_every_push_is_in_one_file_of_its_hour(runs: list[list[list[tuple[int, int]]]]) -> None:
