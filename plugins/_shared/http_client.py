@@ -6,6 +6,7 @@ It maps transport errors to the plugin contract's errors. The caller interprets 
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -47,7 +48,10 @@ class HttpClient:
         self._client = httpx.Client(
             headers=self._headers,
             timeout=self._timeout_s,
-            verify=tls_context(self._config) if self._url.startswith("https://") else True,
+            # Without TLS an empty context: httpx would read the certificates of all authorities.
+            verify=tls_context(self._config)
+            if self._url.startswith("https://")
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             # No proxy and no .netrc: only the configuration decides where telemetry goes.
             trust_env=False,
             follow_redirects=False,
