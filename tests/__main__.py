@@ -169,7 +169,8 @@ _PYTHON: Final = _Group(
     commands=(
         (
             *("env", "KAFKA_TELEMETRY_PURE_PYTHON=1", *_PYTEST, "-p", "no:xdist", "-m", "not full"),
-            *("tests/unit/wire", "tests/unit/gateway", "tests/unit/session", "tests/property/wire"),
+            *("tests/unit/test_event_loop.py", "tests/unit/wire", "tests/unit/gateway"),
+            *("tests/unit/session", "tests/property/wire"),
             *("tests/property/session", "tests/fuzz", "tests/integration/gateway"),
         ),
     ),

@@ -1,12 +1,13 @@
-/* The data path in C: the walk over a stream's frames, and the pump that moves chunks, also of TLS.
+/* The data path in C: the walk over a stream's frames, the pump that moves chunks, also of TLS, and the
+ * turns that call the pumps of ready sockets.
  *
- * Optional. receiver/wire/walk.py and receiver/gateway/connection/{direction,tls_socket}.py do the
- * same in Python, and say what each attribute and method means. They are what this file is tested
- * against, and what runs where it is not built. It holds only what is done for every chunk of
- * unwatched frames; whatever else a chunk needs is done by the Python classes above it.
+ * Optional. receiver/wire/walk.py, receiver/gateway/connection/{direction,tls_socket}.py and
+ * receiver/turns.py do the same in Python, and say what each attribute and method means. They are what
+ * this file is tested against, and what runs where it is not built. It holds only what is done for
+ * every chunk of unwatched frames; whatever else a chunk needs is done by the Python classes above it.
  *
- * One interpreter, one thread: the event loop's. Nothing here releases the GIL, because sockets are
- * non-blocking and a chunk has at most 256 KiB. OpenSSL is Python's: its objects are called.
+ * One interpreter, and one thread for each event loop. Only the wait for events releases the GIL: sockets
+ * are non-blocking, and a chunk has at most 256 KiB. OpenSSL is Python's: its objects are called.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -15,8 +16,10 @@
 #include <structmember.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
@@ -55,6 +58,11 @@
 #define FIRST_TYPE 20
 #define LAST_TYPE 23
 #define TLS_CHUNK 65536
+
+/* Turns (receiver/turns.py). */
+#define MAX_EVENTS 256
+#define ENDING (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
+#define SHARE_S 1e-3
 
 /* What a read or a send says beside a number of bytes. */
 #define RAISED -1  /* a Python exception is set */
@@ -440,7 +448,8 @@ static unsigned char cipher[5 * MAX_RECORD];
 
 /* Names of the methods that Python's part has. */
 static PyObject *name_move, *name_end, *name_source_failed, *name_sink_failed, *name_rewrite, *name_give,
-    *name_keep, *name_moved, *name_read_failed, *name_write_failed, *name_raise;
+    *name_keep, *name_moved, *name_read_failed, *name_write_failed, *name_raise, *name_wait, *name_note_due,
+    *name_serve_waiting, *name_on_error;
 
 static PyObject *system_error(int number)
 {
@@ -611,6 +620,8 @@ static int call_with_exception(PyObject *self, PyObject *name, TlsState *tls, co
     PyErr_Fetch(&type, &error, &traceback);
     if (type != NULL)
         PyErr_NormalizeException(&type, &error, &traceback);
+    if (error != NULL && traceback != NULL)
+        PyException_SetTraceback(error, traceback);
     if (rest == NULL || store_ciphertext(tls, rest) == 0)
         result = PyObject_CallMethodObjArgs(self, name, error == NULL ? Py_None : error, NULL);
     Py_XDECREF(type);
@@ -1118,6 +1129,321 @@ static PyType_Slot pump_slots[] = {
 static PyType_Spec pump_spec = {"receiver.native._speedups.Pump", sizeof(Pump), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, pump_slots};
 
+/* -- Turns ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    long long turn;
+    double left_s;
+    PyObject *waiting;
+} ShareTime;
+
+static PyTypeObject *share_type;
+
+static void ShareTime_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    Py_XDECREF(((ShareTime *)self)->waiting);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef share_members[] = {
+    {"turn", T_LONGLONG, offsetof(ShareTime, turn), 0, NULL},
+    {"left_s", T_DOUBLE, offsetof(ShareTime, left_s), 0, NULL},
+    {"waiting", T_OBJECT_EX, offsetof(ShareTime, waiting), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot share_slots[] = {
+    {Py_tp_dealloc, ShareTime_dealloc},
+    {Py_tp_members, share_members},
+    {Py_tp_doc, "A peer's time left in a turn; see receiver/turns.py."},
+    {0, NULL},
+};
+
+static PyType_Spec share_spec = {"receiver.native._speedups.ShareTime", sizeof(ShareTime), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, share_slots};
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *callbacks, *due, *waiting; /* dicts, while the object lives */
+    PyObject *clock;                     /* returns seconds; None: the system's */
+    double longest_turn_s, polled;
+    long long turn, deferred;
+    int epoll;
+    char interrupted;
+} TurnState;
+
+/* As perf_counter. */
+static int read_clock(const TurnState *turns, double *seconds)
+{
+    PyObject *result;
+    struct timespec now;
+    if (turns->clock == NULL || turns->clock == Py_None) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        *seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+        return 0;
+    }
+    if ((result = PyObject_CallFunctionObjArgs(turns->clock, NULL)) == NULL)
+        return RAISED;
+    *seconds = PyFloat_AsDouble(result);
+    Py_DECREF(result);
+    return PyErr_Occurred() ? RAISED : 0;
+}
+
+static int done(PyObject *result)
+{
+    Py_XDECREF(result);
+    return result == NULL ? RAISED : 0;
+}
+
+static int note_due(TurnState *turns, PyObject *fd, uint32_t events)
+{
+    PyObject *number = PyLong_FromUnsignedLong(events), *result;
+    if (number == NULL)
+        return RAISED;
+    result = PyObject_CallMethodObjArgs((PyObject *)turns, name_note_due, fd, number, NULL);
+    Py_DECREF(number);
+    return done(result);
+}
+
+static int wait_for_turn(TurnState *turns, PyObject *fd, ShareTime *share, int ending)
+{
+    return done(PyObject_CallMethodObjArgs((PyObject *)turns, name_wait, fd, (PyObject *)share,
+                                           ending ? Py_True : Py_False, NULL));
+}
+
+/* Call a direct callback; return whether it has more. Its exception is reported, and ends nothing. */
+static int call_direct(TurnState *turns, PyObject *callback)
+{
+    PyObject *result = PyObject_CallFunctionObjArgs(callback, NULL);
+    int again = result == NULL ? RAISED : PyObject_IsTrue(result);
+    Py_XDECREF(result);
+    if (again < 0 && PyErr_ExceptionMatches(PyExc_Exception))
+        again = call_with_exception((PyObject *)turns, name_on_error, NULL, NULL) < 0 ? RAISED : 0;
+    return again;
+}
+
+static int serve_socket(TurnState *turns, PyObject *fd, PyObject *callback, ShareTime *share, int ending,
+                        double *started)
+{
+    double now;
+    const Py_ssize_t waits = share->waiting == NULL ? 0 : PyObject_Length(share->waiting);
+    int again;
+    if (waits < 0)
+        return RAISED;
+    if (waits > 0) /* behind the peer's sockets that wait already */
+        return wait_for_turn(turns, fd, share, ending);
+    if (share->turn != turns->turn) {
+        share->turn = turns->turn;
+        share->left_s = SHARE_S;
+    } else if (share->left_s <= 0.0) {
+        turns->deferred++;
+        return wait_for_turn(turns, fd, share, ending);
+    }
+    if ((again = call_direct(turns, callback)) < 0 || read_clock(turns, &now) < 0)
+        return RAISED;
+    share->left_s -= now - *started;
+    *started = now;
+    return again || ending ? wait_for_turn(turns, fd, share, again && ending) : 0;
+}
+
+static int serve_event(TurnState *turns, const struct epoll_event *event, double *started)
+{
+    PyObject *fd = PyLong_FromLong(event->data.fd), *entry, *callback, *share;
+    int result = RAISED;
+    if (fd == NULL)
+        return RAISED;
+    entry = PyDict_GetItemWithError(turns->callbacks, fd);
+    if (entry == NULL) {
+        result = PyErr_Occurred() ? RAISED : note_due(turns, fd, event->events);
+        Py_DECREF(fd);
+        return result;
+    }
+    Py_INCREF(entry); /* the callback may remove it */
+    if ((callback = PyTuple_GetItem(entry, 0)) != NULL && (share = PyTuple_GetItem(entry, 1)) != NULL) {
+        if (PyObject_TypeCheck(share, share_type))
+            result = serve_socket(turns, fd, callback, (ShareTime *)share, (event->events & ENDING) != 0, started);
+        else
+            PyErr_SetString(PyExc_TypeError, "a callback's share is a ShareTime");
+    }
+    Py_DECREF(entry);
+    Py_DECREF(fd);
+    return result;
+}
+
+/* Wait for events, at most so many milliseconds; -1: without an end. */
+static int wait_for_events(const TurnState *turns, struct epoll_event *ready, int milliseconds)
+{
+    int count, number;
+    Py_BEGIN_ALLOW_THREADS
+    count = epoll_wait(turns->epoll, ready, MAX_EVENTS, milliseconds);
+    number = errno;
+    Py_END_ALLOW_THREADS
+    /* A signal's handler runs here, because no Python may run for long. */
+    if (PyErr_CheckSignals() < 0)
+        return RAISED;
+    if (count >= 0 || number == EINTR)
+        return count < 0 ? 0 : count;
+    errno = number;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return RAISED;
+}
+
+static int take_turn(TurnState *turns, int milliseconds)
+{
+    struct epoll_event ready[MAX_EVENTS];
+    PyObject *number, *result;
+    double now, started;
+    int count, index;
+    if (read_clock(turns, &now) < 0)
+        return RAISED;
+    turns->turn++;
+    if (now - turns->polled > turns->longest_turn_s)
+        turns->longest_turn_s = now - turns->polled;
+    if (PyDict_Size(turns->waiting) || PyDict_Size(turns->due))
+        milliseconds = 0;
+    if ((count = wait_for_events(turns, ready, milliseconds)) < 0 || read_clock(turns, &started) < 0)
+        return RAISED;
+    turns->polled = started;
+    for (index = 0; index < count; index++)
+        if (serve_event(turns, &ready[index], &started) < 0)
+            return RAISED;
+    if (!PyDict_Size(turns->waiting))
+        return 0;
+    if ((number = PyFloat_FromDouble(started)) == NULL)
+        return RAISED;
+    result = PyObject_CallMethodObjArgs((PyObject *)turns, name_serve_waiting, number, NULL);
+    Py_DECREF(number);
+    return done(result);
+}
+
+/* Rounded up, as epoll does. Rounded down, the loop would spin before a timer. */
+static int in_milliseconds(double seconds)
+{
+    const double milliseconds = seconds * 1e3;
+    int whole;
+    if (!(milliseconds > 0.0))
+        return 0;
+    if (milliseconds >= INT_MAX)
+        return INT_MAX;
+    whole = (int)milliseconds;
+    return whole < milliseconds ? whole + 1 : whole;
+}
+
+static PyObject *TurnState_serve(PyObject *self, PyObject *timeout)
+{
+    TurnState *turns = (TurnState *)self;
+    const int may_end = timeout != Py_None;
+    double left_s = 0.0, deadline = 0.0, now;
+    if (may_end) {
+        left_s = PyFloat_AsDouble(timeout);
+        if ((left_s == -1.0 && PyErr_Occurred()) || read_clock(turns, &now) < 0)
+            return NULL;
+        deadline = now + left_s;
+    }
+    turns->interrupted = 0;
+    for (;;) {
+        if (take_turn(turns, may_end ? in_milliseconds(left_s) : -1) < 0)
+            return NULL;
+        if (PyDict_Size(turns->due) || turns->interrupted)
+            Py_RETURN_NONE;
+        if (!may_end)
+            continue;
+        if (read_clock(turns, &now) < 0)
+            return NULL;
+        if ((left_s = deadline - now) <= 0.0)
+            Py_RETURN_NONE;
+    }
+}
+
+static PyObject *TurnState_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    TurnState *turns = (TurnState *)allocate(type, 0);
+    (void)args;
+    (void)kwargs;
+    if (turns == NULL)
+        return NULL;
+    turns->epoll = -1;
+    if ((turns->callbacks = PyDict_New()) == NULL || (turns->due = PyDict_New()) == NULL ||
+        (turns->waiting = PyDict_New()) == NULL)
+        Py_CLEAR(turns);
+    return (PyObject *)turns;
+}
+
+static int TurnState_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    TurnState *turns = (TurnState *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(turns->callbacks);
+    Py_VISIT(turns->due);
+    Py_VISIT(turns->waiting);
+    Py_VISIT(turns->clock);
+    return 0;
+}
+
+/* The dicts stay, and the collector empties them. */
+static int TurnState_clear(PyObject *self)
+{
+    Py_CLEAR(((TurnState *)self)->clock);
+    return 0;
+}
+
+static void TurnState_dealloc(PyObject *self)
+{
+    TurnState *turns = (TurnState *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(turns->callbacks);
+    Py_XDECREF(turns->due);
+    Py_XDECREF(turns->waiting);
+    Py_XDECREF(turns->clock);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef turn_members[] = {
+    {"callbacks", T_OBJECT_EX, offsetof(TurnState, callbacks), READONLY, NULL},
+    {"due", T_OBJECT_EX, offsetof(TurnState, due), READONLY, NULL},
+    {"deferred", T_LONGLONG, offsetof(TurnState, deferred), 0, NULL},
+    {"longest_turn_s", T_DOUBLE, offsetof(TurnState, longest_turn_s), 0, NULL},
+    {"_clock", T_OBJECT, offsetof(TurnState, clock), 0, NULL},
+    {"_epoll_fd", T_INT, offsetof(TurnState, epoll), 0, NULL},
+    {"_polled", T_DOUBLE, offsetof(TurnState, polled), 0, NULL},
+    {"_turn", T_LONGLONG, offsetof(TurnState, turn), READONLY, NULL},
+    {"_waiting", T_OBJECT_EX, offsetof(TurnState, waiting), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef turn_properties[] = {
+    FLAG("interrupted", TurnState, interrupted),
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef turn_methods[] = {
+    {"serve", TurnState_serve, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot turn_slots[] = {
+    {Py_tp_new, TurnState_new},
+    {Py_tp_traverse, TurnState_traverse},
+    {Py_tp_clear, TurnState_clear},
+    {Py_tp_dealloc, TurnState_dealloc},
+    {Py_tp_members, turn_members},
+    {Py_tp_getset, turn_properties},
+    {Py_tp_methods, turn_methods},
+    {Py_tp_doc, "The turns of direct callbacks; see receiver/turns.py."},
+    {0, NULL},
+};
+
+static PyType_Spec turn_spec = {"receiver.native._speedups.TurnState", sizeof(TurnState), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, turn_slots};
+
 /* -- the module -------------------------------------------------------------------------------- */
 
 static int add_names(void)
@@ -1131,7 +1457,11 @@ static int add_names(void)
            (name_moved = PyUnicode_InternFromString("_moved")) &&
            (name_read_failed = PyUnicode_InternFromString("_read_failed")) &&
            (name_write_failed = PyUnicode_InternFromString("_write_failed")) &&
-           (name_raise = PyUnicode_InternFromString("_raise"));
+           (name_raise = PyUnicode_InternFromString("_raise")) &&
+           (name_wait = PyUnicode_InternFromString("wait")) &&
+           (name_note_due = PyUnicode_InternFromString("_note_due")) &&
+           (name_serve_waiting = PyUnicode_InternFromString("_serve_waiting")) &&
+           (name_on_error = PyUnicode_InternFromString("on_error"));
 }
 
 static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
@@ -1145,12 +1475,16 @@ static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *s
 /* The types of attributes are kept, for their checks. */
 static int add_types(PyObject *module)
 {
-    PyTypeObject *pump;
+    PyTypeObject *pump, *turns;
     if (!add_names() || (walk_type = add_type(module, "Walk", &walk_spec)) == NULL ||
         (tls_type = add_type(module, "TlsState", &tls_spec)) == NULL ||
+        (share_type = add_type(module, "ShareTime", &share_spec)) == NULL ||
         (pump = add_type(module, "Pump", &pump_spec)) == NULL)
         return -1;
     Py_DECREF(pump);
+    if ((turns = add_type(module, "TurnState", &turn_spec)) == NULL)
+        return -1;
+    Py_DECREF(turns);
     return 0;
 }
 

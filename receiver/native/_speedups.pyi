@@ -1,4 +1,6 @@
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import Any
 
 class Walk:
     awaited: int | None
@@ -46,3 +48,21 @@ class Pump:
     _source_tls: TlsState | None
     _walk: Walk | None
     def readable(self) -> bool: ...
+
+class ShareTime:
+    turn: int
+    left_s: float
+    waiting: OrderedDict[int, bool]
+
+class TurnState:
+    callbacks: dict[int, tuple[Callable[[], bool], Any]]
+    deferred: int
+    due: dict[int, int]
+    interrupted: bool
+    longest_turn_s: float
+    _clock: Callable[[], float] | None
+    _epoll_fd: int
+    _polled: float
+    _turn: int
+    _waiting: dict[Any, None]
+    def serve(self, timeout: float | None, /) -> None: ...

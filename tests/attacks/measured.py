@@ -19,8 +19,9 @@ from time import thread_time
 from typing import Any, Final
 
 from receiver.cli import main as kafka_telemetry
-from receiver.event_loop import DirectCallback, DirectEventLoop, Share
+from receiver.event_loop import DirectEventLoop
 from receiver.gateway import process
+from receiver.turns import DirectCallback, Share
 
 #: One poll, and the callbacks until the next.
 _TURN: Final = "turn"
@@ -113,7 +114,9 @@ class _MeasuredEventLoop(DirectEventLoop):
     def __init__(self, times: _Times) -> None:
         super().__init__()
         self._times = times
-        self._direct._epoll = _Epoll(self._direct._epoll, times)  # type: ignore[assignment]
+        turns = self._direct.turns
+        turns._epoll = _Epoll(turns._epoll, times)  # type: ignore[assignment]
+        turns.serve = turns.serve_in_python  # type: ignore[method-assign]
 
     def set_direct_reader(self, fd: int, callback: DirectCallback | None, share: Share | None = None) -> None:
         super().set_direct_reader(fd, self._timed(callback), share)

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from receiver.event_loop import MAX_DUE, Share, run, running_loop
+from receiver.event_loop import MAX_DUE, run, running_loop
+from receiver.turns import Share
 from tests.unit.gateway.support import eventually, on_loop, pair, reset
 
 

@@ -12,9 +12,9 @@ from deploy.site.reference import PAGES
 from plugins.otlp.config import OtlpConfig
 from plugins.prometheus.config import PrometheusConfig
 from plugins.spool_files.config import SpoolFilesConfig
-from receiver.event_loop import SHARE_S
 from receiver.gateway.connection.tls_socket import MAX_RECORDS_IN_A_READ, MAX_RECORDS_WITHOUT_DATA
 from receiver.session.session import HEADER_BYTES_IN_A_TURN
+from receiver.turns import SHARE_S
 from spark_streaming.poison import MAX_ISOLATED
 from spark_streaming.rows import MAX_TOTAL
 from spark_streaming.settings import RollupSettings

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from receiver.clock import Clock
-from receiver.event_loop import DirectEventLoop, Share
+from receiver.event_loop import DirectEventLoop
 from receiver.gateway.connection.closing import CloseReason, close_with_reset, has_unsent, is_reset
 from receiver.gateway.connection.direction import Direction
 from receiver.gateway.connection.mute import Mute
@@ -46,6 +46,7 @@ from receiver.session.session import Session
 from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.identity import ClientIdentity
 from receiver.traffic.table import EXTRA, RelayTable
+from receiver.turns import Share
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import END_OF_REQUESTS, BrokenStreamError, FrameRewriter
 from receiver.wire.uuid import Uuid

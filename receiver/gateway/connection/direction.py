@@ -23,9 +23,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from receiver.event_loop import DirectEventLoop, Share
+from receiver.event_loop import DirectEventLoop
 from receiver.gateway.connection.tls_socket import TlsSocket, TlsState, write_error
 from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, arrived
+from receiver.turns import Share
 from receiver.wire.frame_rewriter import BrokenStreamError, FrameRewriter
 from receiver.wire.walk import Walk, compiled
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from receiver.event_loop import DirectEventLoop, Share
+from receiver.event_loop import DirectEventLoop
 from receiver.gateway.connection.direction import Connection, Direction
 from receiver.gateway.connection.tls_socket import TlsSocket
+from receiver.turns import Share
 from receiver.wire.frame_rewriter import FrameRewriter
 from receiver.wire.walk import compiled
 

@@ -13,8 +13,10 @@ from tests.testbed.sanitized import VARIABLE, sanitized_environment
 
 ROOT = Path(__file__).parents[3]
 SUITES = (
+    "tests/property/test_turns.py",
     "tests/property/wire/test_walk.py",
     "tests/property/wire/test_tls_pump.py",
+    "tests/unit/test_event_loop.py",
     "tests/unit/gateway/test_tls_connection.py",
     "tests/unit/gateway/test_turns.py",
     "tests/fuzz/test_fuzz.py",

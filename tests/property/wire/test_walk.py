@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.event_loop import Share
 from receiver.gateway.connection import direction
 from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, private_slot
+from receiver.turns import Share
 from receiver.wire import walk
 from receiver.wire.frame_rewriter import FrameRewriter
 from receiver.wire.framing import RequestRewriter, ResponseRewriter

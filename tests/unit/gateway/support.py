@@ -19,7 +19,7 @@ from receiver.clock import SystemClock
 from receiver.core.config_calls import ConfigCalls
 from receiver.core.relays import Relays
 from receiver.core.telemetry_calls import TelemetryCalls
-from receiver.event_loop import Share, run, running_loop
+from receiver.event_loop import run, running_loop
 from receiver.gateway.connection.closing import CloseReason
 from receiver.gateway.connection.connection import Connection, ConnectionServices
 from receiver.gateway.connection.request_memory import RequestMemory
@@ -51,6 +51,7 @@ from receiver.tls import TlsFilesError
 from receiver.traffic.table import RelayTable, new_table
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import open_usage
+from receiver.turns import Share
 from receiver.wire.broker_addresses import ReplaceAddress
 from tests.testbed.ports import LOOPBACK, free_port, listening_on
 from tests.testbed.scripted_broker import RANGES

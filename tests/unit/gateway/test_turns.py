@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver import event_loop
 from receiver.brokers.upstream import Upstream
-from receiver.event_loop import SHARE_S, Share, running_loop
+from receiver.event_loop import DirectEventLoop, running_loop
 from receiver.gateway.connection.closing import CloseReason
 from receiver.gateway.connection.direction import Direction
 from receiver.gateway.connection.tls_direction import TlsDirection
@@ -20,6 +19,7 @@ from receiver.gateway.connection.tls_socket import MAX_RECORDS_IN_A_READ, MAX_RE
 from receiver.gateway.handshake import HandshakeTurns
 from receiver.session.session import HEADER_BYTES_IN_A_TURN, Session
 from receiver.telemetry.identity import ClientIdentity
+from receiver.turns import SHARE_S, Share
 from tests.testbed.scripted_broker import RANGES, ScriptedBroker, framed, produce_frame
 from tests.testbed.tls13 import Tls13Client
 from tests.unit.gateway.support import (
@@ -48,6 +48,13 @@ class Ticks:
 
     def __call__(self) -> float:
         return self.now
+
+
+def ticking_loop(ticks: Ticks) -> DirectEventLoop:
+    """The running loop, whose turns have this clock from now on."""
+    loop = running_loop()
+    loop._direct.turns._clock = ticks
+    return loop
 
 
 def busy(ticks: Ticks, calls: list[str], name: str, seconds: float) -> Callable[[], bool]:
@@ -83,12 +90,11 @@ def readable_sockets(count: int):  # type: ignore[no-untyped-def]
             other.close()
 
 
-def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one() -> None:
     ticks, calls = Ticks(), list[str]()
-    monkeypatch.setattr(event_loop, "perf_counter", ticks)
 
     async def main() -> None:
-        loop = running_loop()
+        loop = ticking_loop(ticks)
         hostile, innocent = Share(), Share()
         with readable_sockets(41) as sides:
             for side in sides[1:]:
@@ -112,12 +118,11 @@ def test_a_peer_with_many_connections_has_no_more_of_a_turn_than_one(monkeypatch
     assert max(between) <= 8
 
 
-def test_the_connections_of_a_peer_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connections_of_a_peer_take_turns() -> None:
     ticks, calls = Ticks(), list[str]()
-    monkeypatch.setattr(event_loop, "perf_counter", ticks)
 
     async def main() -> None:
-        loop, share = running_loop(), Share()
+        loop, share = ticking_loop(ticks), Share()
         with readable_sockets(10) as sides:
             for number, side in enumerate(sides):
                 loop.set_direct_reader(side.fileno(), busy(ticks, calls, str(number), SHARE_S), share)
@@ -129,12 +134,11 @@ def test_the_connections_of_a_peer_take_turns(monkeypatch: pytest.MonkeyPatch) -
     assert set(Counter(calls[:100]).values()) <= {9, 10, 11}
 
 
-def test_a_long_callback_of_one_peer_is_followed_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_callback_of_one_peer_is_followed_by_the_others() -> None:
     ticks, calls = Ticks(), list[str]()
-    monkeypatch.setattr(event_loop, "perf_counter", ticks)
 
     async def main() -> None:
-        loop = running_loop()
+        loop = ticking_loop(ticks)
         with readable_sockets(3) as sides:
             for name, one in zip("abc", sides, strict=True):
                 seconds = 50 * SHARE_S if name == "a" else 0.0
