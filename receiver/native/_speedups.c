@@ -37,6 +37,22 @@
 #define SEEN_KEYS 96
 #define HIGHEST_VERSION 253
 
+/* Requests whose responses may name brokers (receiver/wire/addressed_framing.py, receiver/session). */
+#define REQUEST_HEAD_AND_ID 12
+#define REQUEST_ID_AT 8
+#define RESPONSE_ID_AT 4
+#define KINDS_OF_VERSIONS 32
+#define PASSES 1
+#define IS_TRACKED 2
+#define IS_PRODUCE 3
+#define MOST_KEPT 16384
+#define HELD_BYTES 256
+#define MAX_COSTLY 32
+#define MAX_PENDING 8192
+#define MAX_UNCOUNTED 64
+#define LITTLE_WORK 32
+#define COSTLY_BYTES 2048
+
 /* The words of a connection's counters (receiver/traffic/table.py). */
 #define BYTES_IN 1
 #define BYTES_OUT 2
@@ -79,6 +95,15 @@ static int16_t read_int16(const unsigned char *at)
     return (int16_t)(uint16_t)(at[0] << 8 | at[1]);
 }
 
+static void write_int32(unsigned char *at, int32_t value)
+{
+    const uint32_t bits = (uint32_t)value;
+    at[0] = (unsigned char)(bits >> 24);
+    at[1] = (unsigned char)(bits >> 16);
+    at[2] = (unsigned char)(bits >> 8);
+    at[3] = (unsigned char)bits;
+}
+
 /* A flag is what Python's `if` makes of its value; T_BOOL would take nothing but True and False. */
 static PyObject *get_flag(PyObject *self, void *offset)
 {
@@ -96,6 +121,314 @@ static int set_flag(PyObject *self, PyObject *value, void *offset)
 
 #define FLAG(name, type, member) {name, get_flag, set_flag, NULL, (void *)(intptr_t)offsetof(type, member)}
 
+/* Find memory that an object shares, to write to it. The object keeps the memory while it lives, so no
+ * buffer stays exported. None: forget it. */
+static int use_memory(PyObject *value, Py_ssize_t least, PyObject **owner, void **memory)
+{
+    PyObject *before = *owner;
+    Py_buffer view;
+    if (value == NULL || value == Py_None) {
+        *owner = NULL;
+        *memory = NULL;
+    } else {
+        if (PyObject_GetBuffer(value, &view, PyBUF_WRITABLE) < 0)
+            return -1;
+        if (view.len < least) {
+            PyErr_Format(PyExc_ValueError, "%zd bytes are needed", least);
+            PyBuffer_Release(&view);
+            return -1;
+        }
+        *memory = view.buf;
+        PyBuffer_Release(&view);
+        Py_INCREF(value);
+        *owner = value;
+    }
+    Py_XDECREF(before);
+    return 0;
+}
+
+static PyObject *object_or_none(PyObject *object)
+{
+    PyObject *found = object == NULL ? Py_None : object;
+    Py_INCREF(found);
+    return found;
+}
+
+static int set_checked(PyObject **member, PyObject *value, PyTypeObject *type, const char *expected)
+{
+    PyObject *before = *member;
+    if (value == NULL || !(value == Py_None || PyObject_TypeCheck(value, type))) {
+        PyErr_SetString(PyExc_TypeError, expected);
+        return -1;
+    }
+    Py_INCREF(value);
+    *member = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* -- PendingTable ------------------------------------------------------------------------------ */
+
+/* A request whose response is awaited. */
+typedef struct {
+    int32_t awaited;       /* the correlation id that its response will have */
+    int32_t own;           /* the client's */
+    int16_t key, version;
+    long long most;        /* a longer response is not kept as a whole */
+    PyObject *request;     /* what Python keeps of it; NULL: the fields above say everything */
+} Pending;
+
+/* The requests are in the order of their responses, from `first` on, in a ring. */
+typedef struct {
+    PyObject_HEAD
+    Pending *ring;
+    Py_ssize_t size, first, count;
+    long long held_bytes, max_held_bytes, undecided, costly, work, counted;
+    PyObject *random_number;
+    PyObject *units_in; /* whose memory `units` is: the work for all connections of the source */
+    long long *units;
+} PendingTable;
+
+static PyTypeObject *table_type;
+
+static Pending *first_pending(const PendingTable *table)
+{
+    return table != NULL && table->count ? &table->ring[table->first] : NULL;
+}
+
+static int append_pending(PendingTable *table, const Pending *pending)
+{
+    if (table->count == table->size) {
+        const Py_ssize_t size = table->size ? 2 * table->size : 8;
+        Pending *ring = PyMem_Malloc((size_t)size * sizeof *ring);
+        Py_ssize_t index;
+        if (ring == NULL) {
+            PyErr_NoMemory();
+            return RAISED;
+        }
+        for (index = 0; index < table->count; index++)
+            ring[index] = table->ring[(table->first + index) % table->size];
+        PyMem_Free(table->ring);
+        table->ring = ring;
+        table->size = size;
+        table->first = 0;
+    }
+    table->ring[(table->first + table->count++) % table->size] = *pending;
+    return 0;
+}
+
+/* Most connections are idle, so an empty table has no memory. */
+static void drop_first(PendingTable *table)
+{
+    table->first = (table->first + 1) % table->size;
+    if (--table->count)
+        return;
+    PyMem_Free(table->ring);
+    table->ring = NULL;
+    table->size = table->first = 0;
+}
+
+/* As Session._track_in_place, for a request whose response costs one unit of work; return whether it is
+ * tracked. If not, Python decides. */
+static int track(PendingTable *table, int16_t key, int16_t version, unsigned char *id)
+{
+    Pending pending = {0, read_int32(id), key, version, MOST_KEPT, NULL};
+    PyObject *number;
+    long random;
+    if (table->costly >= MAX_COSTLY - 1 || table->count >= MAX_PENDING || table->random_number == NULL ||
+        table->units == NULL)
+        return 0;
+    if ((number = PyObject_CallFunctionObjArgs(table->random_number, NULL)) == NULL)
+        return RAISED;
+    random = PyLong_AsLong(number);
+    Py_DECREF(number);
+    if (random == -1 && PyErr_Occurred())
+        return RAISED;
+    if (random < 0 || random > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a random number has 31 bits");
+        return RAISED;
+    }
+    pending.awaited = -1 - (int32_t)random;
+    if (append_pending(table, &pending) < 0)
+        return RAISED;
+    table->held_bytes += HELD_BYTES;
+    table->work++;
+    if (table->units != NULL)
+        ++*table->units;
+    write_int32(id, pending.awaited);
+    return 1;
+}
+
+/* As Session._take_plain, for a request that C has tracked. */
+static void take(PendingTable *table, unsigned char *id)
+{
+    write_int32(id, first_pending(table)->own);
+    drop_first(table);
+    table->held_bytes -= HELD_BYTES;
+    table->work--;
+    if (table->units != NULL)
+        --*table->units;
+}
+
+/* Whether the caller need not look at the session: Session.take_tracked would surely return false. */
+static int is_quiet(const PendingTable *table)
+{
+    const long long more = table->count - table->counted;
+    return more > -MAX_UNCOUNTED && more < MAX_UNCOUNTED && table->work < LITTLE_WORK &&
+           table->held_bytes <= table->max_held_bytes;
+}
+
+static PyObject *describe_pending(const Pending *pending)
+{
+    PyObject *items[] = {PyLong_FromLong(pending->awaited), PyLong_FromLong(pending->key),
+                         PyLong_FromLong(pending->version), PyLong_FromLong(pending->own)};
+    PyObject *result = NULL;
+    size_t index;
+    if (items[0] != NULL && items[1] != NULL && items[2] != NULL && items[3] != NULL)
+        result = PyTuple_Pack(4, items[0], items[1], items[2], items[3]);
+    for (index = 0; index < sizeof items / sizeof *items; index++)
+        Py_XDECREF(items[index]);
+    return result;
+}
+
+static PyObject *PendingTable_first(PyObject *self, PyObject *unused)
+{
+    const Pending *pending = first_pending((PendingTable *)self);
+    (void)unused;
+    if (pending == NULL)
+        Py_RETURN_NONE;
+    return pending->request == NULL ? describe_pending(pending) : object_or_none(pending->request);
+}
+
+static PyObject *PendingTable_pop(PyObject *self, PyObject *unused)
+{
+    PendingTable *table = (PendingTable *)self;
+    const Pending *pending = first_pending(table);
+    PyObject *result;
+    (void)unused;
+    if (pending == NULL)
+        return PyErr_Format(PyExc_IndexError, "no request is pending");
+    result = pending->request == NULL ? describe_pending(pending) : pending->request;
+    if (result != NULL)
+        drop_first(table);
+    return result;
+}
+
+static PyObject *PendingTable_append(PyObject *self, PyObject *args)
+{
+    Pending pending = {0, 0, 0, 0, 0, NULL};
+    int awaited;
+    if (!PyArg_ParseTuple(args, "OiL", &pending.request, &awaited, &pending.most))
+        return NULL;
+    pending.awaited = awaited;
+    if (append_pending((PendingTable *)self, &pending) < 0)
+        return NULL;
+    Py_INCREF(pending.request);
+    Py_RETURN_NONE;
+}
+
+static PyObject *PendingTable_get_units(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((PendingTable *)self)->units_in);
+}
+
+static int PendingTable_set_units(PyObject *self, PyObject *value, void *closure)
+{
+    PendingTable *table = (PendingTable *)self;
+    (void)closure;
+    return use_memory(value, (Py_ssize_t)sizeof(long long), &table->units_in, (void **)&table->units);
+}
+
+static PyObject *PendingTable_get_count(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromSsize_t(((PendingTable *)self)->count);
+}
+
+static PyObject *PendingTable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    (void)args;
+    (void)kwargs;
+    return allocate(type, 0);
+}
+
+static int PendingTable_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    PendingTable *table = (PendingTable *)self;
+    Py_ssize_t index;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(table->random_number);
+    Py_VISIT(table->units_in);
+    for (index = 0; index < table->count; index++)
+        Py_VISIT(table->ring[(table->first + index) % table->size].request);
+    return 0;
+}
+
+static int PendingTable_clear(PyObject *self)
+{
+    PendingTable *table = (PendingTable *)self;
+    Py_CLEAR(table->random_number);
+    table->units = NULL;
+    Py_CLEAR(table->units_in);
+    while (table->count) {
+        PyObject *request = first_pending(table)->request;
+        drop_first(table);
+        Py_XDECREF(request);
+    }
+    return 0;
+}
+
+static void PendingTable_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    PendingTable_clear(self);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef table_members[] = {
+    {"held_bytes", T_LONGLONG, offsetof(PendingTable, held_bytes), 0, NULL},
+    {"max_held_bytes", T_LONGLONG, offsetof(PendingTable, max_held_bytes), 0, NULL},
+    {"undecided", T_LONGLONG, offsetof(PendingTable, undecided), 0, NULL},
+    {"costly", T_LONGLONG, offsetof(PendingTable, costly), 0, NULL},
+    {"work", T_LONGLONG, offsetof(PendingTable, work), 0, NULL},
+    {"counted", T_LONGLONG, offsetof(PendingTable, counted), 0, NULL},
+    {"_random_number", T_OBJECT_EX, offsetof(PendingTable, random_number), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef table_properties[] = {
+    {"count", PendingTable_get_count, NULL, NULL, NULL},
+    {"_units", PendingTable_get_units, PendingTable_set_units, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef table_methods[] = {
+    {"_append", PendingTable_append, METH_VARARGS, NULL},
+    {"_first", PendingTable_first, METH_NOARGS, NULL},
+    {"_pop", PendingTable_pop, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_new, PendingTable_new},
+    {Py_tp_traverse, PendingTable_traverse},
+    {Py_tp_clear, PendingTable_clear},
+    {Py_tp_dealloc, PendingTable_dealloc},
+    {Py_tp_members, table_members},
+    {Py_tp_getset, table_properties},
+    {Py_tp_methods, table_methods},
+    {Py_tp_doc, "The requests whose responses are awaited; see receiver/session/pending.py."},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {"receiver.native._speedups.PendingTable", sizeof(PendingTable), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, table_slots};
+
 /* -- Walk -------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -111,6 +444,9 @@ typedef struct {
     unsigned char watched[WATCHED_KEYS];
     PyObject *seen_in;   /* whose memory `seen` is; NULL: versions are not noted */
     unsigned char *seen;
+    long long most_replaced; /* the longest response that is replaced */
+    PendingTable *table; /* addresses are replaced: what is awaited; NULL: they are kept, or Python walks */
+    PyObject *kinds;     /* bytes: by API key and version, what becomes of a request; NULL: it is read */
 } Walk;
 
 static PyTypeObject *walk_type;
@@ -123,7 +459,7 @@ static Py_ssize_t stop_at(Walk *walk, long long position, long long frames, Py_s
     return position > end ? end : (Py_ssize_t)position;
 }
 
-static void note_version(unsigned char *seen, int16_t key, int16_t version)
+static void note_version(unsigned char *seen, int key, int version)
 {
     unsigned char value;
     if (key < 0 || key >= SEEN_KEYS)
@@ -172,6 +508,189 @@ static Py_ssize_t walk_responses(Walk *walk, const unsigned char *chunk, Py_ssiz
     return stop_at(walk, position, frames, end);
 }
 
+/* -- walks where addresses are replaced -- */
+
+static int is_in(Py_ssize_t at, Py_ssize_t end)
+{
+    return at >= 0 && at < end;
+}
+
+/* As look_for_acks in k00_produce.py; -1: nothing is said. */
+static int look_for_acks(const unsigned char *chunk, Py_ssize_t at, Py_ssize_t end)
+{
+    int size;
+    at += 8; /* the client id's length */
+    if (at + 2 > end)
+        return -1;
+    size = chunk[at] << 8 | chunk[at + 1];
+    at += 2 + (size < 0x8000 ? size : 0);
+    if (at + 2 > end || chunk[at])
+        return -1;
+    size = chunk[at + 1];
+    if (size >= 0x80)
+        return -1;
+    at += 2 + (size ? size - 1 : 0);
+    return at + 2 > end ? -1 : chunk[at] << 8 | chunk[at + 1];
+}
+
+/* What becomes of a request: PASSES, IS_TRACKED if its response is awaited, or 0: Python reads it. */
+static int kind_of_request(const unsigned char *kinds, int key, int version, const unsigned char *chunk,
+                           Py_ssize_t begin, Py_ssize_t end)
+{
+    int kind, acks;
+    if (key >= WATCHED_KEYS || version >= KINDS_OF_VERSIONS)
+        return 0;
+    kind = kinds[key * KINDS_OF_VERSIONS + version];
+    if (kind != IS_PRODUCE)
+        return kind;
+    acks = look_for_acks(chunk, begin, end);
+    return acks < 0 ? 0 : acks ? IS_TRACKED : PASSES;
+}
+
+/* As AddressedRequests.passing, but it leaves more to Python. */
+static Py_ssize_t pass_addressed_requests(Walk *walk, PendingTable *table, const unsigned char *kinds,
+                                          unsigned char *chunk, Py_ssize_t end)
+{
+    long long position = walk->skip, frames = walk->frames;
+    const long long last = (long long)end - REQUEST_HEAD_AND_ID;
+    while (position <= last) {
+        const int32_t length = read_int32(chunk + position);
+        const int key = (uint16_t)read_int16(chunk + position + 4);
+        const int version = (uint16_t)read_int16(chunk + position + 6);
+        const long long after = position + 4 + length;
+        int kind;
+        walk->last_key = (short)key;
+        if (length > walk->longest || length < LEAST_REQUEST)
+            break;
+        if (walk->seen != NULL)
+            note_version(walk->seen, key, version);
+        kind = kind_of_request(kinds, key, version, chunk, (Py_ssize_t)position + 4,
+                               after < end ? (Py_ssize_t)after : end);
+        if (kind == IS_TRACKED &&
+            (kind = track(table, (int16_t)key, (int16_t)version, chunk + position + REQUEST_ID_AT)) < 0)
+            return RAISED;
+        if (kind == 0)
+            break;
+        position = after;
+        frames++;
+    }
+    return stop_at(walk, position, frames, end);
+}
+
+/* A call of Python's random numbers may take away what the walk uses, so it is kept meanwhile. */
+static Py_ssize_t walk_addressed_requests(Walk *walk, unsigned char *chunk, Py_ssize_t end)
+{
+    PendingTable *table = walk->table;
+    PyObject *kinds = walk->kinds;
+    Py_ssize_t passed;
+    Py_INCREF((PyObject *)table);
+    Py_INCREF(kinds);
+    passed = pass_addressed_requests(walk, table, (const unsigned char *)PyBytes_AsString(kinds), chunk, end);
+    Py_DECREF(kinds);
+    Py_DECREF((PyObject *)table);
+    return passed;
+}
+
+/* As has_no_endpoints in k01_fetch.py. */
+static int fetched_no_endpoints(const unsigned char *body, Py_ssize_t at, Py_ssize_t end)
+{
+    int topics, partitions;
+    if (!is_in(at += 4 + 2 + 4, end) || (topics = body[at++]) >= 0x80)
+        return 0;
+    for (; topics > 1; topics--) {
+        if (!is_in(at += 16, end) || (partitions = body[at++]) >= 0x80)
+            return 0;
+        for (; partitions > 1; partitions--) {
+            long length;
+            if (!is_in(at += 4 + 2 + 8 + 8 + 8, end) || body[at] > 1)
+                return 0;
+            if (!is_in((at += 1 + 4) + 2, end))
+                return 0;
+            length = body[at++];
+            if (length >= 0x80) {
+                length = (length & 0x7F) | (long)(body[at] & 0x7F) << 7;
+                if (body[at++] >= 0x80) {
+                    if (!is_in(at, end) || body[at] >= 0x80)
+                        return 0;
+                    length |= (long)body[at++] << 14;
+                }
+            }
+            if (!is_in(at += length ? length - 1 : 0, end) || body[at++])
+                return 0;
+        }
+        if (!is_in(at, end) || body[at++])
+            return 0;
+    }
+    return at == end - 1 && !body[at];
+}
+
+/* As has_no_endpoints in k00_produce.py. */
+static int produced_no_endpoints(const unsigned char *body, Py_ssize_t at, Py_ssize_t end, int version)
+{
+    int topics, partitions;
+    if (!is_in(at, end) || (topics = body[at++]) >= 0x80)
+        return 0;
+    for (; topics > 1; topics--) {
+        if (version >= 13)
+            at += 16;
+        else if (!is_in(at, end) || body[at] >= 0x80)
+            return 0;
+        else
+            at += body[at] ? body[at] : 1;
+        if (!is_in(at, end) || (partitions = body[at++]) >= 0x80)
+            return 0;
+        for (; partitions > 1; partitions--) {
+            at += 4 + 2 + 8 + 8 + 8;
+            if (!is_in(at + 2, end) || body[at] > 1 || body[at + 1] > 1 || body[at + 2])
+                return 0;
+            at += 3;
+        }
+        if (!is_in(at, end) || body[at++])
+            return 0;
+    }
+    at += 4;
+    return at == end - 1 && !body[at];
+}
+
+/* As NamingRequest.is_plain, for a response from `begin` to `end`. */
+static int is_plain(const Pending *pending, const unsigned char *chunk, Py_ssize_t begin, Py_ssize_t end)
+{
+    const Py_ssize_t body = begin + 5;
+    if (pending->request != NULL || body >= end || chunk[body - 1])
+        return 0;
+    if (pending->key == 1)
+        return fetched_no_endpoints(chunk, body, end);
+    return pending->key == 0 && produced_no_endpoints(chunk, body, end, pending->version);
+}
+
+/* As AddressedResponses.passing, but it leaves more to Python. */
+static Py_ssize_t walk_addressed_responses(Walk *walk, unsigned char *chunk, Py_ssize_t end)
+{
+    long long position = walk->skip, frames = walk->frames;
+    const long long last = (long long)end - RESPONSE_HEAD;
+    while (position <= last) {
+        const int32_t length = read_int32(chunk + position);
+        const long long after = position + 4 + length;
+        const Pending *pending = first_pending(walk->table);
+        if (length < LEAST_RESPONSE)
+            break;
+        if (pending != NULL && read_int32(chunk + position + RESPONSE_ID_AT) == pending->awaited) {
+            if (after > end || !is_plain(pending, chunk, (Py_ssize_t)position + 4, (Py_ssize_t)after))
+                break;
+            take(walk->table, chunk + position + RESPONSE_ID_AT);
+        }
+        position = after;
+        frames++;
+    }
+    return stop_at(walk, position, frames, end);
+}
+
+/* Whether the addresses of brokers are replaced, and C may walk now. */
+static int walks_addressed(const Walk *walk)
+{
+    return walk->table != NULL && walk->skip >= 0 && (!walk->requests || walk->kinds != NULL);
+}
+
 static Py_ssize_t walk_chunk(Walk *walk, const unsigned char *chunk, Py_ssize_t end)
 {
     return walk->requests ? walk_requests(walk, chunk, end) : walk_responses(walk, chunk, end);
@@ -215,10 +734,72 @@ static PyObject *Walk_watch(PyObject *self, PyObject *keys)
 
 static PyObject *Walk_get_awaited(PyObject *self, void *closure)
 {
+    const Walk *walk = (Walk *)self;
+    const Pending *pending = first_pending(walk->table);
     (void)closure;
-    if (!((Walk *)self)->awaits)
+    if (walk->table == NULL ? !walk->awaits : pending == NULL)
         Py_RETURN_NONE;
-    return PyLong_FromLong(((Walk *)self)->awaited);
+    return PyLong_FromLong(pending == NULL ? walk->awaited : pending->awaited);
+}
+
+static PyObject *Walk_get_most_replaced(PyObject *self, void *closure)
+{
+    const Walk *walk = (Walk *)self;
+    const Pending *pending = first_pending(walk->table);
+    (void)closure;
+    return PyLong_FromLongLong(pending == NULL ? walk->most_replaced : pending->most);
+}
+
+static int Walk_set_most_replaced(PyObject *self, PyObject *value, void *closure)
+{
+    const long long most = value == NULL ? 0 : PyLong_AsLongLong(value);
+    (void)closure;
+    if (most == -1 && PyErr_Occurred())
+        return -1;
+    ((Walk *)self)->most_replaced = most;
+    return 0;
+}
+
+static PyObject *Walk_get_table(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none((PyObject *)((Walk *)self)->table);
+}
+
+static int Walk_set_table(PyObject *self, PyObject *value, void *closure)
+{
+    Walk *walk = (Walk *)self;
+    PendingTable *before = walk->table;
+    (void)closure;
+    if (value != NULL && value != Py_None && !PyObject_TypeCheck(value, table_type)) {
+        PyErr_SetString(PyExc_TypeError, "the table is a PendingTable or None");
+        return -1;
+    }
+    walk->table = value == Py_None ? NULL : (PendingTable *)value;
+    Py_XINCREF((PyObject *)walk->table);
+    Py_XDECREF((PyObject *)before);
+    return 0;
+}
+
+static PyObject *Walk_get_kinds(PyObject *self, void *closure)
+{
+    (void)closure;
+    return object_or_none(((Walk *)self)->kinds);
+}
+
+static int Walk_set_kinds(PyObject *self, PyObject *value, void *closure)
+{
+    Walk *walk = (Walk *)self;
+    PyObject *before = walk->kinds;
+    (void)closure;
+    if (value == NULL || !PyBytes_Check(value) || PyBytes_Size(value) != WATCHED_KEYS * KINDS_OF_VERSIONS) {
+        PyErr_Format(PyExc_ValueError, "kinds are %d bytes", WATCHED_KEYS * KINDS_OF_VERSIONS);
+        return -1;
+    }
+    Py_INCREF(value);
+    walk->kinds = value;
+    Py_XDECREF(before);
+    return 0;
 }
 
 static int Walk_set_awaited(PyObject *self, PyObject *value, void *closure)
@@ -239,39 +820,6 @@ static int Walk_set_awaited(PyObject *self, PyObject *value, void *closure)
     return 0;
 }
 
-/* Find memory that an object shares, to write to it. The object keeps the memory while it lives, so no
- * buffer stays exported. None: forget it. */
-static int use_memory(PyObject *value, Py_ssize_t least, PyObject **owner, void **memory)
-{
-    PyObject *before = *owner;
-    Py_buffer view;
-    if (value == NULL || value == Py_None) {
-        *owner = NULL;
-        *memory = NULL;
-    } else {
-        if (PyObject_GetBuffer(value, &view, PyBUF_WRITABLE) < 0)
-            return -1;
-        if (view.len < least) {
-            PyErr_Format(PyExc_ValueError, "%zd bytes are needed", least);
-            PyBuffer_Release(&view);
-            return -1;
-        }
-        *memory = view.buf;
-        PyBuffer_Release(&view);
-        Py_INCREF(value);
-        *owner = value;
-    }
-    Py_XDECREF(before);
-    return 0;
-}
-
-static PyObject *object_or_none(PyObject *object)
-{
-    PyObject *found = object == NULL ? Py_None : object;
-    Py_INCREF(found);
-    return found;
-}
-
 static PyObject *Walk_get_seen(PyObject *self, void *closure)
 {
     (void)closure;
@@ -285,11 +833,34 @@ static int Walk_set_seen(PyObject *self, PyObject *value, void *closure)
     return use_memory(value, 2 * SEEN_KEYS, &walk->seen_in, (void **)&walk->seen);
 }
 
+static int Walk_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Walk *walk = (Walk *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(walk->seen_in);
+    Py_VISIT((PyObject *)walk->table);
+    Py_VISIT(walk->kinds);
+    return 0;
+}
+
+static int Walk_clear(PyObject *self)
+{
+    Walk *walk = (Walk *)self;
+    PyObject *table = (PyObject *)walk->table;
+    walk->seen = NULL;
+    Py_CLEAR(walk->seen_in);
+    walk->table = NULL;
+    Py_XDECREF(table);
+    Py_CLEAR(walk->kinds);
+    return 0;
+}
+
 static void Walk_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    Py_XDECREF(((Walk *)self)->seen_in);
+    PyObject_GC_UnTrack(self);
+    Walk_clear(self);
     release(self);
     Py_DECREF(type);
 }
@@ -304,6 +875,9 @@ static PyMemberDef walk_members[] = {
 
 static PyGetSetDef walk_properties[] = {
     {"awaited", Walk_get_awaited, Walk_set_awaited, NULL, NULL},
+    {"max_replaced_bytes", Walk_get_most_replaced, Walk_set_most_replaced, NULL, NULL},
+    {"_table", Walk_get_table, Walk_set_table, NULL, NULL},
+    {"_kinds", Walk_get_kinds, Walk_set_kinds, NULL, NULL},
     {"_seen", Walk_get_seen, Walk_set_seen, NULL, NULL},
     FLAG("_walks_requests", Walk, requests),
     FLAG("_every_key", Walk, every_key),
@@ -317,6 +891,8 @@ static PyMethodDef walk_methods[] = {
 };
 
 static PyType_Slot walk_slots[] = {
+    {Py_tp_traverse, Walk_traverse},
+    {Py_tp_clear, Walk_clear},
     {Py_tp_dealloc, Walk_dealloc},
     {Py_tp_members, walk_members},
     {Py_tp_getset, walk_properties},
@@ -325,8 +901,8 @@ static PyType_Slot walk_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec walk_spec = {
-    "receiver.native._speedups.Walk", sizeof(Walk), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, walk_slots};
+static PyType_Spec walk_spec = {"receiver.native._speedups.Walk", sizeof(Walk), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, walk_slots};
 
 /* -- TlsState ---------------------------------------------------------------------------------- */
 
@@ -435,6 +1011,7 @@ typedef struct {
     PyObject *walk;      /* a Walk, or None: Python moves the bytes */
     PyObject *source_tls, *sink_tls; /* a TlsState, or None: a plain socket */
     long room;           /* bytes to read at most */
+    long costly_bytes;   /* the same behind a frame, where frames may be costly to pass */
     int source, sink;    /* descriptors; negative: Python moves the bytes */
     char ended, paused, shuts_down, supervised, meters, from_client, reading;
     PyObject *counts_in; /* whose memory `counts` is; NULL: nothing is counted */
@@ -448,8 +1025,8 @@ static unsigned char cipher[5 * MAX_RECORD];
 
 /* Names of the methods that Python's part has. */
 static PyObject *name_move, *name_end, *name_source_failed, *name_sink_failed, *name_rewrite, *name_give,
-    *name_keep, *name_moved, *name_read_failed, *name_write_failed, *name_raise, *name_wait, *name_note_due,
-    *name_serve_waiting, *name_on_error;
+    *name_keep, *name_moved, *name_read_failed, *name_write_failed, *name_raise, *name_passed, *name_wait,
+    *name_note_due, *name_serve_waiting, *name_on_error;
 
 static PyObject *system_error(int number)
 {
@@ -476,7 +1053,7 @@ static PyObject *call_with_error(PyObject *self, PyObject *name, int number)
 /* Give `count` bytes of the buffer to a method of Python's part. */
 static int call_with_chunk(PyObject *self, PyObject *name, Py_ssize_t count, Py_ssize_t number)
 {
-    PyObject *chunk = PyMemoryView_FromMemory((char *)buffer, count, PyBUF_READ), *argument = NULL, *result;
+    PyObject *chunk = PyMemoryView_FromMemory((char *)buffer, count, PyBUF_WRITE), *argument = NULL, *result;
     if (chunk == NULL)
         return -1;
     if (number >= 0 && (argument = PyLong_FromSsize_t(number)) == NULL) {
@@ -521,9 +1098,8 @@ static void arrived(long long *counts)
     counts[NEXT_AT] = (interval + 1) * INTERVAL_MS;
 }
 
-static void count_frames(const Pump *pump)
+static void count_frames(const Pump *pump, const Walk *walk)
 {
-    const Walk *walk = (const Walk *)pump->walk;
     if (pump->counts == NULL)
         return;
     if (pump->from_client) {
@@ -905,26 +1481,50 @@ static int no_bytes(Pump *pump, Py_ssize_t count)
     return result == NULL ? RAISED : 0;
 }
 
+/* Walk over a chunk where frames may be costly to pass. C passes what is cheap, so no clock is read. */
+static Py_ssize_t walk_metered(Pump *pump, Walk *walk, Py_ssize_t count)
+{
+    const Py_ssize_t passed = walk->requests ? walk_addressed_requests(walk, buffer, count)
+                                             : walk_addressed_responses(walk, buffer, count);
+    if (passed == count)
+        pump->costly_bytes = 2 * pump->costly_bytes < COSTLY_BYTES ? 2 * pump->costly_bytes : COSTLY_BYTES;
+    return passed;
+}
+
+/* Whether the connection need not look at what has changed by frames that passed. */
+static int needs_no_look(const Pump *pump)
+{
+    const Walk *walk = (const Walk *)pump->walk;
+    return !pump->meters || (is_walk(pump->walk) && walk->table != NULL && is_quiet(walk->table));
+}
+
 /* Walk over the bytes that were read, and send them. */
 static int pass_on(Pump *pump, Py_ssize_t count)
 {
+    Walk *walk = (Walk *)pump->walk;
     Py_ssize_t passed;
     PyObject *result;
+    char is_supervised;
     pump->bytes_read += count;
     if (pump->counts != NULL) {
         arrived(pump->counts);
         if (pump->from_client)
             pump->counts[BYTES_IN] += count;
     }
-    passed = walk_chunk((Walk *)pump->walk, buffer, count);
-    count_frames(pump);
+    Py_INCREF((PyObject *)walk);
+    passed = pump->meters ? walk_metered(pump, walk, count) : walk_chunk(walk, buffer, count);
+    count_frames(pump, walk);
+    Py_DECREF((PyObject *)walk);
+    if (passed == RAISED)
+        return RAISED;
     if ((passed == count ? forward(pump, count) : call_with_chunk((PyObject *)pump, name_rewrite, count, passed)) < 0)
         return RAISED;
-    if (!pump->supervised)
+    is_supervised = pump->supervised;
+    if (!is_supervised && needs_no_look(pump))
         return 0;
-    result = PyObject_CallMethodObjArgs((PyObject *)pump, name_moved, NULL);
+    result = PyObject_CallMethodObjArgs((PyObject *)pump, is_supervised ? name_moved : name_passed, NULL);
     Py_XDECREF(result);
-    return result == NULL ? RAISED : 1;
+    return result == NULL ? RAISED : is_supervised;
 }
 
 /* As TlsDirection.readable: more may be held for which epoll gives no event. */
@@ -939,38 +1539,34 @@ static int has_unread(const Pump *pump)
 /* Whether the pump itself may read, and Python's part need not. */
 static int reads(const Pump *pump)
 {
-    return pump->source >= 0 && pump->room > 0 && is_walk(pump->walk) && pump->limit == Py_None && !pump->meters;
+    return pump->source >= 0 && pump->room > 0 && is_walk(pump->walk) && pump->limit == Py_None &&
+           (!pump->meters || (walks_addressed((Walk *)pump->walk) && pump->costly_bytes > 0));
+}
+
+/* Bytes to read at most; behind a frame fewer, where frames may be costly to pass. */
+static Py_ssize_t room_of(const Pump *pump)
+{
+    const long long room = pump->room < BUFFER_BYTES ? pump->room : BUFFER_BYTES;
+    const long long most = pump->meters ? ((const Walk *)pump->walk)->skip + pump->costly_bytes : room;
+    return (Py_ssize_t)(room < most ? room : most);
 }
 
 static PyObject *Pump_readable(PyObject *self, PyObject *unused)
 {
     Pump *pump = (Pump *)self;
-    const Py_ssize_t room = pump->room < BUFFER_BYTES ? pump->room : BUFFER_BYTES;
     const int is_tls = pump->source_tls != Py_None;
-    Py_ssize_t count;
+    Py_ssize_t count, room;
     int again;
     (void)unused;
     if (!reads(pump))
         return PyObject_CallMethodObjArgs(self, name_move, NULL);
+    room = room_of(pump);
     count = is_tls ? through_tls(pump, pump->source_tls, room, tls_receive) : plain_receive(pump, room);
-    if (count > 0 && !is_walk(pump->walk))
+    if (count > 0 && !(is_walk(pump->walk) && (!pump->meters || walks_addressed((Walk *)pump->walk))))
         return PyErr_Format(PyExc_RuntimeError, "the walk is gone");
     if ((again = count > 0 ? pass_on(pump, count) : no_bytes(pump, count)) < 0)
         return NULL;
     return PyBool_FromLong(is_tls ? has_unread(pump) : again || count == room);
-}
-
-static int set_checked(PyObject **member, PyObject *value, PyTypeObject *type, const char *expected)
-{
-    PyObject *before = *member;
-    if (value == NULL || !(value == Py_None || PyObject_TypeCheck(value, type))) {
-        PyErr_SetString(PyExc_TypeError, expected);
-        return -1;
-    }
-    Py_INCREF(value);
-    *member = value;
-    Py_XDECREF(before);
-    return 0;
 }
 
 static int Pump_set_source_tls(PyObject *self, PyObject *value, void *closure)
@@ -1089,6 +1685,7 @@ static PyMemberDef pump_members[] = {
     {"_backlog", T_OBJECT_EX, offsetof(Pump, backlog), 0, NULL},
     {"limit", T_OBJECT_EX, offsetof(Pump, limit), 0, NULL},
     {"_room", T_LONG, offsetof(Pump, room), 0, NULL},
+    {"_costly_bytes", T_LONG, offsetof(Pump, costly_bytes), 0, NULL},
     {"_source_fd", T_INT, offsetof(Pump, source), 0, NULL},
     {"_sink_fd", T_INT, offsetof(Pump, sink), 0, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -1458,6 +2055,7 @@ static int add_names(void)
            (name_read_failed = PyUnicode_InternFromString("_read_failed")) &&
            (name_write_failed = PyUnicode_InternFromString("_write_failed")) &&
            (name_raise = PyUnicode_InternFromString("_raise")) &&
+           (name_passed = PyUnicode_InternFromString("_passed")) &&
            (name_wait = PyUnicode_InternFromString("wait")) &&
            (name_note_due = PyUnicode_InternFromString("_note_due")) &&
            (name_serve_waiting = PyUnicode_InternFromString("_serve_waiting")) &&
@@ -1476,7 +2074,8 @@ static PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *s
 static int add_types(PyObject *module)
 {
     PyTypeObject *pump, *turns;
-    if (!add_names() || (walk_type = add_type(module, "Walk", &walk_spec)) == NULL ||
+    if (!add_names() || (table_type = add_type(module, "PendingTable", &table_spec)) == NULL ||
+        (walk_type = add_type(module, "Walk", &walk_spec)) == NULL ||
         (tls_type = add_type(module, "TlsState", &tls_spec)) == NULL ||
         (share_type = add_type(module, "ShareTime", &share_spec)) == NULL ||
         (pump = add_type(module, "Pump", &pump_spec)) == NULL)

@@ -6,10 +6,13 @@ class Walk:
     awaited: int | None
     frames: int
     last_key: int
+    max_replaced_bytes: int
     _every_key: bool
+    _kinds: bytes
     _max_frame_bytes: int
     _seen: memoryview | None
     _skip: int
+    _table: PendingTable | None
     _walks_requests: bool
     def passing(self, chunk: memoryview, /) -> int: ...
     def _watch(self, keys: Iterable[int], /) -> None: ...
@@ -39,6 +42,7 @@ class Pump:
     _words: memoryview[int] | None
     _from_client: bool
     _backlog: bytes | memoryview
+    _costly_bytes: int
     _meters: bool
     _reading: bool
     _room: int
@@ -66,3 +70,18 @@ class TurnState:
     _turn: int
     _waiting: dict[Any, None]
     def serve(self, timeout: float | None, /) -> None: ...
+
+class PendingTable:
+    costly: int
+    counted: int
+    held_bytes: int
+    max_held_bytes: int
+    undecided: int
+    work: int
+    _random_number: Callable[[], int]
+    _units: memoryview[int]
+    @property
+    def count(self) -> int: ...
+    def _append(self, pending: object, correlation_id: int, max_read_bytes: int, /) -> None: ...
+    def _first(self) -> Any: ...
+    def _pop(self) -> Any: ...

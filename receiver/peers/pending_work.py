@@ -13,13 +13,13 @@ class PendingWork:
     """What is pending for one peer.
 
     Attributes:
-        units: The sum, in the units of the connections.
+        units: One word, to which C writes too: the sum, in the units of the connections.
     """
 
     __slots__ = ("__weakref__", "units")
 
     def __init__(self) -> None:
-        self.units = 0
+        self.units: memoryview[int] = memoryview(bytearray(8)).cast("q")
 
 
 class PendingWorks:

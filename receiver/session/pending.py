@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from receiver.peers.pending_work import PendingWork
 from receiver.session.exchange import GREATEST_INT32, Connection, Exchange
 from receiver.session.exchanges.addresses import COSTLY, NamingRequest
+from receiver.wire.walk import compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,82 @@ class PendingRequest:
 Pending: TypeAlias = PendingRequest | NamingRequest
 
 
-class PendingRequests:
+class PythonPendingTable:
+    """The queue and its sums, as ``receiver/native/_speedups.c`` has them.
+
+    C appends and takes what needs nothing but correlation ids: requests whose responses may name
+    leaders that have moved, and do not.
+    """
+
+    __slots__ = (
+        "_queue",
+        "_random_number",
+        "_units",
+        "costly",
+        "counted",
+        "held_bytes",
+        "max_held_bytes",
+        "undecided",
+        "work",
+    )
+
+    costly: int
+    counted: int
+    held_bytes: int
+    max_held_bytes: int
+    undecided: int
+    work: int
+    _random_number: Callable[[], int]
+    _units: memoryview[int]
+
+    def __init__(self) -> None:
+        # None when empty, because most connections are idle.
+        self._queue: deque[Pending] | None = None
+        self.costly = self.counted = self.held_bytes = self.undecided = self.work = 0
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+        return len(self._queue) if self._queue else 0
+
+    def _append(self, pending: Pending, _correlation_id: int, _max_read_bytes: int) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(pending)
+
+    def _first(self) -> Any:
+        return self._queue[0] if self._queue else None
+
+    def _pop(self) -> Any:
+        if not self._queue:
+            raise IndexError("no request is pending")
+        pending = self._queue.popleft()
+        if not self._queue:
+            self._queue = None
+        return pending
+
+
+if TYPE_CHECKING or compiled is None:  # noqa: SIM108 -- mypy wants the class and no expression
+    PendingTable = PythonPendingTable
+else:
+    PendingTable = compiled.PendingTable
+
+
+class PendingRequests(PendingTable):
     """The pending requests of one connection, in the order of their responses.
 
     Args:
         random_number: Returns a random integer of 31 bits.
         source: What is pending for the client's source.
+        name: Returns what is kept of a request that C has tracked. Its arguments are the
+            correlation id of the response, API key, version, and the client's correlation id.
+        max_held_bytes: What the requests may hold before the connection has to be looked at.
 
     Attributes:
         count: Their number.
+        counted: Those of them that the connection has heard of.
         held_bytes: Memory that the pending requests hold.
+        max_held_bytes: As given.
         undecided: The number of requests whose responses may open a call.
         costly: The number of requests whose responses are decoded or written anew.
         work: The work for all responses; see
@@ -74,23 +141,28 @@ class PendingRequests:
         source: As given.
     """
 
-    __slots__ = ("_queue", "_random_number", "costly", "count", "held_bytes", "source", "undecided", "work")
+    __slots__ = ("_name", "source")
 
-    def __init__(self, random_number: Callable[[], int], source: PendingWork) -> None:
-        # None when empty, because most connections are idle.
-        self._queue: deque[Pending] | None = None
+    def __init__(
+        self,
+        random_number: Callable[[], int],
+        source: PendingWork,
+        name: Callable[[int, int, int, int], NamingRequest],
+        max_held_bytes: int,
+    ) -> None:
+        super().__init__()
         self._random_number = random_number
-        self.count = 0
-        self.held_bytes = 0
-        self.undecided = 0
-        self.costly = 0
-        self.work = 0
+        self._units = source.units
+        self._name = name
+        self.max_held_bytes = max_held_bytes
         self.source = source
 
     @property
     def first(self) -> Pending | None:
         """The request whose response comes next; None if none is pending."""
-        return self._queue[0] if self._queue else None
+        found: Any = self._first()
+        first: Pending | None = self._name(*found) if type(found) is tuple else found
+        return first
 
     def new_correlation_id(self) -> int:
         """Return the correlation id of the next request for the broker."""
@@ -98,16 +170,13 @@ class PendingRequests:
 
     def add(self, pending: Pending) -> None:
         """Append a request."""
-        if self._queue is None:
-            self._queue = deque()
-        self._queue.append(pending)
-        self.count += 1
+        self._append(pending, pending.correlation_id, pending.max_read_bytes)
         self.held_bytes += pending.held_bytes
         self.undecided += pending.decides
         work = pending.work
         self.costly += work >= COSTLY
         self.work += work
-        self.source.units += work
+        self._units[0] += work
 
     def take(self) -> Pending:
         """Remove and return the first request, whose response has arrived.
@@ -115,21 +184,17 @@ class PendingRequests:
         Raises:
             IndexError: No request is pending.
         """
-        if not self._queue:
-            raise IndexError("no request is pending")
-        pending = self._queue.popleft()
-        self.count -= 1
-        if not self._queue:
-            self._queue = None
+        found: Any = self._pop()
+        pending: Pending = self._name(*found) if type(found) is tuple else found
         self.held_bytes -= pending.held_bytes
         self.undecided -= pending.decides
         work = pending.work
         self.costly -= work >= COSTLY
         self.work -= work
-        self.source.units -= work
+        self._units[0] -= work
         return pending
 
     def forget(self) -> None:
         """Remove all requests; their responses are not waited for any more."""
-        while self._queue:
+        while self.count:
             self.take()

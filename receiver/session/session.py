@@ -139,12 +139,10 @@ class Session:
         "_call",
         "_call_bytes",
         "_client_is_gone",
-        "_counted",
         "_edit",
         "_effects",
         "_headers",
         "_marker_answered",
-        "_max_held_bytes",
         "_opaque",
         "_pending",
         "_worked",
@@ -203,10 +201,11 @@ class Session:
             take_long=self._take_long,
             edit=self._edit_response,
         )
-        self._pending = PendingRequests(random_number, pending_work)
+        self._pending = PendingRequests(
+            random_number, pending_work, self._addresses.naming, max_held_bytes=2 * max_push_bytes
+        )
+        self._addresses.share(self._pending, self.requests, self.responses)
         self._client_is_gone = False
-        self._counted = 0  # pending requests that the caller has heard of
-        self._max_held_bytes = 2 * max_push_bytes
         self._effects: list[Effect] = []
         self._worked = False
         self._opaque = False
@@ -281,11 +280,11 @@ class Session:
         It can end with each chunk of responses.
         """
         pending = self._pending
-        is_busy = pending.source.units >= _MAX_SOURCE_WORK
+        is_busy = pending.source.units[0] >= _MAX_SOURCE_WORK
         return (
             pending.costly >= _MAX_COSTLY
             or pending.work >= (_MAX_WORK_OF_A_BUSY_SOURCE if is_busy else _MAX_WORK)
-            or pending.held_bytes > self._max_held_bytes
+            or pending.held_bytes > pending.max_held_bytes
         )
 
     def client_is_gone(self) -> None:
@@ -305,10 +304,10 @@ class Session:
         That is so when requests or responses have changed what the session holds, or when it is
         congested.
         """
-        pending = self._pending.count
-        if abs(pending - self._counted) < _MAX_UNCOUNTED and not self.congested:
+        pending = self._pending
+        if abs(pending.count - pending.counted) < _MAX_UNCOUNTED and not self.congested:
             return False
-        self._counted = pending
+        pending.counted = pending.count
         return True
 
     @property

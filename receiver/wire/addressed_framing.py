@@ -1,5 +1,8 @@
 """Framing for connections on which the addresses of brokers are replaced.
 
+``receiver/native/_speedups.c`` passes the usual requests and responses as the rewriters here do, if
+they share the table of pending requests. It leaves all others to them.
+
 Each request whose response names brokers goes to the broker under a correlation id that the session
 chooses, so that its response is known. Of these requests only the beginning is read. Of their
 responses, short ones are replaced as a whole (:class:`~receiver.wire.framing.ResponseRewriter`).
@@ -8,6 +11,7 @@ Long ones are walked over, and only their ends are kept (:mod:`receiver.wire.nod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
@@ -21,6 +25,7 @@ from receiver.wire.framing import RequestRewriter, ResponseRewriter
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.named_addresses import CONTROLLER_KEYS, NAMED_AT_END, NAMED_INSIDE
 from receiver.wire.seen_versions import note_version
+from receiver.wire.walk import WATCHED_KEYS
 
 #: The longest end of a response that is kept: some ten thousand brokers.
 _MAX_END_BYTES: Final = 1_048_576
@@ -79,6 +84,28 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 #: its response.
 _TRACKED_IN_PLACE: Final = _TRACKED - _PRODUCE - _WITH_KEYS
 
+#: What C does with a request: it passes, it is tracked in place, or it is a Produce request. C
+#: tracks what costs little: the other responses are decoded.
+_PASSES_IN_C, _TRACKED_IN_C, _PRODUCE_IN_C = 1, 2, 3
+_WORDS_TRACKED_IN_C: Final = frozenset(_word(*api) for api in NAMED_AT_END)
+
+#: Versions that C knows of each key.
+_VERSIONS_IN_C: Final = 32
+
+
+@functools.cache
+def _kinds(passes: frozenset[int], tracked: frozenset[int], looked_at: frozenset[int]) -> bytes:
+    """Return what C does with each request, by API key and version; 0: nothing."""
+    kinds = bytearray(WATCHED_KEYS * _VERSIONS_IN_C)
+    for words, kind in (
+        (tracked & _WORDS_TRACKED_IN_C, _TRACKED_IN_C),
+        (looked_at, _PRODUCE_IN_C),
+        (passes, _PASSES_IN_C),
+    ):
+        for word in words:
+            kinds[(word >> 16) * _VERSIONS_IN_C + (word & 0xFFFF)] = kind
+    return bytes(kinds)
+
 
 def names_brokers(api_key: int, version: int) -> bool:
     """Return whether the response to a request may name brokers.
@@ -128,9 +155,7 @@ class AddressedRequests(RequestRewriter):
         super().__init__(replace, watched=watched, **arguments)
         self._track = track
         self._unwatched = frozenset(word for word in _PASSING if word >> 16 not in watched)
-        self._passes_unread = self._unwatched
-        self._tracked = _TRACKED_IN_PLACE
-        self._looked_at = _PRODUCE
+        self.reads_all_headers = False
 
     @property
     def reads_all_headers(self) -> bool:
@@ -142,6 +167,7 @@ class AddressedRequests(RequestRewriter):
         self._passes_unread = _NOTHING if value else self._unwatched
         self._tracked = _NOTHING if value else _TRACKED_IN_PLACE
         self._looked_at = _NOTHING if value else _PRODUCE
+        self._kinds = _kinds(self._passes_unread, self._tracked, self._looked_at)
 
     def stop_tracking(self) -> None:
         """Pass the requests whose responses name brokers, from the next frame on."""

@@ -124,12 +124,21 @@ class FrameRewriter(Walk, ABC):
     @property
     def idle_bytes(self) -> int:
         """Bytes to come that cost little: the rest of a frame that passes or is kept."""
-        return self.due
+        return self._skip if self._skip > 0 else self.due
 
     @property
     def held(self) -> int:
         """Bytes that are buffered of an incomplete frame; 0 if it is not watched."""
         return len(self._held) if self._held is not None else 0
+
+    def share(self, table: object) -> None:
+        """Let C pass what needs nothing else than correlation ids.
+
+        Args:
+            table: The compiled ``PendingTable`` of the connection, of which :attr:`awaited` follows
+                then.
+        """
+        self._table = table
 
     def stop_watching(self) -> None:
         """Pass all further bytes unchanged, without reading frames."""

@@ -189,10 +189,9 @@ class ResponseRewriter(FrameRewriter):
 
     Attributes:
         awaited: Correlation id of the next response to replace; None if there is none.
-        max_replaced_bytes: The longest response that is replaced.
     """
 
-    __slots__ = ("_replace_correlation_id", "max_replaced_bytes")
+    __slots__ = ("_replace_correlation_id",)
 
     _HEAD_BYTES = _RESPONSE_HEAD.size
     _LEAST_LENGTH = _LEAST_RESPONSE

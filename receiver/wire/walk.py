@@ -57,28 +57,35 @@ class PythonWalk:
         awaited: Correlation id of the response that does not pass; None if there is none.
         frames: Number of frames that have begun.
         last_key: API key of the latest request that was looked at.
+        max_replaced_bytes: The longest response that is replaced as a whole.
     """
 
     __slots__ = (
         "_every_key",
+        "_kinds",
         "_max_frame_bytes",
         "_seen",
         "_skip",
+        "_table",
         "_walks_requests",
         "_watched",
         "awaited",
         "frames",
         "last_key",
+        "max_replaced_bytes",
     )
 
     _every_key: bool  # whether no request passes
+    _kinds: bytes  # for C, where addresses are replaced
     _max_frame_bytes: int
     _seen: memoryview | None  # notes the versions of requests
     _skip: int  # bytes still to pass of the current frame; negative: the next ones do not
+    _table: Any  # the same: what is awaited
     _walks_requests: bool
     awaited: int | None
     frames: int
     last_key: int
+    max_replaced_bytes: int
 
     def _watch(self, keys: Iterable[int]) -> None:
         """Let the requests with these API keys not pass.

@@ -93,6 +93,7 @@ class PythonPump:
 
     __slots__ = (
         "_backlog",
+        "_costly_bytes",
         "_from_client",
         "_meters",
         "_reading",
@@ -112,6 +113,7 @@ class PythonPump:
     )
 
     _backlog: bytes | memoryview
+    _costly_bytes: int
     _from_client: bool
     _meters: bool
     _reading: bool
@@ -155,7 +157,6 @@ class Direction(Pump):
 
     __slots__ = (
         "_connection",
-        "_costly_bytes",
         "_full_bytes",
         "_loop",
         "_passing",
@@ -190,8 +191,8 @@ class Direction(Pump):
         self._rewriter = rewriter
         self._meters = meters
         self._passing = rewriter.passing
-        # The compiled walk, where the rewriter has none of its own.
-        self._walk = rewriter if type(rewriter).passing is Walk.passing else None
+        # The compiled walk, where the rewriter has none of its own, or one that C knows.
+        self._walk = rewriter if meters or type(rewriter).passing is Walk.passing else None
         self._source_fd, self._source_tls = _descriptor(source)
         self._sink_fd, self._sink_tls = _descriptor(sink)
         self._recv_into: Callable[[bytearray, int], int] = source.recv_into
@@ -282,6 +283,9 @@ class Direction(Pump):
 
     def _moved(self) -> None:
         self._connection.moved()
+
+    def _passed(self) -> None:
+        self._connection.passed()
 
     def _source_failed(self, error: OSError) -> None:
         self._connection.source_failed(self, error)

@@ -31,6 +31,7 @@ from receiver.wire.headers import RequestHeader, decode_response_header, respons
 from receiver.wire.k10_find_coordinator import CoordinatorsEdit
 from receiver.wire.named_addresses import NAMED_AT_END, replace_addresses
 from receiver.wire.primitives import Reader
+from receiver.wire.walk import compiled
 
 #: The work for a response that is decoded or written anew. The unit is a short response that is
 #: only looked at; it takes about five microseconds.
@@ -149,6 +150,9 @@ class KeptAddresses:
             max_watched_bytes=_MAX_RESPONSE_BYTES,
         )
 
+    def share(self, pending: object, requests: RequestRewriter, responses: ResponseRewriter) -> None:
+        """Let C pass requests and responses that need nothing but correlation ids."""
+
     def stop_tracking(self, requests: RequestRewriter) -> None:
         """Pass requests whose responses name brokers like any other."""
 
@@ -219,6 +223,12 @@ class ReplacedAddresses(KeptAddresses):
             max_frame_bytes=GREATEST_INT32,
             max_watched_bytes=_MAX_ADDRESSED_BYTES,
         )
+
+    def share(self, pending: object, requests: RequestRewriter, responses: ResponseRewriter) -> None:
+        """See the base class."""
+        if compiled is not None:
+            requests.share(pending)
+            responses.share(pending)
 
     def stop_tracking(self, requests: RequestRewriter) -> None:
         """See the base class."""

@@ -14,6 +14,7 @@ from tests.testbed.sanitized import VARIABLE, sanitized_environment
 ROOT = Path(__file__).parents[3]
 SUITES = (
     "tests/property/test_turns.py",
+    "tests/property/session/test_addressed_pump.py",
     "tests/property/wire/test_walk.py",
     "tests/property/wire/test_tls_pump.py",
     "tests/unit/test_event_loop.py",

@@ -72,6 +72,7 @@ class Costly:
             return count
 
         direction._recv_into = recv_into
+        direction._source_fd = -1  # so that Python moves the bytes
 
 
 def gate(clock: Clock, **arguments: object) -> Gate:
