@@ -591,37 +591,42 @@ static Py_ssize_t walk_addressed_requests(Walk *walk, unsigned char *chunk, Py_s
     return passed;
 }
 
-/* As has_no_endpoints in k01_fetch.py. */
-static int fetched_no_endpoints(const unsigned char *body, Py_ssize_t at, Py_ssize_t end)
+/* As has_no_endpoints in k01_fetch.py; `there` ends what is there. */
+static int fetched_no_endpoints(const unsigned char *body, Py_ssize_t at, Py_ssize_t there, long long end)
 {
     int topics, partitions;
-    if (!is_in(at += 4 + 2 + 4, end) || (topics = body[at++]) >= 0x80)
+    if (!is_in(at += 4 + 2 + 4, there) || (topics = body[at++]) >= 0x80)
         return 0;
     for (; topics > 1; topics--) {
-        if (!is_in(at += 16, end) || (partitions = body[at++]) >= 0x80)
+        if (!is_in(at += 16, there) || (partitions = body[at++]) >= 0x80)
             return 0;
         for (; partitions > 1; partitions--) {
             long length;
-            if (!is_in(at += 4 + 2 + 8 + 8 + 8, end) || body[at] > 1)
+            if (!is_in(at += 4 + 2 + 8 + 8 + 8, there) || body[at] > 1)
                 return 0;
-            if (!is_in((at += 1 + 4) + 2, end))
+            if (!is_in(at += 1 + 4, there))
                 return 0;
             length = body[at++];
             if (length >= 0x80) {
+                if (!is_in(at, there))
+                    return 0;
                 length = (length & 0x7F) | (long)(body[at] & 0x7F) << 7;
                 if (body[at++] >= 0x80) {
-                    if (!is_in(at, end) || body[at] >= 0x80)
+                    if (!is_in(at, there) || body[at] >= 0x80)
                         return 0;
                     length |= (long)body[at++] << 14;
                 }
             }
-            if (!is_in(at += length ? length - 1 : 0, end) || body[at++])
+            at += length ? length - 1 : 0;
+            if (at >= there)
+                return topics == 2 && partitions == 2 && at == end - 3;
+            if (body[at++])
                 return 0;
         }
-        if (!is_in(at, end) || body[at++])
+        if (!is_in(at, there) || body[at++])
             return 0;
     }
-    return at == end - 1 && !body[at];
+    return at == end - 1 && at < there && !body[at];
 }
 
 /* As has_no_endpoints in k00_produce.py. */
@@ -652,15 +657,16 @@ static int produced_no_endpoints(const unsigned char *body, Py_ssize_t at, Py_ss
     return at == end - 1 && !body[at];
 }
 
-/* As NamingRequest.is_plain, for a response from `begin` to `end`. */
-static int is_plain(const Pending *pending, const unsigned char *chunk, Py_ssize_t begin, Py_ssize_t end)
+/* As NamingRequest.is_plain, for a response from `begin` to `after`, of which the end may be missing. */
+static int is_plain(const Pending *pending, const unsigned char *chunk, Py_ssize_t begin, Py_ssize_t end,
+                    long long after)
 {
-    const Py_ssize_t body = begin + 5;
-    if (pending->request != NULL || body >= end || chunk[body - 1])
+    const Py_ssize_t body = begin + 5, there = after < end ? (Py_ssize_t)after : end;
+    if (pending->request != NULL || body >= there || chunk[body - 1])
         return 0;
     if (pending->key == 1)
-        return fetched_no_endpoints(chunk, body, end);
-    return pending->key == 0 && produced_no_endpoints(chunk, body, end, pending->version);
+        return fetched_no_endpoints(chunk, body, there, after);
+    return pending->key == 0 && after <= end && produced_no_endpoints(chunk, body, there, pending->version);
 }
 
 /* As AddressedResponses.passing, but it leaves more to Python. */
@@ -675,7 +681,7 @@ static Py_ssize_t walk_addressed_responses(Walk *walk, unsigned char *chunk, Py_
         if (length < LEAST_RESPONSE)
             break;
         if (pending != NULL && read_int32(chunk + position + RESPONSE_ID_AT) == pending->awaited) {
-            if (after > end || !is_plain(pending, chunk, (Py_ssize_t)position + 4, (Py_ssize_t)after))
+            if (!is_plain(pending, chunk, (Py_ssize_t)position + 4, end, after))
                 break;
             take(walk->table, chunk + position + RESPONSE_ID_AT);
         }

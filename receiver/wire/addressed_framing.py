@@ -188,7 +188,7 @@ class AddressedRequests(RequestRewriter):
         passes, tracked, looked_at = self._passes_unread, self._tracked, self._looked_at
         longest = self._max_frame_bytes
         frames = self.frames
-        word, seen = self.last_key << 16, self._seen
+        word, seen = (self.last_key & 0xFFFF) << 16, self._seen
         while position <= last:
             length, word, correlation_id = _unpack_head_and_id(chunk, position)
             if length > longest or length < 8:
@@ -212,7 +212,8 @@ class AddressedRequests(RequestRewriter):
             position += length + 4
             frames += 1
         self.frames = frames
-        self.last_key = word >> 16
+        key = word >> 16
+        self.last_key = key - ((key & 0x8000) << 1)  # an int16
         if position >= end:
             self._skip = position - end
             return end
@@ -281,9 +282,10 @@ class AddressedResponses(ResponseRewriter):
 
     Args:
         replace: See the base class.
-        take_plain: Called with a chunk and where an awaited response begins and ends in it, without
-            its length. Returns the correlation id with which the response passes, if nothing else
-            of it changes. It is written into the chunk, so chunks must be writable.
+        take_plain: Called with a chunk and where an awaited response begins in it and ends, without
+            its length; the end may be missing. Returns the correlation id with which the response
+            passes, if nothing else of it changes. It is written into the chunk, so chunks must be
+            writable.
         long_response: Called at the beginning of an awaited response that is longer than
             :attr:`max_replaced_bytes`. Returns how to rewrite it, or only the correlation id with
             which it passes.
@@ -352,7 +354,7 @@ class AddressedResponses(ResponseRewriter):
             length, correlation_id = _unpack_response_head(chunk, position)
             if correlation_id == self.awaited:
                 after = position + 4 + length
-                own = self._take_plain(chunk, position + 4, after) if after <= end else None
+                own = self._take_plain(chunk, position + 4, after)
                 if own is not None:
                     _write_correlation_id(chunk, position + _RESPONSE_ID_AT, own)
                 elif length <= self.max_replaced_bytes:

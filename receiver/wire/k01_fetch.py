@@ -21,6 +21,9 @@ _TOPIC_ID_BYTES: Final = 16
 _ABORTED_AT: Final = 4 + 2 + 8 + 8 + 8
 _PREFERRED_REPLICA_BYTES: Final = 4
 
+#: What follows the last records: the numbers of tagged fields of partition, topic and response.
+_LEAST_END: Final = 3
+
 _PARTITIONS: Final = Array(
     (
         # PartitionIndex, ErrorCode, HighWatermark, LastStableOffset and LogStartOffset.
@@ -47,21 +50,24 @@ def has_no_endpoints(body: bytes | memoryview, at: int, end: int) -> bool:
 
     This is a quick look at the usual form: at most 126 topics and partitions of each, no aborted
     transactions, and no tagged fields. Of another form, and of a malformed one, nothing is said.
+    The end may be missing from the last records on: what is left behind them has room for no
+    tagged field.
 
     Args:
-        body: Holds the body of a response of a supported version.
+        body: Holds the body of a response of a supported version, or its beginning.
         at: Where the body begins.
         end: Where it ends.
     """
+    there = len(body)
     try:
         at += _TOPICS_AT
         topics = body[at]
         at += 1
-        for _ in range(topics - 1):
+        for topic in range(topics - 1, 0, -1):
             at += _TOPIC_ID_BYTES
             partitions = body[at]
             at += 1
-            for _ in range(partitions - 1):
+            for partition in range(partitions - 1, 0, -1):
                 at += _ABORTED_AT
                 if body[at] > 1:
                     return False
@@ -79,6 +85,8 @@ def has_no_endpoints(body: bytes | memoryview, at: int, end: int) -> bool:
                             return False
                         length |= more << 14
                 at += max(length - 1, 0)
+                if at >= there:
+                    return topic == partition == 1 and at == end - _LEAST_END and topics < 0x80
                 if body[at]:
                     return False
                 at += 1

@@ -333,13 +333,13 @@ def _is_plain(api_key: int, version: int, data: bytes | memoryview, begin: int, 
     Args:
         api_key: The request's API key.
         version: Its version, whose response may have addresses at its end.
-        data: Holds the response.
+        data: Holds the response, or its beginning.
         begin: Where the response begins, without its length.
         end: Where it ends.
     """
     body = begin + _HEADER_BYTES
     # The byte before the body is the number of the response header's tagged fields.
-    if body >= end or data[body - 1]:
+    if body >= min(end, len(data)) or data[body - 1]:
         return False
     if api_key == api_keys.FETCH:
         return k01_fetch.has_no_endpoints(data, body, end)
