@@ -12,6 +12,7 @@ import httpx
 from spark_streaming.findings.alerts import REPEATED, alerts
 from spark_streaming.findings.answers import FindingFilter
 from spark_streaming.findings.settings import FindingSettings
+from spark_streaming.http_errors import request_problem
 from spark_streaming.settings import AlertmanagerSettings
 
 _PATH: Final = "/api/v2/alerts"
@@ -85,7 +86,7 @@ class Alertmanager:
         try:
             response = self._client.post(url.rstrip("/") + _PATH, json=sent)
         except httpx.HTTPError as error:
-            return f"{url}: {type(error).__name__}: {error}"[:_MAX_REASON_CHARACTERS]
+            return f"{url}: {request_problem(error, _TIMEOUT_S)}"[:_MAX_REASON_CHARACTERS]
         if response.is_success:
             return None
         reason = " ".join(response.text.split())

@@ -16,6 +16,7 @@ import httpx
 
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
 from receiver.plugin import RetryableError
+from spark_streaming.http_errors import request_problem
 
 #: Longer answers are cut. A usual one is a few bytes or a line of text, but a partial success may
 #: name each rejected series.
@@ -83,7 +84,7 @@ class HttpClient:
             self._client = None
 
     def _reason(self, error: Exception) -> str:
-        return redact(f"{type(error).__name__}: {error}", self._config)
+        return redact(request_problem(error, self._timeout_s), self._config)
 
 
 def _read(response: httpx.Response, deadline: float) -> bytes:

@@ -31,6 +31,7 @@ from receiver.cli.profiles import (
 )
 from spark_streaming.files import FileError, one_token
 from spark_streaming.files import read_token as read_token_file
+from spark_streaming.http_errors import plain_words, request_problem
 
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
@@ -379,16 +380,16 @@ def rest_session(target: Target) -> Iterator[Session]:
     except httpx.ConnectError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             fix = "use a host name of it in --url" if "mismatch" in str(error) else "give --ca-file"
-            raise fail(f"{url}: its certificate is not trusted ({error}); {fix}") from None
+            raise fail(f"{url}: its certificate is not trusted ({plain_words(error)}); {fix}") from None
         if "WRONG_VERSION_NUMBER" in str(error) or "RECORD_LAYER_FAILURE" in str(error):
-            raise fail(f"{url}: it does not use TLS ({error}); write http:// in --url") from None
+            raise fail(f"{url}: it does not use TLS; write http:// in --url") from None
         raise fail(
-            f"{url}: cannot connect ({error}); check that the sidecar runs there, or give --url"
+            f"{url}: {request_problem(error, TIMEOUT_S)}; check that the sidecar runs there, or give --url"
         ) from None
     except httpx.TimeoutException:
         raise fail(f"{url}: no response within {TIMEOUT_S:.0f} seconds") from None
     except httpx.HTTPError as error:
-        problem = str(error).rstrip(".") or type(error).__name__
+        problem = request_problem(error, TIMEOUT_S).rstrip(".")
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             # A server closes the connection without a certificate, or if it expects TLS.
             if url.startswith("http:"):

@@ -29,6 +29,7 @@ from receiver.tls import TlsContext, TlsFilesError, client_context, tls_problem
 from receiver.watch import Watch
 from receiver.workers import start_task
 from spark_streaming.files import FileError, read_token
+from spark_streaming.http_errors import plain_words
 
 #: The header with the id of the receiver that asks.
 ASKED_BY: Final = "kafka-telemetry-asked-by"
@@ -321,5 +322,4 @@ def _reason(error: Exception) -> str:
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there"
         cause = cause.__cause__ or cause.__context__
-    text = str(error)
-    return (text or type(error).__name__)[:_MAX_REASON]
+    return (plain_words(error) or type(error).__name__)[:_MAX_REASON]

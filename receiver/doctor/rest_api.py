@@ -22,6 +22,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 from receiver.settings.rest import RestSettings
 from spark_streaming.files import FileError, read_token
+from spark_streaming.http_errors import plain_words, request_problem
 
 _MAX_BYTES: Final = 16_777_216
 _MAX_REASON: Final = 300
@@ -143,7 +144,7 @@ class RestApi:
         except httpx.ConnectError as error:
             raise _connect_error(self.address, error) from None
         except httpx.HTTPError as error:
-            raise RestError(f"{self.address}: {type(error).__name__}: {error}"[:_MAX_REASON]) from None
+            raise RestError(f"{self.address}: {request_problem(error, PROBE_S)}"[:_MAX_REASON]) from None
         self.clock_ahead_s = _ahead_s(response.headers.get("date", ""))
         content_type = response.headers.get("content-type", "").partition(";")[0].strip()
         return response.status_code, content_type, bytes(body)
@@ -168,7 +169,7 @@ def _connect_error(address: HostPort, error: httpx.ConnectError) -> RestError:
         if isinstance(cause, ConnectionRefusedError):
             return NotRunningError(f"nothing listens at {address}")
         cause = cause.__cause__ or cause.__context__
-    text = str(error)[:_MAX_REASON]
+    text = plain_words(error)[:_MAX_REASON]
     if "All connection attempts failed" in text or "refused" in text:
         return NotRunningError(f"nothing listens at {address}")
     return RestError(f"{address}: {text}")

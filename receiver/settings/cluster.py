@@ -44,9 +44,12 @@ def _checked_url(text: Any) -> str:
         raise KeyMistakeError(f"a URL must not hold a password: set cluster.token; {_EXPECTED}", "password")
     try:
         host, _ = parts.hostname or "", parts.port  # a wrong port raises
-        parse_host(f"[{host}]" if ":" in host else host)
     except ValueError:
-        raise ValueError(_EXPECTED) from None
+        raise ValueError(f"the port must be a number up to 65535; {_EXPECTED}") from None
+    try:
+        parse_host(f"[{host}]" if ":" in host else host)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_EXPECTED}") from None
     return f"{parts.scheme}://{parts.netloc}"
 
 

@@ -203,5 +203,5 @@ def test_no_sidecar_at_the_url(run: Run) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     result = run("clients", "list", "--url", url)
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"kafka-telemetry: {url}: cannot connect (")
+    assert result.stderr.startswith(f"kafka-telemetry: {url}: cannot connect: ")
     assert result.stderr.count("\n") == 1

@@ -98,7 +98,7 @@ def test_one_that_fails_is_named_and_the_others_get_theirs(throttled: Fleet) -> 
     ):
         job.send(datetime.now(UTC))
     assert len(posted(server)) == 1
-    assert f"{away}: ConnectError" in str(error.value)
+    assert f"{away}: cannot connect" in str(error.value)
     assert f"{url(full)}: status 503: no room" in str(error.value)
     assert url(server) not in str(error.value)
     assert TOKEN not in str(error.value)

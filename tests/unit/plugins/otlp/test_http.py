@@ -48,7 +48,7 @@ def test_a_request_that_is_no_http_is_retried_because_a_secret_may_be_corrected(
         client.post(b"")
     client.open()
     client.open()
-    with pytest.raises(RetryableError, match="LocalProtocolError"):
+    with pytest.raises(RetryableError, match="no valid HTTP request: "):
         client.post(b"")
     client.close()
     assert http_server.bodies == []
@@ -252,7 +252,7 @@ def test_a_host_that_is_no_host_name_is_retryable() -> None:
 def test_a_connection_that_closes_without_an_answer_is_retryable(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: None
     with started(endpoint=endpoint(http_server), protocol="http") as one:
-        with pytest.raises(RetryableError, match="RemoteProtocolError"):
+        with pytest.raises(RetryableError, match="no valid HTTP answer: "):
             one.export_batch([client_push()])
         http_server.answer = lambda body: Reply()
         assert one.export_batch([client_push()]) is None
@@ -261,7 +261,9 @@ def test_a_connection_that_closes_without_an_answer_is_retryable(http_server: Ht
 def test_an_unreachable_destination_is_retryable() -> None:
     with http_destination() as server:
         where = endpoint(server)
-    failure(RetryableError, "ConnectError", endpoint=where, protocol="http")
+    caught = failure(RetryableError, endpoint=where, protocol="http")
+    # The system's words, without Python's.
+    assert str(caught) == "cannot connect: Connection refused"
 
 
 def _hang(release: threading.Event, write: Callable[[bytes], object]) -> None:
@@ -280,7 +282,13 @@ def test_an_answer_that_does_not_end_is_a_timeout(
     release = threading.Event()
     http_server.drip = lambda write: how(release, write)
     began = time.monotonic()
-    failure(RetryableError, "Timeout", endpoint=endpoint(http_server), protocol="http", timeout_ms=300)
+    failure(
+        RetryableError,
+        "no answer within 0.3 s",
+        endpoint=endpoint(http_server),
+        protocol="http",
+        timeout_ms=300,
+    )
     assert 0.25 < time.monotonic() - began < 100
     release.set()
 
