@@ -423,7 +423,8 @@ def _text(field: str, value: Any) -> str:
     if field == "requested_metrics":
         return metrics_text(value)
     if isinstance(value, list):
-        return " ".join(map(str, value)) or "none"
+        parts = [_text(field, part) for part in value]
+        return ("; " if any(isinstance(part, dict) for part in value) else " ").join(parts) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(key, part)}" for key, part in value.items())
     return str(value)

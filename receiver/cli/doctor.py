@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from receiver.amounts import count_text
-from receiver.cli.output import plain, print_json
+from receiver.cli.output import print_json, print_wrapped
 from receiver.cli.session import TOKEN_VARIABLE, read_token
 from receiver.settings.hostport import HostPort
 
@@ -128,20 +131,35 @@ def doctor(
 
 
 def _print(report: Report, *, problems_only: bool) -> None:
-    shown = [finding for finding in report.findings if finding.do or not problems_only]
-    for area, findings in itertools.groupby(shown, key=lambda finding: finding.area):
+    findings = list(merged(report.findings))
+    shown = [finding for finding in findings if finding.do or not problems_only]
+    for area, of_area in itertools.groupby(shown, key=lambda finding: finding.area):
         typer.echo(f"{area}:")
-        for finding in findings:
+        for finding in of_area:
             _print_finding(finding)
+    counted = Counter(finding.state for finding in findings)
     counts = ", ".join(
-        count_text(count, state) if state == "warning" else f"{count} {state}"
-        for state, count in report.counts.items()
-        if count
+        count_text(counted[state], state) if state == "warning" else f"{counted[state]} {state}"
+        for state in report.counts
+        if counted[state]
     )
     typer.echo(f"{'proven' if report.proven else 'not proven'}: {counts}")
 
 
+def merged(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Return the findings; a problem of several subjects is one, with their names."""
+    found: dict[tuple[str, ...], Finding] = {}
+    for finding in findings:
+        same = (finding.area, finding.state, finding.seen, finding.do)
+        key = same if finding.do else (*same, finding.subject)
+        earlier = found.setdefault(key, finding)
+        if finding.subject not in earlier.subject.split(", "):
+            found[key] = replace(earlier, subject=f"{earlier.subject}, {finding.subject}")
+    return found.values()
+
+
 def _print_finding(finding: Finding) -> None:
-    typer.echo(f"  {finding.state:<{_WIDTH}}  {plain(finding.subject)}: {plain(finding.seen)}")
+    begin = f"  {finding.state:<{_WIDTH}}  "
+    print_wrapped(f"{finding.subject}: {finding.seen}", begin)
     if finding.do:
-        typer.echo(f"  {'':<{_WIDTH}}  do: {plain(finding.do)}")
+        print_wrapped(f"do: {finding.do}", " " * len(begin))

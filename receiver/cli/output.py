@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -20,6 +21,12 @@ _LEAST_WIDTH: Final = 80
 _LEAST_CELL: Final = 4
 
 _GAP: Final = "  "
+
+#: A command in a sentence, which is pasted from one line.
+_COMMAND: Final = re.compile(r"`[^`]+`")
+
+#: Stands for a blank at which no line ends; :func:`plain` leaves none.
+_NO_BREAK: Final = "\0"
 
 
 class OutputFormat(StrEnum):
@@ -148,10 +155,18 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def print_wrapped(text: str, begin: str = "") -> None:
-    """Write text behind ``begin``, wrapped and indented as it is."""
-    lines = textwrap.wrap(plain(text), max(20, _width() - len(begin)), break_on_hyphens=False)
+    """Write text behind ``begin``, wrapped and indented as it is.
+
+    A command between backticks stays on a line if it fits.
+    """
+    width = max(20, _width() - len(begin))
+
+    def whole(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _NO_BREAK) if len(command[0]) <= width else command[0]
+
+    lines = textwrap.wrap(_COMMAND.sub(whole, plain(text)), width, break_on_hyphens=False)
     for number, line in enumerate(lines or [""]):
-        typer.echo(f"{' ' * len(begin) if number else begin}{line}".rstrip())
+        typer.echo(f"{' ' * len(begin) if number else begin}{line}".replace(_NO_BREAK, " ").rstrip())
 
 
 def _width() -> int:

@@ -76,13 +76,20 @@ def show_series(
 
 def print_listeners(listeners: list[dict[str, Any]], output: OutputFormat) -> None:
     """Write the listeners, and below them what is wrong with each."""
-    listeners = sorted(
-        listeners, key=lambda listener: (not _problems(listener), listener["broker"]["proven"])
-    )
-    print_list(
-        listeners, output, _listener_row, "there are no listeners", narrow=_LISTENERS, whole=_LISTENERS[3:]
-    )
+    print_listener_table(listeners, output)
     _print_problems([(_name(item), problem) for item in listeners for problem in _problems(item)], output)
+
+
+def print_listener_table(listeners: list[dict[str, Any]], output: OutputFormat) -> None:
+    """Write the listeners, those with a problem first."""
+    print_list(
+        sorted(listeners, key=lambda listener: (not _problems(listener), listener["broker"]["proven"])),
+        output,
+        _listener_row,
+        "there are no listeners",
+        narrow=_LISTENERS,
+        whole=_LISTENERS[3:],
+    )
 
 
 def print_plugins(plugins: list[dict[str, Any]], output: OutputFormat) -> None:
@@ -115,10 +122,14 @@ def _problems(listener: dict[str, Any]) -> list[str]:
 
 
 def _print_problems(problems: list[tuple[str, str]], output: OutputFormat) -> None:
+    """Write each problem once, with the names of those that have it."""
     if is_document(output):
         return
+    names: dict[str, list[str]] = {}
     for name, problem in problems:
-        print_wrapped(problem, f"{name}: ")
+        names.setdefault(problem, []).append(name)
+    for problem, having in names.items():
+        print_wrapped(problem, f"{', '.join(having)}: ")
 
 
 def _name(item: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from receiver.cli.output import (
     print_list,
     print_wrapped,
 )
-from receiver.cli.rest import plugin_problem, print_listeners, print_plugins
+from receiver.cli.rest import plugin_problem, print_listener_table, print_plugins
 from receiver.cli.session import Fleet, document_of, fleet_command, is_document
 
 #: The exit status if something should be corrected.
@@ -86,7 +86,8 @@ def _print_screen(found: dict[str, Any], output: OutputFormat) -> None:
         ]
     )
     typer.echo("\nlisteners:")
-    print_listeners(found["listeners"], output)
+    # What is wrong with them is among the warnings.
+    print_listener_table(found["listeners"], output)
     typer.echo("\ndestinations:")
     if found["destinations"]:
         print_plugins(found["destinations"], output)
@@ -134,9 +135,10 @@ def _processes(found: dict[str, Any]) -> str:
 
 
 def _certificate(found: dict[str, Any]) -> str:
-    first = found["certificates"][0]
-    known = count_text(len(found["certificates"]), "certificate")
-    return f"{known}, the first ends {first['expires_at']} ({first['listener']}, {first['side']})"
+    first, count = found["certificates"][0], len(found["certificates"])
+    known = "1 certificate, ends" if count == 1 else f"{count} certificates, the first ends"
+    side = " for the broker" if first["side"] == "upstream" else ""
+    return f"{known} {first['expires_at']} ({first['listener']}{side})"
 
 
 def _clients(found: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -39,6 +40,7 @@ _CLEAR: Final = "\x1b[2J\x1b[H"
 
 _NARROW: Final = ("client id", "principal", "in", "out", "requests", "last minute", "idle")
 _NARROW_CLOSED: Final = ("client id", "principal", "in", "out", "age", "closed", "reason")
+_NARROW_GROUPS: Final = ("connections", "in", "out", "requests", "last minute")
 
 
 def show_connections(
@@ -67,6 +69,9 @@ def show_connections(
     query = {**wanted, **given(by=by, order_by=None if order_by is None else f"-{order_by}")}
     if closed:
         query["closed"] = "true"
+    nothing = "no connection has closed" if closed else "there are no connections"
+    if len(wanted) > 1:  # the scope is always there
+        nothing = "no connections pass the filters"
     look = 0
     while looks is None or look < looks:
         if look:
@@ -75,8 +80,10 @@ def show_connections(
         found = fleet.lists(lambda session: list(pages(session, "/v1/connections", limit, query)))
         if looks != 1 and not is_document(output):
             typer.echo(_CLEAR, nl=False)
-        narrow = () if by is not None else _NARROW_CLOSED if closed else _NARROW
-        print_list(found, output, lambda item: _row(item, by), "no connections pass", narrow=narrow)
+        narrow: tuple[str, ...] = _NARROW_CLOSED if closed else _NARROW
+        if by is not None:
+            narrow = (by.replace("_", " "), *_NARROW_GROUPS)
+        print_list(found, output, lambda item: _row(item, by), nothing, narrow=narrow)
 
 
 def _row(item: Mapping[str, Any], by: ConnectionGroup | None) -> dict[str, str]:
@@ -102,10 +109,17 @@ def _row(item: Mapping[str, Any], by: ConnectionGroup | None) -> dict[str, str]:
         "age": duration_text(item["age_ms"] / 1000),
         "relay": item["relay"] or "-",
         "tls": item["tls_version"] or "-",
-        "closed": item["closed_at"] or "-",
+        "closed": _ago(item["closed_at"]),
+        "closed at": item["closed_at"] or "-",
         "reason": item["reason"] or "-",
         "receiver": item.get("receiver") or "-",
     }
+
+
+def _ago(time_: str | None) -> str:
+    if time_ is None:
+        return "-"
+    return f"{duration_text((datetime.now(UTC) - datetime.fromisoformat(time_)).total_seconds())} ago"
 
 
 def _bytes(amount: int | None) -> str:

@@ -24,6 +24,7 @@ from cryptography.x509 import (
     load_pem_x509_certificates,
 )
 
+from receiver.amounts import count_text
 from receiver.doctor.findings import Area, Finding, failed, ok, warning
 from receiver.settings.listeners import ListenerSettings, ServerTlsSettings, TlsSettings
 from receiver.settings.model import ReceiverSettings
@@ -140,7 +141,7 @@ def _dates(setting: str, chain: Sequence[Certificate], now: datetime) -> Finding
             Area.TLS, "dates", setting, f"it expired on {text}", "renew it; changed files are read again"
         )
     if days < _RENEW_DAYS:
-        seen = f"it expires in {days} days, on {text}"
+        seen = f"it expires in {count_text(days, 'day')}, on {text}"
         return warning(Area.TLS, "dates", setting, seen, "renew it; changed files are read again")
     return ok(Area.TLS, "dates", setting, f"valid until {text}")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from receiver.amounts import count_text
 from receiver.doctor.findings import Area, Finding, State, failed, ok, unknown, warning
 from receiver.patterns import compile_pattern
 from receiver.telemetry.prefixes import unmatched
@@ -97,7 +98,7 @@ def subscription_findings(fleet: Fleet) -> list[Finding]:
                 "any",
                 "subscriptions",
                 "there are none, so no client is asked for metrics",
-                "kafka-telemetry subscriptions put all --metric org.apache.kafka. --interval-ms 60000",
+                "`kafka-telemetry subscriptions put all --metric '*'`",
             )
         ]
     matched: dict[str, int] = {}
@@ -146,17 +147,18 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     # A metric of an application's own is in no catalogue, so somebody may push it.
     problems = [] if count else unmatched(subscription["metrics"][:_MAX_NAMED], ())
     if problems:
-        fix = f"correct it: kafka-telemetry subscriptions show {name}"
+        fix = f"correct it: `kafka-telemetry subscriptions show {name}`"
         return warning(Area.SUBSCRIPTION, "prefixes", subject, problems[0], fix)
     every = f"every {subscription['interval_ms'] / 1000:g} s"
     state = subscription.get("state", "active")
     if state != "active":
         return ok(Area.SUBSCRIPTION, "state", subject, f"is {state}, so it applies to no client")
     total = len(fleet.asked)
+    known = count_text(total, "known client")
     if not total:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
     if count:
-        return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {total} known clients, {every}")
+        return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {known}, {every}")
     reasons = [mismatch(subscription, row) for row in fleet.asked[:_MAX_COMPARED]]
     if None in reasons:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
@@ -164,7 +166,7 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
         Area.SUBSCRIPTION,
         "matches",
         subject,
-        f"matches none of {total} known clients; for example {reasons[0]}",
+        f"matches none of {known}; for example {reasons[0]}",
         "correct match, a regular expression for the whole value; clients ask again within their interval",
     )
 
@@ -216,9 +218,9 @@ def client_findings(fleet: Fleet) -> list[Finding]:
     ]
     found += [_silent(client, fleet) for client in fleet.silent]
     well = [finding for finding in found if finding.state is State.OK]
-    total = len(found) if fleet.complete else f"the first {len(found)}"
+    total = f"{'' if fleet.complete else 'the first '}{count_text(len(found), 'client')}"
     pushing = sum(1 for row in fleet.clients if row["pushes"])
-    summary = ok(Area.CLIENT, "all", "clients", f"{len(well)} of {total} are well, {pushing} have pushed")
+    summary = ok(Area.CLIENT, "all", "clients", f"well: {len(well)} of {total}; pushed: {pushing}")
     others = [finding for finding in found if finding.state is not State.OK]
     return [summary, *_bounded(others, Area.CLIENT, "clients")]
 

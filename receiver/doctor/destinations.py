@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from receiver.amounts import count_text
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
 from receiver.doctor.limits import PROBE_S, all_of
 from receiver.host.discovery import HostedPlugin, load_plugins
@@ -121,17 +122,21 @@ def _delivery(plugin: Mapping[str, Any]) -> Finding:
         seen = f"changed files can't be used, the old ones stay: {plugin['files_problem']}"
         return failed(Area.PLUGIN, "delivery", subject, seen, fix)
     if plugin["consecutive_failures"]:
-        seen = f"{plugin['consecutive_failures']} failed exports in a row, {waiting} pushes wait"
+        seen = f"{count_text(plugin['consecutive_failures'], 'failed export')} in a row, {_waiting(waiting)}"
         seen += f": {plugin['last_error']}" if plugin["last_error"] else ""
         fix = "repair the destination; the receiver tries again by itself"
         return failed(Area.PLUGIN, "delivery", subject, seen, fix)
     if plugin["state"] != "running":
         fix = "look at the receiver's log; docs/delivery.md describes a plugin's states"
-        seen = f"its state is {plugin['state']}, {waiting} pushes wait"
+        seen = f"its state is {plugin['state']}, {_waiting(waiting)}"
         return failed(Area.PLUGIN, "delivery", subject, seen, fix)
     dropped = {reason: count for reason, count in plugin["dropped"].items() if count}
     if dropped:
         counted = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         fix = "docs/delivery.md says what each reason means; the counters start at 0 with the receiver"
         return warning(Area.PLUGIN, "delivery", subject, f"pushes were dropped: {counted}", fix)
-    return ok(Area.PLUGIN, "delivery", subject, f"{plugin['exported']} pushes exported, {waiting} wait")
+    return ok(Area.PLUGIN, "delivery", subject, f"exported: {plugin['exported']}, {_waiting(waiting)}")
+
+
+def _waiting(pushes: int) -> str:
+    return f"{count_text(pushes, 'push', 'pushes')} {'waits' if pushes == 1 else 'wait'}"

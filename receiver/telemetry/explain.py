@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from receiver.amounts import count_text
 from receiver.telemetry.client_state import SPREAD
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import ClientIdentity
@@ -189,10 +190,10 @@ def _warnings(
         if any(selector_of(condition)[0] == selector for condition in subscription.match):
             mute = sum(client.last_push_at is None for client in living)
             if mute:
-                yield f"{mute} clients have not pushed yet, so their {selector} is unknown"
+                yield f"{selector} is unknown of {count_text(mute, 'client')}: only a push reveals it"
     reduced = sum(entry.demand is not Demand.EVERYTHING for entry in matched)
     if reduced:
-        yield f"{reduced} of the clients are asked for less, because they push too much"
+        yield f"asked for less, because they push too much: {count_text(reduced, 'client')}"
     if subscription.temporality is Temporality.DELTA:
         cumulative = sum(entry.assignment.temporality is Temporality.CUMULATIVE for entry in matched)
         if cumulative:

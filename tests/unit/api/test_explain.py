@@ -135,7 +135,7 @@ def test_warnings_name_what_is_probably_wrong(api: Api) -> None:
         ]
         assert await warnings(match={"group_id": "g"}) == [
             "match.group_id: 'g' matches the group_id of no known client",
-            "2 clients have not pushed yet, so their group_id is unknown",
+            "group_id is unknown of 2 clients: only a push reveals it",
         ]
         assert await warnings(enabled=False) == ["enabled is false, so it applies to no client"]
         assert await warnings(expires_at="2020-01-01T00:00:00Z") == [

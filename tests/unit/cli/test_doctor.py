@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from receiver.cli.doctor import merged
+from receiver.doctor.findings import Area, Report, State, ok, warning
 from tests.testbed.ports import free_port
 from tests.unit.cli.conftest import Run
 
@@ -36,13 +38,34 @@ def test_findings_are_grouped_and_say_what_to_do(run: Run, file: Path) -> None:
     ]
     (number,) = (number for number, line in enumerate(lines) if line.startswith("  failed "))
     assert "broker of listener A" in lines[number]
-    assert lines[number + 1] == "           do: start the broker, or correct listeners[].upstream"
+    assert "           do: start the broker, or correct listeners[].upstream" in lines[number:]
+    assert max(map(len, lines)) <= 80
 
 
 def test_only_problems(run: Run, file: Path) -> None:
     lines = run("doctor", "--config", str(file), "--before-start", "--problems-only").stdout.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == ["broker:", "not proven: 4 ok, 1 failed"]
     assert not [line for line in lines if line.startswith("  ok")]
+
+
+def test_a_problem_of_several_subjects_is_told_once() -> None:
+    same = ("the broker takes telemetry itself", "remove the plugin")
+    report = Report(
+        [
+            warning(Area.BROKER, "hidden", "listener A", *same),
+            ok(Area.BROKER, "answers", "listener A", "answers"),
+            warning(Area.BROKER, "hidden", "listener B", *same),
+            ok(Area.BROKER, "answers", "listener B", "answers"),
+            warning(Area.BROKER, "other", "listener B", "something else", "remove the plugin"),
+        ]
+    )
+    told = [(finding.state, finding.subject) for finding in merged(report.findings)]
+    assert told == [
+        (State.WARNING, "listener A, listener B"),
+        (State.OK, "listener A"),
+        (State.OK, "listener B"),
+        (State.WARNING, "listener B"),
+    ]
 
 
 def test_json_is_one_document(run: Run, file: Path) -> None:

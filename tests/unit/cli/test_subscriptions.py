@@ -261,6 +261,11 @@ def test_one_client(run: Run, here: Sidecar) -> None:
     text = uuid_to_text(instance_id(2))
     rows = [" ".join(line.split()) for line in run("clients", "show", text).stdout.splitlines()]
     assert {"state waiting", f"client_instance_id {text}", "subscriptions s"} <= set(rows)
+    # Where it was seen, which is a list of fields, is as plain as the other fields.
+    for named in (text, "orders"):
+        shown = " ".join(run("clients", "show", named).stdout.split())
+        assert "via gateway, listener CLIENT, source_address 10.0.0.7" in shown
+        assert not set("{}[]'\"") & set(shown)
     rows = [" ".join(line.split()) for line in run("clients", "explain", text).stdout.splitlines()]
     assert rows == [
         f"client orders {text}",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime
 
+from receiver.traffic.traffic import ClosedConnection
 from receiver.traffic.usage_store import Amounts, Key, Settlement
 from tests.unit.api.conftest import connection
 from tests.unit.cli.conftest import Run, Sidecar
@@ -37,10 +39,30 @@ def test_connections_with_what_they_move(run: Run, sidecar: Sidecar) -> None:
     }
     watched = run("connections", "--watch", "--looks", "1", "--order-by", "last_minute", **url)
     assert "LAST MINUTE" in watched.stdout
-    assert run("connections", "--closed", **url).stderr == "no connections pass\n"
+    assert run("connections", "--closed", **url).stderr == "no connection has closed\n"
+    filtered = run("connections", "--closed", "--principal", "User:bob", **url)
+    assert filtered.stderr == "no connections pass the filters\n"
     wrong = run("connections", "--order-by", "closed_at", **url)
     assert wrong.exit_code == 1
     assert "closed_at is no field of what is listed" in wrong.stderr
+
+
+def test_the_time_of_a_closed_connection_is_whole(run: Run, sidecar: Sidecar) -> None:
+    sidecar.traffic.closed.append(
+        ClosedConnection(
+            number=1,
+            identity=connection(1, client_id="c" * 60, principal="User:" + "p" * 60),
+            relay="relay-1",
+            reason="client_closed",
+            closed_ms=time.time_ns() // 1_000_000 - 90_000,
+            counters=None,
+        )
+    )
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    (row,) = run("connections", "--closed", **url).stdout.splitlines()[1:]
+    assert re.search(r" 1 min \d+ s ago +client_closed$", row)
+    groups = run("connections", "--closed", "--by", "principal", **url).stdout
+    assert "User:" + "p" * 25 in groups
 
 
 def test_usage(run: Run, sidecar: Sidecar) -> None:

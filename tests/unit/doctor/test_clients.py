@@ -57,7 +57,7 @@ def others(findings: list[Finding]) -> list[tuple[str, State]]:
 
 def test_a_client_that_pushes_is_well() -> None:
     (summary,) = client_findings(fleet(client()))
-    assert (summary.state, summary.seen) == (State.OK, "1 of 1 are well, 1 have pushed")
+    assert (summary.state, summary.seen) == (State.OK, "well: 1 of 1 client; pushed: 1")
     (one,) = one_client(fleet(client()), "client-1")
     assert one.state is State.OK
     assert one.seen == (
@@ -70,7 +70,7 @@ def test_clients_of_bridges_are_asked_by_their_brokers() -> None:
     nothing = dict.fromkeys(("push_interval_ms", "requested_metrics", "subscriptions", "last_error"))
     bridged = client(2, via="bridge", state="pushing", **nothing)
     (found,) = subscription_findings(fleet(client(), bridged))
-    assert found.seen == "matches 1 of 1 known clients, every 60 s"
+    assert found.seen == "matches 1 of 1 known client, every 60 s"
     (found,) = subscription_findings(fleet(bridged))
     assert found.seen == "no client is known yet, every 60 s"
     assert [finding.state for finding in one_client(fleet(bridged), "client-2")] == [State.OK]
@@ -147,7 +147,7 @@ def test_a_client_that_a_new_subscription_matches_says_when_it_is_asked() -> Non
 def test_a_connection_without_a_telemetry_request() -> None:
     silent = fleet(client(1), connections=[connection(1), connection(2), connection(2)])
     (summary, warned) = client_findings(silent)
-    assert summary.seen == "1 of 2 are well, 1 have pushed"
+    assert summary.seen == "well: 1 of 2 clients; pushed: 1"
     assert (warned.check, "enable.metrics.push" in warned.do) == ("asks", True)
     assert others(one_client(silent, "client-2")) == [("asks", State.FAILED)]
     assert others(one_client(silent, "client-3")) == [("known", State.FAILED)]
@@ -159,7 +159,7 @@ def test_a_client_may_push_through_the_sidecar_of_another_broker() -> None:
     for count, others_named in ((1, "another broker"), (2, "one of 2 other brokers")):
         part = fleet(moved, connections=[connection(2)], brokers_elsewhere=count)
         (summary,) = client_findings(part)
-        assert summary.seen == "2 of 2 are well, 1 have pushed"
+        assert summary.seen == "well: 2 of 2 clients; pushed: 1"
         for client_id, state in (("client-1", State.OK), ("client-2", State.UNKNOWN)):
             (finding,) = one_client(part, client_id)
             assert finding.state is state
@@ -170,7 +170,7 @@ def test_many_clients_and_subscriptions_are_bounded() -> None:
     many = [client(number, last_request_age_s=9999.0) for number in range(500)]
     found = client_findings(fleet(*many, complete=False))
     assert len(found) == 12
-    assert found[0].seen.startswith("0 of the first 500 are well")
+    assert found[0].seen.startswith("well: 0 of the first 500 clients")
     assert (found[-1].check, found[-1].seen.startswith("490 more")) == ("more", True)
     assert len(one_client(fleet(*[client(1)] * 500), "client-1")) == 10
     named = [subscription(f"s-{number}", match={"client_id": "x"}) for number in range(500)]
@@ -181,7 +181,7 @@ def test_subscriptions() -> None:
     (none,) = subscription_findings(fleet(client(), subscriptions=[]))
     assert (none.check, none.state) == ("any", State.WARNING)
     (used,) = subscription_findings(fleet(client()))
-    assert used.seen == "matches 1 of 1 known clients, every 60 s"
+    assert used.seen == "matches 1 of 1 known client, every 60 s"
     (early,) = subscription_findings(fleet())
     assert (early.state, early.seen) == (State.OK, "no client is known yet, every 60 s")
     (soon,) = subscription_findings(fleet(unasked()))
@@ -190,7 +190,7 @@ def test_subscriptions() -> None:
     (warned,) = subscription_findings(fleet(client(subscriptions=[]), subscriptions=[nobody]))
     assert warned.state is State.WARNING
     assert (
-        "matches none of 1 known clients; for example client_id 'client-1' does not match 'x'" in warned.seen
+        "matches none of 1 known client; for example client_id 'client-1' does not match 'x'" in warned.seen
     )
     typo = subscription("typo", metrics=["producer."])
     (misspelt,) = subscription_findings(fleet(subscriptions=[typo]))
@@ -208,7 +208,7 @@ def test_subscriptions() -> None:
 def test_a_negated_selector_is_explained(match: dict[str, str], seen: str) -> None:
     found = subscription_findings(fleet(unasked(), subscriptions=[subscription(match=match)]))
     assert [(one.check, one.state) for one in found] == [("matches", State.WARNING)]
-    assert found[0].seen == f"matches none of 1 known clients; for example {seen}"
+    assert found[0].seen == f"matches none of 1 known client; for example {seen}"
 
 
 @pytest.mark.parametrize("state", ["disabled", "expired"])

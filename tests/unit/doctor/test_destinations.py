@@ -105,7 +105,7 @@ def view(**fields: Any) -> dict[str, Any]:
 
 
 def test_what_the_running_receiver_says() -> None:
-    assert delivery_findings([view()])[0].seen == "7 pushes exported, 6 wait"
+    assert delivery_findings([view()])[0].seen == "exported: 7, 6 pushes wait"
     for fields, state, words in (
         ({"spool": {"pushes": 0, "problem": "disk full"}}, State.FAILED, "disk full"),
         (
@@ -120,7 +120,7 @@ def test_what_the_running_receiver_says() -> None:
         ),
         ({"state": "hangs"}, State.FAILED, "its state is hangs, 6 pushes wait"),
         ({"dropped": {"queue_full": 4}}, State.WARNING, "4 queue_full"),
-        ({"spool": None}, State.OK, "4 wait"),
+        ({"spool": None}, State.OK, "4 pushes wait"),
     ):
         (finding,) = delivery_findings([view(**fields)])
         assert (finding.state, words in finding.seen) == (state, True), finding
