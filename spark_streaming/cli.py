@@ -39,7 +39,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 app = typer.Typer(
     help="Roll client telemetry up into PostgreSQL tables, for Grafana.",
-    epilog="Start with: kafka-telemetry rollup run --source spool_files --path ./telemetry",
+    epilog="Start with: `kafka-telemetry rollup run --source spool_files --path ./telemetry`",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -112,7 +112,7 @@ class RestSettings(Settings):
         if not self.bind.is_loopback and not self.authenticates:
             raise KeyMistakeError(
                 "it can be reached from other machines and requires authentication: add "
-                "tokens: [{name: ops, role: editor, sha256: ...}] (see kafka-telemetry token new), "
+                "tokens: [{name: ops, role: editor, sha256: ...}] (see `kafka-telemetry token new`), "
                 "or bind to this machine only with "
                 f"127.0.0.1:{self.bind.port}, [::1]:{self.bind.port} or localhost:{self.bind.port}",
                 "bind",

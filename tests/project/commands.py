@@ -7,11 +7,16 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from receiver.cli import app
 
 TREE: Final = Path(__file__).parents[2]
 
@@ -21,9 +26,12 @@ _PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "deploy/**/*.md")
 #: Programs that a span of code begins with, if it is a command.
 _PROGRAM: Final = re.compile(
     r"(?:\.venv/bin/)?(?:kafka-telemetry|kafka-[a-z-]+\.sh|curl|helm|kubectl|docker|openssl|python3?|pip|make|"
-    r"terraform|spark-submit|cosign|jb|jsonnet)(?: |$)"
+    r"terraform|spark-submit|cosign|jb|jsonnet|git|ctr|podman|kind load|minikube|rpk|df|iostat|kill)(?: |$)"
 )
 _SHELLS: Final = ("sh", "bash", "shell")
+
+#: A command among the examples of a command's help, and the lines that go on with it.
+_OF_HELP: Final = re.compile(r"^      (?:[A-Z_]+=\S+ )?(kafka-telemetry .*(?:\n {8}.*)*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, order=True)
@@ -45,18 +53,36 @@ class Command:
         """The program's name without a folder."""
         return Path(self.words[0]).name
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The program's arguments, without the file that its output goes to."""
+        end = self.words.index(">") if ">" in self.words else None
+        return self.words[1:end]
+
     def __str__(self) -> str:
         return shlex.join(self.words)
 
 
-def documented_commands() -> list[Command]:
+@cache
+def documented_commands() -> tuple[Command, ...]:
     """Return all commands, each once for each place."""
     found = [command for page in _pages() for command in _of_page(page)]
-    for folder in ("receiver", "plugins", "spark_streaming", "deploy"):
-        for file in sorted((TREE / folder).rglob("*.py")):
-            found += _of_source(file)
+    for file in _sources():
+        found += _of_source(file)
     found += [inner for command in found if (inner := _within(command)) is not None]
-    return sorted(set(found))
+    return tuple(sorted(set(found)))
+
+
+def hidden_commands() -> list[str]:
+    """Return the places of commands in blocks that are not marked as a shell's, and so not read."""
+    found = []
+    for page in _pages():
+        for token in MarkdownIt("commonmark").parse(page.read_text()):
+            if token.type != "fence" or token.info.strip() in _SHELLS:
+                continue
+            if token.map and any(map(_PROGRAM.match, token.content.splitlines())):
+                found.append(f"{page.relative_to(TREE)}:{token.map[0] + 1}")
+    return found
 
 
 def _within(command: Command) -> Command | None:
@@ -94,19 +120,54 @@ def _of_span(span: Token, place: str) -> Iterator[Command]:
 
 
 def _of_source(file: Path) -> Iterator[Command]:
-    """Yield the commands between backticks in the texts that a program writes."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    """Yield the commands between backticks, and the examples of help, that a program writes."""
+    for text, place in _texts(file):
+        quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+        for code in [*quoted, *re.findall(r"^kafka-telemetry [^\n]+$", text)]:
+            if code.startswith("kafka-telemetry ") and "VALUE" not in code:
+                yield _command(code, place, is_whole=False)
+        for code in _OF_HELP.findall(text):
+            yield _command(" ".join(code.split()), place, is_whole=True)
+
+
+def bare_commands() -> list[str]:
+    """Return the places of advice with a command outside of backticks, which is not read."""
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    bare = re.compile(rf"kafka-telemetry (?:{'|'.join(group.commands)}) [a-z-]")
+    found = []
+    for file in _sources():
+        for text, place in _texts(file):
+            is_sql = "deploy" in file.parts  # the banner of the dashboards, which knows no backticks
+            advice = _OF_HELP.sub("", re.sub(r"``?[^`]+``?|^kafka-telemetry [^\n]+$", "", text))
+            if bare.search(advice) and not is_sql:
+                found.append(place)
+    return found
+
+
+def _sources() -> Iterator[Path]:
+    for folder in ("receiver", "plugins", "spark_streaming", "deploy"):
+        yield from sorted((TREE / folder).rglob("*.py"))
+
+
+def _texts(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a source file that may name a command of ours, and the place of each."""
+    source = file.read_text()
+    if "kafka-telemetry " not in source:
+        return
+    nodes = list(ast.walk(ast.parse(source)))
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             text = "".join(
                 str(part.value) if isinstance(part, ast.Constant) else "VALUE" for part in node.values
             )
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             text = node.value
         else:
             continue
-        for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
-            if code.startswith("kafka-telemetry ") and "VALUE" not in code:
-                yield _command(code, f"{file.relative_to(TREE)}:{node.lineno}", is_whole=False)
+        if "kafka-telemetry " in text:
+            yield text, f"{file.relative_to(TREE)}:{node.lineno}"
 
 
 def _command(text: str, place: str, *, is_whole: bool) -> Command:

@@ -1,6 +1,7 @@
 """Every command that users are told to run is checked: parsed, run, or on a list with its reason.
 
-`tests/integration/test_documented_tools.py` runs those of Kafka's tools against a broker.
+`tests/unit/cli/test_documented_commands.py` runs our own against a sidecar's REST API, and
+`tests/integration/test_documented_tools.py` those of Kafka's tools against a broker.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typer.exceptions import TyperException
 from receiver.cli import app
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.wire.uuid import uuid_to_text
-from tests.project.commands import TREE, Command, documented_commands
+from tests.project.commands import TREE, Command, bare_commands, documented_commands, hidden_commands
 from tests.unit.api.conftest import Api, ask, instance_id
 
 COMMANDS = documented_commands()
@@ -34,11 +35,15 @@ COMMANDS = documented_commands()
 #: new one fails here until somebody has tried it by hand.
 NOT_RUN = {
     "cosign": (2, "signs images in a registry"),
+    "df": (1, "is of the machine"),
     "docker": (8, "tests/images and tests/examples run the images"),
+    "git": (1, "signs a release"),
     "helm": (9, "tests/helm and tests/kubernetes install the chart"),
+    "iostat": (1, "is of the machine"),
     "jb": (1, "fetches from GitHub; tests/unit/deploy evaluates what it fetches"),
     "jsonnet": (2, "needs what jb fetches; tests/unit/deploy evaluates the same files"),
-    "kubectl": (12, "tests/kubernetes has an API server and no kubelet"),
+    "kill": (2, "names a signal, with which tests/integration kills plugins and receivers"),
+    "kubectl": (12, "tests/kubernetes makes the same objects in a real cluster"),
     "spark-submit": (1, "tests/integration/rollup submits the job to a cluster"),
     "terraform": (2, "tests/examples checks the provider's requests"),
 }
@@ -78,7 +83,15 @@ def parse(command: Any, arguments: Iterable[str], *, is_whole: bool) -> None:
 
 @pytest.mark.parametrize("command", of("kafka-telemetry"))
 def test_our_own_commands_are_accepted(command: Command) -> None:
-    parse(typer.main.get_command(app), command.words[1:], is_whole=command.is_whole)
+    parse(typer.main.get_command(app), command.arguments, is_whole=command.is_whole)
+
+
+def test_no_command_is_in_a_block_that_is_not_read() -> None:
+    assert hidden_commands() == [], "mark the block as sh"
+
+
+def test_no_command_of_an_advice_is_not_read() -> None:
+    assert bare_commands() == [], "put the command between backticks"
 
 
 def test_a_wrong_command_is_refused() -> None:
@@ -171,7 +184,7 @@ def test_openssl_makes_the_tokens(tmp_path: Path) -> None:
     commands = [command for command in COMMANDS if command.program == "openssl"]
     assert commands
     for command in commands:
-        words = command.words[: command.words.index(">") if ">" in command.words else None]
+        words = [command.program, *command.arguments]
         done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{command.place}: {done.stderr}"
         assert done.stdout.strip()

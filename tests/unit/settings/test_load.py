@@ -132,8 +132,8 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
             'rest: {bind: "0.0.0.0:8642"}',
             'receiver.yaml: rest.bind: "0.0.0.0:8642": it can be reached from other machines and '
             "requires authentication: add tokens: [{name: ops, role: editor, sha256: ...}] (see "
-            "kafka-telemetry "
-            "token new), or bind to this machine only with 127.0.0.1:8642, [::1]:8642 or localhost:8642",
+            "`kafka-telemetry token new`), or bind to this machine only with 127.0.0.1:8642, [::1]:8642 or "
+            "localhost:8642",
         ),
         (
             "rest: {tokens: [{name: ops, role: editor}]}",
