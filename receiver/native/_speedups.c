@@ -2017,7 +2017,7 @@ static PyMemberDef turn_members[] = {
     {"_clock", T_OBJECT, offsetof(TurnState, clock), 0, NULL},
     {"_epoll_fd", T_INT, offsetof(TurnState, epoll), 0, NULL},
     {"_polled", T_DOUBLE, offsetof(TurnState, polled), 0, NULL},
-    {"_turn", T_LONGLONG, offsetof(TurnState, turn), READONLY, NULL},
+    {"_turn", T_LONGLONG, offsetof(TurnState, turn), 0, NULL},
     {"_waiting", T_OBJECT_EX, offsetof(TurnState, waiting), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
