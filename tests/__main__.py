@@ -101,6 +101,7 @@ _PARTS: Final = ("broker", "collector", "clients", "bridge")
 _FULL_PARTS: Final = (
     "prometheus",
     "victoria-metrics",
+    "mimir",
     "helm",
     "haproxy",
     "network",

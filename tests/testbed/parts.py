@@ -28,6 +28,7 @@ COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
 VICTORIA_METRICS_VERSION = "1.136.23"
+MIMIR_VERSION = "of 2026-04-23"
 GRAFANA_VERSION = "13.2.2"
 HELM_VERSION = "3.22.0"
 KUBECONFORM_VERSION = "0.8.0"
@@ -172,6 +173,12 @@ VICTORIA_METRICS = Part(
     sources=(HERE / "victoriametrics",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+MIMIR = Part(
+    name="mimir",
+    about=f"Grafana Mimir {MIMIR_VERSION} by Go",
+    sources=(HERE / "mimir",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 ACTIONLINT = Part(
     name="actionlint",
     about="actionlint, which checks the workflows, by Go",
@@ -272,6 +279,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "clients": _CLIENTS,
     "prometheus": (PROMETHEUS,),
     "victoria-metrics": (VICTORIA_METRICS,),
+    "mimir": (MIMIR,),
     "actionlint": (ACTIONLINT,),
     "grafana-schema": (GRAFANA_SCHEMA,),
     "grafana-ui": (GRAFANA_UI,),

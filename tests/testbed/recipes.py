@@ -74,6 +74,10 @@ def _build_victoria_metrics(folder: Path) -> None:
     _build_with_go(HERE / "victoriametrics", folder / "victoria-metrics", server)
 
 
+def _build_mimir(folder: Path) -> None:
+    _build_with_go(HERE / "mimir", folder / "mimir", "github.com/grafana/mimir/cmd/mimir")
+
+
 def _build_actionlint(folder: Path) -> None:
     _build_with_go(HERE / "actionlint", folder / "actionlint", "tool")
 
@@ -177,6 +181,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
     parts.VICTORIA_METRICS: _build_victoria_metrics,
+    parts.MIMIR: _build_mimir,
     parts.ACTIONLINT: _build_actionlint,
     parts.COMPOSE: _build_compose,
     parts.EXAMPLES_COLLECTOR: _build_examples_collector,

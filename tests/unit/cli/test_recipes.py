@@ -42,6 +42,14 @@ def test_a_recipe_is_a_good_configuration(run: Run, tmp_path: Path, text: str) -
     assert checked.exit_code == 0, checked.stderr
 
 
+def test_what_goes_over_the_internet_is_compressed() -> None:
+    """Datadog takes 500 kB, and 5 MB if compressed; a batch has up to 2 MiB."""
+    entries = [entry for text in RECIPES for entry in yaml.safe_load(text).get("plugins", ())]
+    remote = [entry for entry in entries if entry.get("endpoint", "").startswith("https://")]
+    assert len(remote) == 5
+    assert {entry["compression"] for entry in remote} == {"gzip"}
+
+
 def test_every_vendor_of_the_table_has_a_recipe() -> None:
     text = (DOCS / "vendors.md").read_text()
     table = set(re.findall(r"\[([A-Z][A-Za-z ]+)\]\(#", text))
