@@ -30,8 +30,7 @@ def run(
     """Run the receiver until SIGTERM or SIGINT.
 
     Args:
-        settings: The configuration.
-        config_path: Its file, which SIGHUP reads again.
+        config_path: The file of the settings, which SIGHUP reads again.
         plugins: Its plugins, constructed and not started. The first core has them. A later one
             constructs its own, because secrets may have changed.
         take_over: Whether to take over the running receiver at ``gateway.control``.

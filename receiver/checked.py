@@ -29,7 +29,6 @@ class Checked:
     """A configuration that can be loaded, and what is wrong with its surroundings.
 
     Attributes:
-        settings: The settings.
         plugins: The plugins that were constructed for the check.
         mistakes: Files that are missing, and ports that two services share.
         secrets: Secrets that stand in the configuration itself.
@@ -54,8 +53,6 @@ def load_checked(
     """Load and check a configuration file and the variables that override it.
 
     Args:
-        path: The file.
-        environ: The variables.
         elsewhere: Whether it is for another machine: plugins' files are not read.
 
     Returns:
@@ -119,7 +116,6 @@ def placed(error: SettingsError, path: Path, origins: Mapping[str, str] = Mappin
     """Return the error's line, with the place where the mistake was written.
 
     Args:
-        error: The error.
         path: The file. An error about it gets line and column.
         origins: Places by the keys that came from them, such as a chart's values. An error about a
             key or a part of it gets the place instead.

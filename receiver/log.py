@@ -57,10 +57,8 @@ class RateLimitedLog:
     """A log of warnings that a peer can cause at any rate.
 
     Args:
-        name: The logger's name.
         every_s: The least time between two lines of one kind, in seconds.
         clock: Monotonic seconds.
-        fields: Fields of every line.
     """
 
     def __init__(
@@ -85,10 +83,8 @@ class RateLimitedLog:
         The field ``suppressed`` has the number of lines left out since the last one.
 
         Args:
-            event: The event.
             kind: Lines of one kind share a limit; the event by default. The number of kinds must be
                 bounded.
-            fields: The line's fields.
         """
         kind = kind or event
         now = self._clock()

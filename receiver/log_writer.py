@@ -41,11 +41,7 @@ class LogWriter(io.TextIOBase):
     Safe to use from any thread, and after a fork.
 
     Args:
-        descriptor: Where the lines go.
         max_bytes: The most bytes that wait.
-
-    Attributes:
-        dropped: Number of lines that had no room.
     """
 
     def __init__(self, descriptor: int, *, max_bytes: int = _MAX_BYTES) -> None:

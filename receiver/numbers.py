@@ -14,7 +14,6 @@ def whole_number(text: str, at_most: int) -> int | None:
 
     Args:
         text: The text. It may have leading zeros, but not more digits than the bound.
-        at_most: The bound.
     """
     if not text or len(text) > len(str(at_most)) or not _DIGITS.issuperset(text):
         return None

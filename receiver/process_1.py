@@ -61,7 +61,6 @@ class Deaths:
     """The deaths of the keeper and of the supervisor.
 
     Attributes:
-        total: All.
         in_a_row: Those since one last ran for :data:`STABLE_S`.
     """
 
@@ -129,7 +128,6 @@ def _keep(name: str, again: Callable[[int], bool]) -> None:
     """Return in a child process, and in a new one whenever it dies.
 
     Args:
-        name: Its name, for the log.
         again: Whether another start may help, by the status of the one before.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)

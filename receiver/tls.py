@@ -47,7 +47,6 @@ class TlsFilesError(Exception):
     """A file can't be used; the message has the key, the file and the reason.
 
     Attributes:
-        setting: The settings key.
         problem: The file and the reason.
     """
 
@@ -79,8 +78,6 @@ class TlsContext:
 
     Args:
         listener: The listener's name, ``rest`` or ``bridge``; for the log.
-        files: The files to watch.
-        make: Makes a context from the files.
         certificates: The files with a certificate of ours.
         clock: Monotonic seconds.
 
@@ -162,8 +159,6 @@ def server_context(
 
     Args:
         listener: The listener's name, or ``rest``; for the log.
-        settings: The TLS settings.
-        key: The key of the settings, for errors.
         prepare: Called with each context before it is used.
         clock: Monotonic seconds.
 

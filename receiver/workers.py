@@ -53,7 +53,6 @@ def start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     """Start a daemon thread that runs a function until it returns.
 
     Args:
-        name: The name of the thread, for the log and the metrics.
         run: Called again after an exception, with a pause before. It must return to stop.
     """
 
@@ -95,11 +94,6 @@ def report(name: str, error: BaseException, *, is_logged: bool = False) -> None:
     """Log, count and show that a worker has ended by an exception.
 
     The log gets where it happened and not the error's text, which may hold a secret.
-
-    Args:
-        name: The worker's name.
-        error: The exception.
-        is_logged: Whether the log has it already.
     """
     name = re.sub(r"[0-9]+", "N", name)
     with _lock:

@@ -30,9 +30,6 @@ class Candidate(NamedTuple):
     """A new series.
 
     Attributes:
-        cluster_id: Its cluster.
-        principal: Its principal.
-        client_id: Its client id.
         minute: When its push was received, in minutes since the epoch.
     """
 
@@ -65,9 +62,7 @@ def admit(
     leaves room for the others.
 
     Args:
-        candidates: New series.
         counted: Series that were added before, by counter.
-        settings: The bounds.
 
     Returns:
         For each candidate the bound that it is over, None if it is added; and the counters of the

@@ -31,9 +31,7 @@ class Alertmanager:
     """Sends the open findings, again each time, and the end of each.
 
     Args:
-        settings: Where to, and what.
         kinds: Say how long after the end of its condition a finding is resolved.
-        read: Answers a filter.
 
     Raises:
         AlertmanagerError: The file of the authorities can't be used.

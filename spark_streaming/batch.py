@@ -91,9 +91,6 @@ class Batches:
     """Processes the batches of a streaming query.
 
     Args:
-        spark: The session.
-        store: Destination of the totals.
-        settings: The configuration.
         progress_at: Maps the newest time of receipt in a batch (ns), or None before a batch, to how
             far pushes were read.
         id_key: The key of the store's series hashes.
@@ -146,7 +143,6 @@ class Batches:
         Args:
             pushes: Columns as in :mod:`spark_streaming.sources`.
             query_id: Spark's id of the query, which the checkpoint keeps.
-            batch_id: Number of the batch in the query.
             damaged: Unreadable files of the batch and empty ones, with the reasons.
 
         Returns:
@@ -435,7 +431,6 @@ class _Results:
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
         repeated: Positions of the pushes that were counted before, if there is a lake.
         several: Client instances with several slots in one task.
-        slots: Points by slot.
         refused_of: A client id with many new series over a bound, and its principal.
     """
 

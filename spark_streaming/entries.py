@@ -57,7 +57,6 @@ class Entries:
 
         Args:
             pushes: Columns as in :mod:`spark_streaming.sources`.
-            routes: Of the query.
             describe_all: Send the dimensions of all series.
         """
         slot = routes.slot(self._client_id, self._instance).alias("slot")

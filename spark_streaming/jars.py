@@ -46,10 +46,6 @@ class JarsError(Exception):
 def jars(*, kafka: bool, delta: bool = False) -> tuple[Path, ...]:
     """Return the paths of the jars, the decoder's first. Builds missing ones.
 
-    Args:
-        kafka: Include the Kafka source.
-        delta: Include Delta.
-
     Raises:
         JarsError: Jars are missing and can't be built.
     """

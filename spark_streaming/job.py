@@ -74,9 +74,6 @@ class Job:
     """Rolls one source up into one store.
 
     Args:
-        spark: The session.
-        store: Destination of the totals.
-        settings: The configuration.
         stop: Ends the run when set. A running batch is abandoned and repeated by the next run.
         metrics: Gets what the job does. None: nobody reads them.
         alertmanager: Gets the findings. None: nobody does.
@@ -479,10 +476,7 @@ def rebuild(
     The settings' checkpoint is not changed. A job that continues from it recognises the pushes.
 
     Args:
-        spark: The session.
-        store: The store to rebuild.
         settings: The configuration. The lake is not written again.
-        stop: Ends the rebuild when set.
         since: First minute to rebuild, in minutes since the epoch.
         metrics: Gets what the job does. None: nobody reads them.
 

@@ -21,7 +21,6 @@ class Lake:
 
     Args:
         spark: The session. Delta needs one with its extension.
-        settings: Path and format.
     """
 
     def __init__(self, spark: SparkSession, settings: LakeSettings) -> None:

@@ -31,7 +31,6 @@ def load(file: Path | None, options: Mapping[str, Any]) -> RollupSettings:
     """Read and validate the configuration.
 
     Args:
-        file: The YAML file, if there is one.
         options: Values that override the file, in the same structure. None means not given.
 
     Raises:

@@ -58,7 +58,6 @@ class Routes:
             client_id: The client id with the most points of a task.
             points: Its points in the batch.
             of: All points of the batch.
-            tasks: Number of tasks.
         """
         if tasks > 1 and points * tasks > of * HEAVY:
             self._client_ids.add(client_id)
@@ -86,22 +85,13 @@ class Routes:
         return f.pmod(f.hash(self._route(client_id, instance)), f.lit(SLOTS))
 
     def task(self, slot: Column, tasks: int) -> Column:
-        """Return the column of the task that gets a slot.
-
-        Args:
-            slot: As :meth:`slot` returns it.
-            tasks: Number of tasks.
-        """
+        """Return the column of the task that gets a slot."""
         # One literal, because an array of literals takes a call into Spark's JVM for each.
         dealt = f.lit(",".join(map(str, self.deal(tasks))))
         return f.split(dealt, ",")[slot].cast("int")
 
     def deal(self, tasks: int) -> list[int]:
-        """Return the task of each slot: the largest first, to the emptiest task.
-
-        Args:
-            tasks: Number of tasks.
-        """
+        """Return the task of each slot: the largest first, to the emptiest task."""
         if self._is_uneven(tasks):
             self._dealt = [0] * SLOTS
             least = [(0.0, task) for task in range(tasks)]

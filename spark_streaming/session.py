@@ -43,9 +43,6 @@ class SessionError(Exception):
 def spark_session(settings: RollupSettings) -> SparkSession:
     """Start Spark, or join the session of ``spark-submit``.
 
-    Args:
-        settings: The configuration of the job.
-
     Returns:
         The session, with the decoder's functions.
 
@@ -92,7 +89,6 @@ def configuration(settings: RollupSettings, submitted: Mapping[str, str] | None)
     overrides both. Lists of jars and of extensions are joined.
 
     Args:
-        settings: The configuration of the job.
         submitted: That of ``spark-submit``, which has started the driver's JVM with the jars. None
             if the job starts it.
 

@@ -153,8 +153,6 @@ def stream(
     """Return a streaming DataFrame of pushes, the oldest first.
 
     Args:
-        spark: The session.
-        settings: The source and its limits.
         since_ns: Ignore pushes received earlier.
     """
     if settings.source == "kafka":

@@ -59,13 +59,9 @@ class StandardMetric:
     """One standard metric.
 
     Attributes:
-        name: The name that clients send.
-        kind: The type.
         unit: The unit in UCUM; None when no source defines it.
         description: One sentence.
-        combines: How its values combine.
         required: Whether KIP-714 requires it of producers or consumers.
-        clients: The clients that send it.
         by: The attributes of its series, as the receiver names them, one set for each level. A
             metric with two levels counts the same things in both, so only one level may be added.
         draft_name: The metric of KIP-714's draft that counts the same; None when there is none. A

@@ -112,10 +112,7 @@ class TaskSettings:
     Attributes:
         url: The database, with its password.
         retention: How long rows are kept.
-        new_series: The bounds of new series.
-        source: Kind of the source.
         query_id: Spark's id of the query.
-        batch_id: Number of the batch in the query.
         closed: The last complete minute when the batch began.
         min_minute: Change no earlier minute, for a rebuild.
         first_minute: Ignore data points before it, for a rebuild.
@@ -140,7 +137,6 @@ def run(batches: Iterable[pa.RecordBatch], settings: TaskSettings) -> Iterator[p
     Args:
         batches: Columns as :mod:`spark_streaming.batch` selects them. A push has one row with
             ``is_first`` in all partitions together.
-        settings: Of the batch.
 
     Yields:
         ``RESULT_ROWS``.

@@ -42,7 +42,6 @@ def with_units(document: Any, annotation: Any, key: str = "") -> Any:
     Args:
         document: The configuration, or the part of it below ``key``; it is not changed.
         annotation: Its type, such as the model of the settings.
-        key: Its key.
     """
     options = list(_options(annotation))
     if isinstance(document, str):

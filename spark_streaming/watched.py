@@ -16,7 +16,6 @@ class Watched:
     """One value by instance and minute.
 
     Attributes:
-        column: Name of the column.
         keeps: ``sum`` or ``max`` of the values, or number of ``points`` (for a mean, with a
             ``sum``).
         metrics: Metrics whose points count, at their first level of detail only.

@@ -31,8 +31,6 @@ def _jumped(counter: str, times: int, least: int, *by: str) -> str:
     """Return PromQL that finds rates that are so many times those of the day before.
 
     Args:
-        counter: The counter.
-        times: How many times.
         least: The least rate in a second.
         by: The labels that stay beside job.
     """

@@ -41,13 +41,7 @@ _SHARES: Final = {"p25": 0.25, "p50": 0.5, "p75": 0.75}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A series that a rule records.
-
-    Attributes:
-        name: Its name in Prometheus.
-        expression: What the rule evaluates.
-        metric: The metric that it is made of.
-    """
+    """A series that a rule records."""
 
     name: str
     expression: str

@@ -59,7 +59,6 @@ class _Subject:
         words: The template that names the subject in a summary.
         dashboard: The uid of the dashboard that shows it.
         variable: The variable of that dashboard that selects it, and the label with its text.
-        condition: A further condition on the findings.
     """
 
     labels: Mapping[str, str]
@@ -102,9 +101,6 @@ class _FindingRule:
     """The rule of a kind of finding.
 
     Attributes:
-        kind: Of the finding.
-        subject: What it is about.
-        title: Of the rule.
         does: What the summary says of the subject, with ``{number}``.
         number: The evidence with that number; the largest of the subject's findings.
         meaning: The begin of the description.

@@ -252,7 +252,6 @@ def most_in_hours(dimension: str, *, view: str, rows: str, value: str, condition
         rows: The condition on the rows of hours.
         value: Aggregates them.
         condition: A further condition on the rows, and on clients.
-        limit: How many there are.
     """
     hours = (
         f"SELECT {dimension} AS name, {value} AS value FROM telemetry.{view}_1h\n"

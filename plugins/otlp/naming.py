@@ -32,7 +32,6 @@ def renamed(data: bytes, *, both: bool) -> bytes:
     """Return a MetricsData with OpenTelemetry's names.
 
     Args:
-        data: A MetricsData.
         both: Keep Kafka's names beside them.
     """
     metrics = MetricsData.FromString(data)

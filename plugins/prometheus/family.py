@@ -27,7 +27,6 @@ class Exposed:
         ended: Whether the series ended and is only shown until the last scrape.
         last: Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
             Replaced as one object, so that a reader on another thread sees one point.
-        layout: The layout of ``last``.
         start_field: The start time of ``last``, encoded.
         start_ns: The series' start when ``last`` got its start time.
         time_ms: Time of the last samples.

@@ -46,7 +46,6 @@ class TargetState:
     """The table's state of a target.
 
     Attributes:
-        info: Its ``target_info``.
         resource: The Resource of these labels.
         time_ms: Time of its last samples.
         time_field: The same, encoded for remote write; empty without remote write.

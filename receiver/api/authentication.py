@@ -56,8 +56,6 @@ class Caller:
 
     Attributes:
         name: The name for the audit log.
-        role: What it may do.
-        authenticated_by: How it has shown who it is.
         csrf_token: What a request of a session must have, unless it only reads.
     """
 
@@ -82,7 +80,6 @@ class Authenticator:
     Without a usable token file it cannot be made (ServerError).
 
     Args:
-        settings: The settings of the REST API.
         clock: Returns monotonic seconds.
         sessions: The open sessions, which outlive a reload; None: none.
     """

@@ -65,7 +65,6 @@ class Cluster:
     """This receiver among those of its cluster.
 
     Attributes:
-        receiver_id: The id of this receiver.
         members: All receivers; None: the configuration names none.
     """
 
@@ -91,11 +90,7 @@ async def answer_list(
     """Answer a page of a list, of this receiver or of the cluster.
 
     Args:
-        cluster: This receiver among the others.
-        path: The list's path.
-        query: The query.
         page: Returns this receiver's page of a query. It runs in a thread.
-        order: The list's order.
         after_merge: The filter of items that several receivers know; None: the receivers filter.
         without: The parameters of that filter, which the receivers don't get.
     """
@@ -127,8 +122,6 @@ def use_answers(
     """Read each receiver's answer once, and return a :class:`MemberView` of each.
 
     Args:
-        cluster: This receiver among the others.
-        answers: The answers of the others.
         read: Takes a receiver's id and document. It raises ValueError for a document that can't be
             used.
     """

@@ -60,8 +60,6 @@ class HttpConnection(H11Protocol):
         """Have another server's application answer the next requests.
 
         Args:
-            config: The configuration of the other server, with its application.
-            state: The state of the other server.
             last: Whether to close after the next response, which says so.
         """
         if not config.loaded:

@@ -46,7 +46,6 @@ class Event:
     Attributes:
         number: Its place in the log, from 1.
         time: When it happened (RFC 3339, UTC).
-        type: What happened.
         subscription: The subscription's name.
         client_instance_id: The client instance's id in Kafka's text form.
         client_id: The client's id, of a client that came.

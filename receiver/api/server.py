@@ -52,8 +52,6 @@ class RestServer:
     A TLS file that cannot be used raises ServerError.
 
     Args:
-        app: The application.
-        settings: The settings of the REST API.
         listening: The listening socket; the server owns its descriptor.
     """
 
@@ -120,8 +118,6 @@ class RestServer:
 
         Args:
             config: The configuration of the other server, with its application.
-            state: The state of the other server.
-            settings: The settings of the other server.
         """
         self._stop_accepting()
         tls = self._settings.tls

@@ -74,7 +74,6 @@ class Conversation:
     Args:
         accepted_tokens: The tokens, any of which the bridge may have.
         nonce: 32 random bytes.
-        max_push_bytes: The largest metrics of a push.
         window: The most pushes without an acknowledgement.
 
     Attributes:

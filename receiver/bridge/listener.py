@@ -67,10 +67,7 @@ class BridgeListener:
     """The listener for bridges, from :meth:`start` to :meth:`stop`.
 
     Args:
-        settings: Its settings.
         listening: The listening socket; the listener owns its descriptor.
-        max_push_bytes: The largest metrics of a push.
-        take: Takes pushes.
         taken: Which pushes were taken; a listener that takes this one's place has the same.
         metrics: Counts connections and what bridges report.
         clock: Monotonic seconds.

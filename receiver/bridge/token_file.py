@@ -19,7 +19,6 @@ class TokenFile:
     """The tokens of a file.
 
     Args:
-        path: The file.
         clock: Monotonic seconds.
 
     Raises:

@@ -65,7 +65,6 @@ class ListenerBroker:
             not the configuration's.
 
     Attributes:
-        known: What is known now.
         cluster: The cluster that the latest Metadata response named.
         wants_cluster: Whether the next Metadata response that passes should be read.
         on_change: Called when :attr:`known` has changed or :attr:`cluster` came.

@@ -14,9 +14,6 @@ class ListenerState:
     """A listener, the broker behind it, and the nodes behind a rewriting one.
 
     Attributes:
-        settings: The listener's settings.
-        known: What is known of its broker.
-        connections: How many connections are open.
         nodes: What is known of the broker behind each node port, by node id.
     """
 

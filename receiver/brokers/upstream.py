@@ -51,11 +51,6 @@ class Upstream:
             resources.
 
     Attributes:
-        translates: As given.
-        offers_telemetry: As given.
-        rewrites: As given.
-        answers_config_requests: As given.
-        reads_resources: As given.
         learned_keys: The API keys whose ranges are learned.
         ranges: Lowest and highest version by API key, of the keys known so far.
         capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
@@ -103,7 +98,6 @@ class Upstream:
         """Record the version ranges of an ApiVersions response, by API key.
 
         Args:
-            ranges: The ranges.
             all_keys: Whether the broker lacks the :attr:`learned_keys` that are left out.
         """
         if all_keys:

@@ -45,7 +45,6 @@ class DroppedVersions:
     """All that is known of dropped versions.
 
     Attributes:
-        latest: The latest version of Kafka that is known.
         pattern: A regular expression of the versions up to it, for a JSON schema.
     """
 

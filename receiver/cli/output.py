@@ -99,10 +99,7 @@ def print_list(
     An item of one of several sidecars has its name as ``cluster``.
 
     Args:
-        items: The items.
-        output: The format.
         row: Returns the cells of an item by title.
-        nothing: What to write for no items.
         narrow: The titles of a table that fits the terminal; empty: all.
         whole: The titles whose cells are never cut.
     """

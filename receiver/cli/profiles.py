@@ -46,9 +46,6 @@ class Target:
 
     Attributes:
         name: The profile's name, or host and port of the URL.
-        url: The URL of its REST API.
-        token_file: A file with a token.
-        ca_file: PEM file with the CA of its certificate.
         client_certificate: PEM file with the certificate to show.
         client_key: PEM file with its private key.
     """
@@ -120,7 +117,6 @@ def targets(
     """Return the sidecars to ask, without repeats.
 
     Args:
-        urls: Those of ``--url``.
         profiles: Those of ``--profile``: names, or patterns (RE2) of whole names.
         given: The files of other options; they take precedence over those of a profile.
         environ: The environment variables, which count if neither is given.

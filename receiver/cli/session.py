@@ -129,7 +129,6 @@ class Fleet:
     """The sidecars that a command asks.
 
     Attributes:
-        targets: The sidecars.
         status: The exit status because of those that can't be asked; 0 if all can.
     """
 

@@ -57,13 +57,6 @@ def show_connections(
     """List connections, or groups of them, with what they move.
 
     Args:
-        fleet: The sidecars.
-        wanted: The filters.
-        output: The format.
-        limit: The most items.
-        by: What to group by.
-        order_by: What to order by, the greatest first.
-        closed: Whether to list those that have closed.
         looks: How often to look, two seconds apart; None: for ever.
     """
     query = {**wanted, **given(by=by, order_by=None if order_by is None else f"-{order_by}")}

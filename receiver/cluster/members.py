@@ -55,11 +55,9 @@ class MemberAnswer:
     """What a member answered, or why it did not.
 
     Attributes:
-        url: Where it was asked.
         receiver: Its id; None: not known.
         is_self: Whether it is the receiver that asked.
         status: The HTTP status; 0 without an answer.
-        document: The document of the answer; None without one.
         problem: Why there is no answer that can be used; None: there is one.
     """
 
@@ -81,8 +79,6 @@ class Members:
     """The receivers of the cluster, which are asked over REST.
 
     Args:
-        settings: Where they are.
-        receiver_id: The id of this receiver.
         clock: Returns monotonic seconds.
 
     Raises:
@@ -110,12 +106,7 @@ class Members:
             await self._client.aclose()
 
     async def ask(self, path: str, parameters: Mapping[str, str | int]) -> list[MemberAnswer]:
-        """Ask all members at once; a member that does not answer is among the answers too.
-
-        Args:
-            path: The path of a ``GET``.
-            parameters: Its query.
-        """
+        """Ask all members at once; a member that does not answer is among the answers too."""
         try:
             urls = await self._urls()
             token = self._current_token()

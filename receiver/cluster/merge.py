@@ -40,7 +40,6 @@ class MemberPage:
 
     Attributes:
         entries: Its first items after the position, each with its place in the order.
-        has_more: Whether it has more items.
     """
 
     entries: Sequence[tuple[Any, Item]]
@@ -78,8 +77,6 @@ def merged_page(
 
     Args:
         pages: The pages of all receivers, each in order.
-        limit: The most items.
-        order: Their order.
         passes: Whether a combined item is on the page.
     """
     # Behind its last item, a receiver with more may have items that come before those of others.

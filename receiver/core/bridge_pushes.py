@@ -45,12 +45,7 @@ class BridgePushes:
     """Takes pushes from bridges. Not thread-safe; runs on the event loop.
 
     Args:
-        telemetry: The telemetry core.
-        limits: The limits of each peer.
         plugin_time: Charges the CPU time of plugins to peers.
-        metrics: The receiver's own metrics.
-        log: The request log.
-        clock: Source of time.
         deliver: Offers an accepted push to the plugins, as for
             :class:`~receiver.core.telemetry_calls.TelemetryCalls`.
     """

@@ -80,15 +80,6 @@ class ConfigCalls:
     """Answers calls about client metrics resources.
 
     Not thread-safe; runs on the event loop.
-
-    Args:
-        subscriptions: The subscriptions.
-        limits: The limits of each peer.
-        log: The request log.
-        clock: Source of time.
-
-    Attributes:
-        keys: The API keys of the requests.
     """
 
     keys = KIND.keys

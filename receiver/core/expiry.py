@@ -30,10 +30,8 @@ class Expiry:
     """The timer of the subscriptions in force. Use it on the event loop only.
 
     Args:
-        current: The subscriptions in force.
         now: Returns the time of the wall clock.
         call_later: Calls a function after so many seconds, unless its result is cancelled.
-        on_end: Called with the name of a subscription that ends.
     """
 
     def __init__(

@@ -115,8 +115,6 @@ def run(
     """Run the core process until its supervisor stops it.
 
     Args:
-        channel: The control channel to the supervisor.
-        setup: What it starts with.
         plugins: Plugins of the configuration that are constructed already, and not started.
         usage_file: The file of the usage if the configuration names none; None: in memory.
 

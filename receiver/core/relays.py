@@ -77,12 +77,7 @@ class Relays:
 
     Args:
         expected: The number of relays that the receiver should have.
-        calls: Those who answer calls.
-        limits: The limits of the whole receiver.
-        metrics: The receiver's own metrics.
-        log: The request log.
         monotonic: Monotonic seconds.
-        traffic: What connections move.
         on_identity: Called with each identity that is new or has changed.
         on_close: Called with the id of each connection that has closed.
         on_broker: Called when something else is known of a broker.
@@ -133,8 +128,6 @@ class Relays:
         """Use a new link to a relay; it replaces an earlier one.
 
         Args:
-            relay_id: The relay.
-            end: The core's end of the link.
             table: The descriptor of the relay's table of traffic; None: there is none.
         """
         self.traffic.attach(relay_id, table)

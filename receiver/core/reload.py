@@ -34,7 +34,6 @@ class Reload:
     """One configuration that the supervisor has sent; it is built at once.
 
     Args:
-        number: The number of the reload, for the answers.
         channel: The supervisor gets ``prepared``, ``refused`` or ``applied``.
         build: Adds the changes of the configuration, or raises the error of the first part that
             can't be had.

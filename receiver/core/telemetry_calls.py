@@ -44,19 +44,11 @@ class TelemetryCalls:
     """Answers telemetry calls. Not thread-safe; runs on the event loop.
 
     Args:
-        telemetry: The telemetry core.
-        limits: The limits of each peer.
-        metrics: The receiver's own metrics.
-        log: The request log.
-        clock: Source of time.
         deliver: Offers an accepted push to the plugins; must neither block nor raise. Returns
             whether the answer waits until the callback beside the push is called, which must come
             later, once, and on the event loop.
         instance_learned: Called with the identity of a client whose request has another client
             instance id than the identity that came with the call.
-
-    Attributes:
-        keys: The API keys of the requests.
     """
 
     keys = KIND.keys
@@ -122,7 +114,6 @@ class TelemetryCalls:
         """Count and log a push that is refused because it was not stored.
 
         Args:
-            identity: Who pushed it.
             overdue: Whether it may still be stored.
         """
         self._overdue += overdue
@@ -247,12 +238,6 @@ class _StoredReply:
     """Replies once a push is safe.
 
     Refuses it when it is dropped, or after :data:`_STORED_S`.
-
-    Args:
-        calls: Counts refused pushes.
-        reply: Gets the answer.
-        header: The request's header.
-        report: Counts and logs the push.
     """
 
     __slots__ = ("_answer", "_calls", "_header", "_reply", "_report", "_timer")

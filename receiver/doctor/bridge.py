@@ -62,7 +62,6 @@ def reporter_findings(node_id: int, values: Mapping[str, str]) -> list[Finding]:
     """Return what a broker's reporters do to client telemetry.
 
     Args:
-        node_id: The broker's node id.
         values: Its ``metric.reporters``, and ``auto.include.jmx.reporter`` before Kafka 4.0.
     """
     subject = f"metric.reporters of broker {node_id}"

@@ -23,12 +23,7 @@ _MAX_ANSWER_BYTES: Final = 1024
 
 
 async def bridge_listener_finding(settings: BridgeSettings, access: Access) -> Finding:
-    """Return whether bridges reach the running receiver.
-
-    Args:
-        settings: The listener's settings.
-        access: Where the receiver is, and which certificates to trust.
-    """
+    """Return whether bridges reach the running receiver."""
     subject = f"bridge.bind {settings.bind}"
     if isinstance(settings.bind, SocketPath):
         if access.host is not None:

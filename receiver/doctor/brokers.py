@@ -48,7 +48,6 @@ class Answer:
     """The answer of a broker, or of a listener in front of it.
 
     Attributes:
-        broker: What was learned of the broker.
         ranges: The version ranges that it offers, by API key.
         problem: Why it does not answer; None: it does.
         login_problem: Why it refuses the sidecar's login; None: it does not.
@@ -78,7 +77,6 @@ async def ask_broker(listener: ListenerSettings, *, reads_resources: bool = True
     """Ask the broker behind a listener.
 
     Args:
-        listener: The listener.
         reads_resources: Whether the subscriptions are the brokers' client metrics resources.
     """
     return await _ask(listener, listener, UpstreamAddress, reads_resources=reads_resources)
@@ -88,11 +86,6 @@ async def ask_listener(listener: ListenerSettings, address: HostPort, access: Ac
     """Ask the running receiver's listener, like a client.
 
     It must show the certificate of the configuration, or with ``access.ca`` one of that authority.
-
-    Args:
-        listener: The listener.
-        address: Where it is reached.
-        access: What to show to it.
     """
     tls = None
     if listener.tls is not None:
@@ -277,8 +270,6 @@ def advertised_finding(
     None: it is not known.
 
     Args:
-        listener: The listener.
-        known: What is known of the broker, with the address that it advertises.
         direct: The broker's own answer.
         there: The answer at the advertised address while the receiver runs; None: not asked.
     """
@@ -325,11 +316,8 @@ def listener_findings(
     """Return what clients get from the running listener.
 
     Args:
-        listener: The listener.
-        answer: Its answer.
         plugins: The names of the running receiver's plugins.
         broker_answers: Whether the broker behind it answered when it was asked directly.
-        shows_certificate: Whether a client certificate was shown to it.
     """
     subject = f"listener {listener.name}"
     if answer.problem is not None:

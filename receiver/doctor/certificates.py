@@ -41,7 +41,6 @@ def check_tls_files(settings: ReceiverSettings, ca: Path | None, now: datetime) 
     """Check every TLS file of a configuration.
 
     Args:
-        settings: The configuration.
         ca: The authorities that clients trust; None: not known.
         now: The time, with a time zone.
     """

@@ -77,9 +77,7 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
     """Examine the setup that a configuration describes.
 
     Args:
-        path: The configuration file.
         environ: Environment variables that override it.
-        options: What to examine.
     """
     checked, findings = check_file(path, environ)
     if checked is None:

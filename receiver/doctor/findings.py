@@ -48,11 +48,8 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        area: The part of the setup.
         check: Stable name of the check, unique within its area.
         subject: What was checked, for example ``listener CLIENT``.
-        state: The result.
-        seen: What was seen.
         do: What to do; empty only for :attr:`State.OK`.
     """
 
@@ -94,11 +91,7 @@ def unknown(area: Area, check: str, subject: str, seen: str, do: str) -> Finding
 
 
 class Report:
-    """All findings, sorted by area and otherwise in the order given; each once.
-
-    Attributes:
-        findings: The findings.
-    """
+    """All findings, sorted by area and otherwise in the order given; each once."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         order = list(Area)

@@ -78,8 +78,6 @@ def check_held(
     """Tell whether the running receiver has the configured addresses.
 
     Args:
-        settings: The configuration.
-        plugins: Its plugins.
         running: The addresses of the running receiver's listeners, by name.
     """
     findings = []

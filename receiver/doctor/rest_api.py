@@ -49,7 +49,6 @@ class Access:
         token: Bearer token; None: one of the configuration's files.
         ca: CA certificates that clients trust; None: the certificate of the configuration itself.
         certificate: Client certificate for the REST API and for listeners that ask for one.
-        key: Its private key.
     """
 
     host: str | None = None

@@ -112,18 +112,12 @@ class CoreLink:
     """Connects this relay with the core process.
 
     Args:
-        relay_id: The id of this relay, for the ids of its connections.
         process: The name of this relay.
         brokers: Returns what is known of the broker behind each listener, by the listener's name.
-        limits: This relay's limits.
-        metrics: This relay's metrics.
-        tokens: The owners of delegation tokens.
-        clock: Source of time.
         problems: Returns why the relay does not accept clients, a line for each listener.
         traffic: Where connections count what they move.
         statistics: Returns the statistics for the request of this number.
         count_traffic: Counts the bytes since the last call in the metrics.
-        ask_for_link: Asks the supervisor for a new link.
     """
 
     def __init__(

@@ -26,13 +26,7 @@ from receiver.wire.error_codes import error_name
 
 
 class GatewayEvents:
-    """Reports what happened on a connection to the metrics and the log.
-
-    Args:
-        metrics: The relay's metrics.
-        log: The request log.
-        clock: Source of time.
-    """
+    """Reports what happened on a connection to the metrics and the log."""
 
     def __init__(self, metrics: RelayMetrics, log: RequestLog, clock: Clock) -> None:
         self._metrics = metrics

@@ -54,11 +54,7 @@ class HostedPlugin:
     """A constructed plugin, not started, with the host's settings for it.
 
     Attributes:
-        name: The unique name.
         type: The name of its entry point.
-        plugin: The plugin.
-        settings: The host's settings for it.
-        config: The operator's entry, from which the plugin was constructed.
     """
 
     name: str

@@ -36,7 +36,6 @@ class _Countdown:
 
     Args:
         stored: The function. Its argument is True if that of all calls was.
-        count: The number of calls.
     """
 
     def __init__(self, stored: Callable[[bool], None], count: int) -> None:
@@ -157,7 +156,6 @@ class PluginHost:
         :meth:`start`. After :meth:`stop` it drops and counts the push.
 
         Args:
-            push: The push.
             stored: Called from any thread, perhaps before this method returns. With True when every
                 plugin with ``delivery: spool_always`` has the push on disk or has delivered it.
                 With False when one of them has dropped it.

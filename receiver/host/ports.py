@@ -39,11 +39,8 @@ def check_ports(
     """Check that each new plugin of a configuration can listen on its address.
 
     Args:
-        settings: The configuration.
-        plugins: Its plugins.
         before: The configuration in force, whose ports are given up as far as the new one lacks
             them.
-        running: Its plugins.
 
     Raises:
         PluginConfigError: Another part of the receiver, or another program, has the port.

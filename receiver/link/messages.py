@@ -48,8 +48,6 @@ class Identity(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """A connection that is open: a new one, or one whose identity changed.
 
     Attributes:
-        number: The connection's number on this relay.
-        identity: Who the client is.
         resumed: Whether an earlier core knew the connection, so that it counts as no new one.
         slot: Where its counters are in the relay's table; -1: they are not shared.
     """
@@ -64,7 +62,6 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """A connection has closed.
 
     Attributes:
-        number: The connection's number.
         reason: Why, as in the metric of closed connections; empty: an earlier version does not say.
     """
 
@@ -76,7 +73,6 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """A request that the core answers, of a client that may make it.
 
     Attributes:
-        number: The connection's number.
         token: Identifies the call among those of the relay.
         header: The request's header; its API key and version say what it is.
         body: The request's body, which the core alone reads.
@@ -104,7 +100,6 @@ class BrokerKnown(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """What is known of the broker behind a listener.
 
     Attributes:
-        listener: The listener's name.
         known: The broker. The core tells other relays of it if its node id is proven.
     """
 
@@ -143,7 +138,6 @@ class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
     Attributes:
         request: The number of the request that this answers.
         cpu_s: Seconds of CPU time since the start.
-        resident_bytes: Resident memory.
         loop_lag_s: The longest turn of the event loop since the last statistics, in seconds.
         held_bytes: Memory of waiting bytes on connections.
         certificates: Listener, side (``client`` or ``upstream``) and expiry in seconds since the
@@ -164,8 +158,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=64):
     """The answer to a call.
 
     Attributes:
-        token: The token of the call.
-        frame: The answer as a frame.
         throttled: Whether the client is over a limit, so that it is not read from for a while.
         malformed: Why the request can't be read, so that its connection has to be closed: what was
             expected, at which offset, and what was found.
@@ -184,7 +176,6 @@ class EndConnection(msgspec.Struct, frozen=True, array_like=True, tag=65):
     """A connection has to be closed.
 
     Attributes:
-        number: The connection's number.
         reason: ``limit``: there are too many on all relays together. ``internal_error``: a call
             failed in the core.
     """

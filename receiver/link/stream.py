@@ -48,9 +48,6 @@ class LinkStream:
         set_writer: The same for a writable socket.
         on_message: Called with each message; the view is valid during the call.
         on_end: Called once, with the reason, when the link has ended by itself.
-
-    Attributes:
-        closed: Whether the stream is closed.
     """
 
     def __init__(

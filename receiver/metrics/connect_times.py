@@ -22,12 +22,7 @@ def connect_bucket(seconds: float) -> str:
 
 
 class ConnectTimes:
-    """Times to connect by listener, as a collector of one metric.
-
-    Args:
-        name: The metric's name.
-        documentation: What it is.
-    """
+    """Times to connect by listener, as a collector of one metric."""
 
     def __init__(self, name: str, documentation: str) -> None:
         self._name = name

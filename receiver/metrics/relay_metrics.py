@@ -23,11 +23,7 @@ MetricEvent: TypeAlias = tuple[str, tuple[str, ...], float]
 
 
 class RelayMetrics:
-    """The events of one relay since its last report.
-
-    Attributes:
-        on_event: Called with each event.
-    """
+    """The events of one relay since its last report."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -72,7 +68,6 @@ class RelayMetrics:
         """Count a request about client metrics resources.
 
         Args:
-            listener: The listener's name.
             api_key: One of the four API keys of such requests.
             result: ``answered`` by the receiver, ``refused`` by the broker, or ``hidden``: the
                 broker keeps the resources, and the receiver does not read them.
@@ -83,10 +78,8 @@ class RelayMetrics:
         """Count a completed login.
 
         Args:
-            listener: The listener's name.
             mechanism: The SASL mechanism that the client named, or ``TLS`` for a certificate. An
                 unknown mechanism counts as :data:`~receiver.metrics.labels.OTHER`.
-            outcome: The outcome.
         """
         self._count("authentication", listener, mechanism_label(mechanism), outcome)
 

@@ -70,7 +70,6 @@ class Sources:
         instances: The telemetry core's client instances.
         telemetry: The telemetry core, for series budgets and reduced subscriptions.
         store: Whether the store of subscriptions can be used.
-        processes: The numbers of each process.
         relays: The number of relays that are linked to the core.
         ready: Whether the receiver accepts clients.
         warnings: What works and should be otherwise, as ``/readyz`` has it, by kind.

@@ -21,7 +21,6 @@ class Peers(NamedTuple):
         block: The IPv4 address, or the network of 48 bits around an IPv6 address.
         addresses: Those of the source address that have limits of their own. The block of an IPv4
             address is the source itself, and is not counted twice.
-        limited: All that have limits, with the principal if it has any.
     """
 
     source: str
@@ -34,7 +33,6 @@ def peers_of(source_address: str, principal: str | None) -> Peers:
     """Return the peers of a connection.
 
     Args:
-        source_address: The client's address.
         principal: Its principal; None for one that has no limits.
     """
     source, block = source_of(source_address), block_of(source_address)

@@ -87,11 +87,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRules:
-    """An ordered list of mapping rules; two are equal if their texts are.
-
-    Attributes:
-        text: The rules as written.
-    """
+    """An ordered list of mapping rules; two are equal if their texts are."""
 
     text: str
     _rules: tuple[_Rule | None, ...] = field(repr=False, compare=False)

@@ -59,9 +59,6 @@ class SaslExchange:
         mechanism: The mechanism that the broker accepted in its answer to SaslHandshake.
         principal_claim: The claim of an OAUTHBEARER token that names the principal, as in the
             broker's ``sasl.oauthbearer.sub.claim.name``.
-
-    Attributes:
-        mechanism: As given.
     """
 
     __slots__ = (

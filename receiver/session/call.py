@@ -20,7 +20,6 @@ class OpenCall(ABC):
         answer_within_s: Seconds that the core has to answer.
         waits_for_others: Whether the core may wait for a disk or a broker, so that a late answer
             does not mean that the core is slow.
-        header: The request's header.
         body: The request's body, which the core alone reads.
         cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
             that the kept part of its metrics must exceed.

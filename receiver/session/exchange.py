@@ -71,10 +71,7 @@ class Connection(Protocol):
     """The connection of an exchange: what is known of it, and what it may do.
 
     Attributes:
-        identity: Who the client is.
-        broker: What is known of the broker.
         upstream: The versions that the broker speaks.
-        login: The connection's logins.
         max_push_bytes: Most bytes of metrics in a push.
     """
 
@@ -103,10 +100,8 @@ class Connection(Protocol):
         """Expect a response for an exchange.
 
         Args:
-            exchange: Gets the response.
             held_bytes: Bytes that the exchange holds until then.
             max_read_bytes: A longer response passes unread, and the exchange is forgotten.
-            client_correlation_id: The correlation id that such a response gets.
             decides: Whether the response may open a call.
             further: Whether the broker gets this request besides another one for the same request
                 of the client.

@@ -23,20 +23,16 @@ class Login:
     """The logins of one connection.
 
     Args:
-        required: Whether the listener requires a login.
         principal: The principal before the first login.
         principal_claim: The claim of an OAUTHBEARER token that names the principal.
-        delegation_tokens: The owners of delegation tokens.
 
     Attributes:
-        required: Whether the listener requires a login.
         can_expire: Whether the broker may stop answering the connection (KIP-368).
         succeeded: Whether the broker has accepted a login.
         principal: The principal of the latest login that succeeded.
         mechanism: The mechanism of that login; None before it.
         latest: The login of the latest SaslHandshake; None if its tokens can't be followed.
         refused: The latest login that the broker refused.
-        delegation_tokens: As given.
     """
 
     __slots__ = (

@@ -44,7 +44,6 @@ def with_correlation_id(correlation_id: int, message: bytes, *, at: int = 4) -> 
     """Return a message with its correlation id replaced.
 
     Args:
-        correlation_id: The new correlation id.
         message: A request or a response, without its length.
         at: Offset of the correlation id: 4 in a request, 0 in a response.
     """
@@ -83,7 +82,6 @@ def marker(client_id: str | None, version: int, correlation_id: int) -> bytes:
     Args:
         client_id: The client's id, so that the broker counts the request against the client's
             quota.
-        version: The Metadata version.
         correlation_id: The correlation id that the broker's response will have.
     """
     write: Callable[[str | None, int], tuple[bytes, bytes]] = _around_correlation_id
@@ -133,11 +131,6 @@ def without_tagged_fields(header: RequestHeader) -> RequestHeader:
 
 
 def answer_frame(header: RequestHeader, body: bytes) -> bytes:
-    """Write the answer to a request as a frame, without tagged fields in its header.
-
-    Args:
-        header: The request's header.
-        body: The response's body.
-    """
+    """Write the answer to a request as a frame, without tagged fields in its header."""
     start = _ANSWER_STARTS[response_header_version(header.api_key, header.api_version)]
     return start.pack(start.size - _INT32.size + len(body), header.correlation_id) + body

@@ -24,7 +24,6 @@ class PendingRequest:
 
     Attributes:
         correlation_id: The correlation id that the broker's response will have.
-        exchange: Gets the response.
         held_bytes: Memory that the exchange holds until then.
         max_read_bytes: A longer response is passed on unread.
         client_correlation_id: The correlation id that such a response gets: the client's own.
@@ -138,7 +137,6 @@ class PendingRequests(PendingTable):
         costly: The number of requests whose responses are decoded or written anew.
         work: The work for all responses; see
             :data:`~receiver.session.exchanges.addresses.COSTLY`.
-        source: As given.
     """
 
     __slots__ = ("_name", "source")

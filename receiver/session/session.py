@@ -124,10 +124,6 @@ class Session:
         responses: Rewrites the bytes from the broker to the client.
         identity: Who the client is, as far as the session knows. It does not have the client
             instance id of telemetry requests, because the telemetry core gives ids.
-        broker: As given.
-        upstream: As given.
-        login: The connection's logins.
-        max_push_bytes: As given.
         calling: Whether a call is open: nothing may be read from the broker until it is answered.
         closing: Set when the connection has to be closed after all returned bytes have been sent.
     """

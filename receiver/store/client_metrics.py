@@ -40,12 +40,7 @@ _MAX_MESSAGE: Final = 1000
 
 @dataclass(eq=False)
 class ResourceError(Exception):
-    """A change of a resource is wrong.
-
-    Attributes:
-        error_code: Kafka's error code for it.
-        message: What is wrong, and how to correct it.
-    """
+    """A change of a resource is wrong."""
 
     error_code: ErrorCode
     message: str

@@ -24,7 +24,6 @@ class Entry:
     """A subscription of a file.
 
     Attributes:
-        subscription: The subscription.
         document: What the file says of it.
         place: Where its name is, ``FILE:LINE:COLUMN``.
     """
@@ -39,7 +38,6 @@ def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple
 
     Args:
         file: The file's name in places and mistakes.
-        content: Its bytes, as YAML or JSON.
         stem: The default name of its one subscription.
 
     Returns:
@@ -64,10 +62,8 @@ def read_documents(
 
     Args:
         file: The file's name in places and mistakes.
-        content: Its bytes, as YAML or JSON.
         stem: The default name of its one document.
         read: Reads a document with its default name, or returns its mistakes.
-        name_key: The key of a document's name.
 
     Returns:
         What was read, each with its document and the place of its name; and a line for each

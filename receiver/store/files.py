@@ -82,7 +82,6 @@ class FileSubscriptionStore:
     traffic must not wait for it.
 
     Args:
-        folder: The folder.
         strict: Raise :class:`FolderError` in that case instead.
         every_s: Seconds between two looks at the folder.
     """

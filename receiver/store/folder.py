@@ -46,8 +46,6 @@ def folder_files(folder: Path, most: int, setting: str, what: str) -> list[Path]
     Names of files that begin with a dot are left out, and so are subfolders.
 
     Args:
-        folder: The folder.
-        most: The most files.
         setting: The key that names the folder, for errors.
         what: What the files have, for errors.
 

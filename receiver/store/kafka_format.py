@@ -71,7 +71,6 @@ def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
     """Return how Kafka keeps a subscription.
 
     Args:
-        subscription: The subscription.
         match_beside: Put all patterns into the record, because the brokers refuse one.
     """
     document = to_document(subscription)

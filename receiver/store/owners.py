@@ -65,11 +65,9 @@ class OwnersFolder:
     """The owners of a folder in their last good state; none while there was none.
 
     Args:
-        folder: The folder.
         strict: Raise :class:`FolderError` if it can't be used now.
 
     Attributes:
-        owners: The owners.
         problem: Why the folder's present state is not in force; None: it is.
     """
 

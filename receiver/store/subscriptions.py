@@ -42,10 +42,8 @@ class Subscriptions:
     The store makes them durable, on a worker thread.
 
     Args:
-        store: Keeps them.
         current: Holds those in force; nobody else may change it.
         now: Returns the time of the wall clock.
-        changed: Called after each change.
     """
 
     def __init__(
@@ -107,7 +105,6 @@ class Subscriptions:
         subscription that stays the same is not written.
 
         Args:
-            name: The subscription's name.
             make: Makes the new subscription; its errors are raised, and nothing has changed.
             only_check: Change nothing. The store is not asked.
 

@@ -21,7 +21,6 @@ class Difference:
     """What a store has not of some subscriptions; names are sorted.
 
     Attributes:
-        missing: Subscriptions that it lacks.
         other: Those that it has in another form.
     """
 

@@ -38,7 +38,6 @@ class Child:
 
     Attributes:
         name: For the log: ``core`` or ``relay-1``.
-        pid: Its process id.
         pidfd: Its descriptor, readable once it has ended.
         channel: The supervisor's end of the control channel.
         started: When it was started, in monotonic seconds.
@@ -117,10 +116,8 @@ def fork(
     """Start a child process.
 
     Args:
-        name: The name for the log.
         run: Runs in the child, with the child's end of the control channel, and returns the exit
             status.
-        keep: The descriptors that the child keeps.
         nice: By how much to lower the child's priority.
 
     Raises:

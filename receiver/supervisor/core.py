@@ -26,7 +26,6 @@ class Linkable:
     """A relay that can be linked to the core.
 
     Attributes:
-        give: Gives the relay its end of a new link.
         traffic: The descriptor of its table of traffic; None: its supervisor has passed none.
     """
 
@@ -41,7 +40,6 @@ class Core:
     """The core process.
 
     Args:
-        run: Runs in the process.
         relays: Returns the relays that a core serves: by relay id.
 
     Attributes:

@@ -11,15 +11,7 @@ from receiver.supervisor.sockets import ListeningSockets
 
 
 class Current:
-    """What a process that starts is given.
-
-    Args:
-        settings: The configuration.
-
-    Attributes:
-        settings: The configuration.
-        sockets: Its listening sockets.
-    """
+    """What a process that starts is given."""
 
     sockets: ListeningSockets
 

@@ -79,8 +79,6 @@ class Signals:
     """Has the poll return for signals, which arrive as bytes in a socket.
 
     Args:
-        poll: The poll.
-        numbers: The signals.
         handle: Called for each of them that has come, in their order.
     """
 

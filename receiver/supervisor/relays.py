@@ -30,7 +30,6 @@ class Relays:
     """The relay processes.
 
     Args:
-        run: Runs in each process.
         core: Linked to each relay.
     """
 

@@ -17,13 +17,10 @@ class RelaySetup:
     """The start of a relay process.
 
     Attributes:
-        settings: The configuration.
         slot: The number of the relay, from 1.
-        relays: The number of relays.
         counts: Its connections, and the memory that they hold by source. The other relays see them.
         relay_id: Unique among all relay processes of this machine.
         sockets: The listening sockets, by the listener's name.
-        link: The link to the core.
         traffic: The descriptor of its table of traffic, which the core has too.
     """
 
@@ -43,10 +40,7 @@ class CoreSetup:
 
     Attributes:
         first: Whether it is the first core of this receiver.
-        settings: The configuration.
         relays: The number of relays that there should be.
-        rest: The listening socket of the REST API.
-        bridge: The listening socket for bridges, if they are let in.
         links: The links to the relays, by relay id.
         traffic: The descriptors of their tables of traffic, by relay id.
     """

@@ -59,10 +59,6 @@ class ProcessCounts:
 
     Args:
         words: As :class:`SharedCounts` has laid them out.
-        number: The number of the process.
-
-    Attributes:
-        number: As given.
     """
 
     __slots__ = ("_first", "_words", "number")

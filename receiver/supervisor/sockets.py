@@ -38,7 +38,6 @@ class ListeningSockets:
     Those of the core accept connections at once.
 
     Args:
-        settings: The configuration.
         existing: Sockets to use again where the address is the same: address and socket by name.
 
     Raises:

@@ -21,7 +21,6 @@ class ProcessorTime:
 
     Attributes:
         at_s: When it was read, in monotonic seconds.
-        ran_s: Seconds that they ran.
         waited_s: Seconds that they could have run, and no processor was free.
     """
 

@@ -80,7 +80,6 @@ class Lifecycle:
     """The state of one supervisor.
 
     Attributes:
-        state: The state.
         status: The exit status, once it has ended.
     """
 

@@ -47,11 +47,8 @@ class Supervisor:
     """The supervisor of one receiver.
 
     Args:
-        settings: The configuration.
         load: Loads the configuration for a reload, or raises SettingsError.
         sourced: Adds the file or the variable of its key to an error.
-        run_core: Runs in the core process.
-        run_relay: Runs in each relay process.
         take_over: Whether to take over the running receiver at ``gateway.control``.
     """
 

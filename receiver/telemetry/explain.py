@@ -108,9 +108,7 @@ def dry_run(
     metrics.
 
     Args:
-        subscription: The new subscription.
         others: The other subscriptions that are active.
-        instances: The client instances that are known.
         profiles: What clients of each software were seen to push.
         now: Monotonic seconds.
         wall: The wall clock's time.
@@ -236,13 +234,10 @@ def explain_client(
     """Explain what a client is asked for with its next request.
 
     Args:
-        instance: The client instance.
         every: All subscriptions.
         active: Those of them that are in force.
-        treatment: The quirks of its software.
         defaults: What is asked for where no subscription says it.
         demand: The part of its subscriptions that it is asked for.
-        interval_factor: The factor of back-pressure on its interval.
         now: Monotonic seconds.
         wall: The wall clock's time.
     """

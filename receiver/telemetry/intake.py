@@ -42,9 +42,6 @@ class Intake:
 
     Args:
         rules: Bounds, steps and folding.
-        limits: The limits of each peer.
-        series: The series budgets.
-        history: The limits on new series.
         offenders: Records the clients that push too much.
     """
 
@@ -92,7 +89,6 @@ class Intake:
         An accepted push is counted in the instance; a refused one in the limits.
 
         Args:
-            instance: The client instance.
             request: Has the metrics, which are not used after the call.
             received_at_ns: When they arrived, in nanoseconds since the epoch.
             now: Monotonic seconds.

@@ -85,9 +85,7 @@ def label_metrics(
         data: Inflated bytes of a MetricsData, not empty.
         labels: Attributes for every Resource, from :func:`~receiver.telemetry.labels.label_bytes`.
         max_entries: The maximum number of nested messages.
-        steps: The steps for the client.
         wanted: Prefixes of the names of the metrics that remain, in UTF-8; None for all.
-        bound: The bounds on the client's series.
 
     Raises:
         InvalidMetricsError: The bytes are not a MetricsData, or have no ResourceMetrics.

@@ -38,8 +38,6 @@ class Owner:
     Attributes:
         team: Its name, unique.
         match: Regular expressions (RE2) by selector, as of a subscription.
-        contact: Where to reach it.
-        link: A page about it.
         principals: Principals that should be connected.
 
     Raises:

@@ -12,7 +12,6 @@ class Rules:
     """What the telemetry core does by one configuration.
 
     Args:
-        settings: The configuration.
         hash_key: The content of ``telemetry.privacy.key``; None when nothing is hashed.
 
     Raises:

@@ -35,8 +35,6 @@ class Rule:
         metrics: The names of the metrics, without ``org.apache.kafka.``.
         passes: Compares a value with ``bound``; the value that is furthest beyond it counts.
         bound: The bound, in the metric's unit.
-        meaning: What it means, in one sentence.
-        advice: What to do.
     """
 
     metrics: tuple[str, ...]

@@ -77,7 +77,6 @@ class Subscription:
         interval_ms: The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
         match: Regular expressions (RE2) by selector. All must match, each the whole value; that of
             ``selector!`` must not match. An empty mapping matches every client.
-        enabled: Whether it applies.
         expires_at: When it ends by itself; to the millisecond, with a time zone.
         temporality: How its clients push counters; None leaves it to ``telemetry``.
         labels: The operator's own words by key. They change nothing.
@@ -142,9 +141,6 @@ class Subscription:
 
 class SubscriptionSet:
     """All subscriptions, immutable: a change makes a new object.
-
-    Attributes:
-        subscriptions: The subscriptions, sorted by name.
 
     Raises:
         SubscriptionError: Two subscriptions have the same name, or a bound is exceeded.

@@ -97,8 +97,6 @@ def read_document(
         document: What JSON or YAML gave.
         name: The name that the subscription must have; None: the document says it.
         existing: The subscription that it replaces. Without an interval it keeps that one's.
-        changed_by: Who changes it.
-        changed_at: When that is.
 
     Raises:
         SubscriptionError: It is wrong; ``all`` has every mistake.

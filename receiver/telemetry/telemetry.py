@@ -272,8 +272,6 @@ class ClientTelemetry:
         a client's own request.
 
         Args:
-            identity: Who the client is.
-            request: Has the metrics.
             now: Monotonic seconds.
             received_at_ns: When the broker got them, in nanoseconds since the epoch.
             empty_push_id: The push id of a push without data points.

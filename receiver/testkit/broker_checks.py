@@ -35,22 +35,14 @@ _Try = Callable[[BrokerClient], Verdict]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCheck(CheckText):
-    """A check of a broker.
-
-    Attributes:
-        judge: Judges a broker, on a connection of its own.
-    """
+    """A check of a broker."""
 
     judge: _Try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerJudgement(Judged):
-    """The verdicts on one broker.
-
-    Attributes:
-        address: Where it is.
-    """
+    """The verdicts on one broker."""
 
     address: HostPort
 

@@ -57,7 +57,6 @@ class BrokerClient:
     """A connection to a broker, within its context.
 
     Args:
-        address: The broker.
         tls: How to check its certificate; None for plaintext.
 
     Raises:

@@ -60,11 +60,7 @@ class _Cluster:
 
 
 class DataPath:
-    """What the kit's brokers know of topics and producers.
-
-    Args:
-        cluster_id: The cluster's id.
-    """
+    """What the kit's brokers know of topics and producers."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster = _Cluster(cluster_id)
@@ -75,7 +71,6 @@ class DataPath:
         Args:
             key: Its API key, one of :data:`RANGES`.
             version: Its API version, in the range of the key.
-            body: Its body.
             nodes: The brokers, with addresses that the client can reach.
 
         Raises:

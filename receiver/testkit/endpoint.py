@@ -52,16 +52,7 @@ class EndpointOptions:
 
 
 class Endpoint:
-    """Listens within its context, on the running event loop.
-
-    Args:
-        script: The script.
-        options: How to listen.
-
-    Attributes:
-        kit: The kit, with the recording.
-        addresses: Where it listens, one address for each broker.
-    """
+    """Listens within its context, on the running event loop."""
 
     def __init__(self, script: Script, options: EndpointOptions) -> None:
         self._start = time.monotonic()

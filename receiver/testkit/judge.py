@@ -18,11 +18,7 @@ PROBE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientJudgement(Judged):
-    """The verdicts on one client.
-
-    Attributes:
-        client: What was recorded of it.
-    """
+    """The verdicts on one client."""
 
     client: ClientRecording
 
@@ -60,11 +56,9 @@ def judge(
     """Judge every client of a recording.
 
     Args:
-        connections: The recording.
         ended: When it ended, in monotonic seconds.
         brokers: The number of brokers that the kit offered.
         script: The names of the script's steps.
-        checks: The checks.
         wanted: Says of a client id whether to judge the client.
     """
     judged = []

@@ -108,14 +108,9 @@ class Kit:
     """Brokers that speak telemetry, follow a script and record.
 
     Args:
-        script: The script.
-        cluster_id: The cluster id.
         random_bytes: Returns that many random bytes, like ``os.urandom``.
         credentials: The login that clients need; None for none.
         wall_ns: The time in nanoseconds since the epoch at monotonic second 0.
-
-    Attributes:
-        connections: The recording.
     """
 
     def __init__(
@@ -163,7 +158,6 @@ class Kit:
 
         Args:
             now: When its last byte arrived, in monotonic seconds.
-            connection: Its connection.
             frame: The request without its length.
             nodes: The brokers, with addresses that the client can reach.
         """

@@ -31,7 +31,6 @@ class Point:
     """One data point with what its metric says of it.
 
     Attributes:
-        name: The metric's name.
         kind: ``gauge``, ``sum``, ``histogram``, ``exponential_histogram`` or ``summary``.
         temporality: 0 none, 1 delta, 2 cumulative.
         monotonic: Whether a sum is monotonic.
@@ -63,7 +62,6 @@ class Payload:
     Attributes:
         points: The data points, in order.
         resource: The attributes of the Resources, each once.
-        resources: The number of ResourceMetrics.
         inflated: The bytes of the metrics without compression.
     """
 

@@ -41,7 +41,6 @@ class Progress:
     """One client's way through the script.
 
     Args:
-        script: The script.
         now: Monotonic seconds.
 
     Attributes:

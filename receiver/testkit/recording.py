@@ -25,7 +25,6 @@ class Subscription:
     """The answer to a GetTelemetrySubscriptions request.
 
     Attributes:
-        id: The subscription id.
         metrics: Prefixes of metric names; ``("",)`` requests all metrics.
         interval_ms: Milliseconds between two pushes.
         codecs: Compression types (1 gzip, 2 snappy, 3 lz4, 4 zstd), the preferred first.
@@ -61,12 +60,8 @@ class Connection:
 
     Attributes:
         number: The connection's number, from 1.
-        node_id: The broker that it leads to.
-        opened: When it was accepted.
-        closed: When it was closed; None while it is open.
         closed_by: ``client`` or ``kit``; empty while it is open.
         problem: Why a request could not be read; empty without such a request.
-        requests: Its requests, in order.
         unrecorded: The number of requests that were over the bound of a recording.
     """
 
@@ -95,15 +90,8 @@ class Request:
     """A request and what the kit answered.
 
     Attributes:
-        connection: Its connection.
         at: When its last byte arrived.
-        api_key: Its API key.
-        api_version: Its API version.
-        client_id: The client id of its header.
         header_id: The client instance id of its header (KIP-1313); None before header v3.
-        answered: When the answer was sent; None if there was none.
-        error: The error code of the answer.
-        throttle_ms: The throttle time of the answer.
         step: The step of the script that answered.
     """
 
@@ -139,7 +127,6 @@ class Get(Request):
     """A GetTelemetrySubscriptions request.
 
     Attributes:
-        instance_id: The client instance id that it had.
         assigned: The id that the client has after the answer.
         subscription: The answer; None with an error or without an answer.
     """
@@ -154,8 +141,6 @@ class Push(Request):
     """A PushTelemetry request.
 
     Attributes:
-        instance_id: The client instance id that it had.
-        subscription_id: The subscription id that it had.
         terminating: Whether the client said that it ends.
         codec: The compression type.
         size: The bytes of the metrics as sent; -1 for null.
@@ -183,9 +168,6 @@ class ClientRecording:
     Attributes:
         software: Software name and version, with a space between; empty if unknown.
         client_id: The client id; empty if it has none.
-        connections: Its connections, in the order of their acceptance.
-        requests: All its recorded requests, in the order of arrival.
-        ended: When the recording ended.
         brokers: The number of brokers that the kit offered.
         script: The names of the script's steps.
     """

@@ -34,8 +34,6 @@ async def run(
     """Serve until SIGINT, SIGTERM or the end of the time, and judge every client.
 
     Args:
-        script: The script.
-        options: How to listen.
         seconds: How long; None for no end.
         started: Called once, when clients can connect.
         wanted: Says of a client id whether to judge the client.

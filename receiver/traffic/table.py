@@ -78,9 +78,6 @@ def now_ms() -> int:
 def new_table(slots: int = MAX_SLOTS) -> int:
     """Return the descriptor of an empty table.
 
-    Args:
-        slots: Its slots.
-
     Raises:
         OSError: No descriptor or no memory is left.
     """
@@ -105,7 +102,6 @@ class Slot:
 
     Attributes:
         index: Its place in the table; -1: it is private to the relay.
-        words: Its words.
         seen: The bytes of its versions.
     """
 

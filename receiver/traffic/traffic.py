@@ -59,7 +59,6 @@ class Counters:
     Attributes:
         bytes_in: Bytes from the client.
         bytes_out: Bytes to the client.
-        requests: Requests of the client that have begun.
         in_flight: Requests without a response; a Produce with acks=0 stays among them.
         last_minute: Bytes from the client, bytes to it, and requests of the last 50 to 60 seconds.
         idle_ms: Milliseconds since the latest bytes, of either direction.
@@ -123,14 +122,11 @@ class Traffic:
     """The traffic of all relays.
 
     Args:
-        store: Keeps the usage.
         wall_ns: Nanoseconds since the epoch.
         label_of: Returns the label of a principal in metrics; None: it has none.
 
     Attributes:
-        store: As given.
         closed: The connections that have closed, the latest last.
-        metrics: What principals have moved.
     """
 
     def __init__(
@@ -194,8 +190,6 @@ class Traffic:
         """Take a connection for closed.
 
         Args:
-            connection_id: Its id.
-            reason: Why it has ended.
             identity: Who the client is, if that is known better.
         """
         tracked = self._open.pop(connection_id, None)
@@ -223,13 +217,7 @@ class Traffic:
         self._closing_ids.add(connection_id)
 
     def lost(self, relay_id: str, is_linked: Callable[[str], bool], is_open: Callable[[str], bool]) -> None:
-        """Take the connections of a relay for closed, unless it takes up its link again.
-
-        Args:
-            relay_id: The relay.
-            is_linked: Whether a relay has a link.
-            is_open: Whether a connection is known.
-        """
+        """Take the connections of a relay for closed, unless it takes up its link again."""
 
         def give_up() -> None:
             gone = [entry for entry in self._open.values() if entry.relay_id == relay_id]

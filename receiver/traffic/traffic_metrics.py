@@ -28,7 +28,6 @@ class TrafficMetrics(Collector):
 
     Args:
         label_of: Returns the label of a principal, hashed if privacy demands it; None: it has none.
-        uses: Returns when each principal was used.
     """
 
     def __init__(

@@ -153,10 +153,8 @@ class Settlement:
     """What is added in one transaction.
 
     Attributes:
-        stamp: Its number.
         day: The day, as ``2026-11-29``.
         now_ms: Milliseconds since the epoch.
-        usage: What was used.
         apis: The lowest and the highest version by API key, of each group.
         networks: The networks that each principal was used from.
     """
@@ -182,7 +180,6 @@ def open_usage(settings: UsageSettings, otherwise: Path | None) -> UsageStore:
     """Open the file of the usage.
 
     Args:
-        settings: The settings.
         otherwise: The file if they name none; None: in memory.
 
     Raises:
@@ -203,15 +200,10 @@ class UsageStore:
 
     Args:
         path: The file; None: in memory.
-        days: Days that are kept.
         max_rows: Most pairs of principal and client id of a day.
 
     Raises:
         sqlite3.Error: It can't be opened.
-
-    Attributes:
-        path: As given.
-        principals: When each principal was used.
     """
 
     def __init__(self, path: Path | None, *, days: int, max_rows: int) -> None:

@@ -137,7 +137,6 @@ class AddressedRequests(RequestRewriter):
             brokers. Returns the correlation id that the broker gets, which is then written into the
             chunk, so chunks must be writable. None if the request has to be given to
             ``replace_head``.
-        arguments: Those of the base class.
     """
 
     __slots__ = ("_looked_at", "_passes_unread", "_track", "_tracked", "_unwatched")
@@ -291,7 +290,6 @@ class AddressedResponses(ResponseRewriter):
             which it passes.
         edit: Called with what has arrived of an awaited response that is not complete, without its
             length. Returns whether that was work.
-        arguments: Those of the base class.
     """
 
     __slots__ = (

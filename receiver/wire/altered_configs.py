@@ -28,8 +28,6 @@ class AlteredConfig:
     """A change of one config.
 
     Attributes:
-        name: The config's name.
-        value: Its value, or None.
         operation: An :class:`Operation`, or a number that Kafka does not know. AlterConfigs sets
             each config that it names.
     """

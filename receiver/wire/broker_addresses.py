@@ -25,8 +25,6 @@ class BrokerAddress(NamedTuple):
 
     Attributes:
         node_id: The broker's id, 0 or more.
-        host: The host that it advertises.
-        port: The port that it advertises.
     """
 
     node_id: int
@@ -53,7 +51,6 @@ def copy_address(reader: Reader, writer: Writer, replace: ReplaceAddress, *, fle
     Args:
         reader: At the node id.
         writer: Gets the three fields.
-        replace: Gives the host and port to write.
         flexible: Whether the host is a compact string.
 
     Raises:
@@ -83,8 +80,6 @@ def copy_brokers(
 
     Args:
         reader: At the array's length.
-        writer: Gets the array.
-        replace: Gives the host and port of each broker.
         flexible: Whether the array and the hosts have compact lengths.
         rest: Reads the fields after the port of one item; their bytes are copied.
 

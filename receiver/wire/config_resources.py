@@ -59,7 +59,6 @@ class Split:
     """A request with client metrics resources, split in two.
 
     Attributes:
-        asked: All resources of the request, in its order.
         own: The body of a request for its client metrics resources.
         others: The body of a request for the other ones; None: there are none.
     """
@@ -140,9 +139,6 @@ def merge(asked: Sequence[Resource], api_key: int, version: int, own: bytes, oth
 
     Args:
         asked: The resources of the whole request.
-        api_key: The request's API key.
-        version: The request's version.
-        own: The response to :attr:`Split.own`.
         others: The response to :attr:`Split.others`. Its end is kept.
 
     Returns:

@@ -17,13 +17,7 @@ def is_flexible(api_key: int, api_version: int) -> bool:
 
 
 class EitherReader(Reader):
-    """A reader whose methods below read the form that was chosen.
-
-    Args:
-        buffer: The bytes.
-        flexible: Whether the form is the compact one.
-        offset: Where to begin.
-    """
+    """A reader whose methods below read the form that was chosen."""
 
     __slots__ = ("flexible",)
 
@@ -68,11 +62,7 @@ class EitherReader(Reader):
 
 
 class EitherWriter(Writer):
-    """A writer whose methods below write the form that was chosen.
-
-    Args:
-        flexible: Whether the form is the compact one.
-    """
+    """A writer whose methods below write the form that was chosen."""
 
     __slots__ = ("flexible",)
 

@@ -14,11 +14,7 @@ from receiver.wire.errors import WireError
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A compact array, which may be null.
-
-    Attributes:
-        item: The fields of an item.
-    """
+    """A compact array, which may be null."""
 
     item: Fields
 
@@ -48,12 +44,10 @@ class FieldWalk:
     """A walk over the fields of one message, from its beginning.
 
     Args:
-        fields: The fields to walk over.
         size: Bytes of the message. No field may end after them.
 
     Attributes:
         offset: Bytes of the message that have been walked over.
-        done: Whether all fields have been walked over.
     """
 
     __slots__ = (
@@ -85,7 +79,6 @@ class FieldWalk:
         """Walk over the next bytes of the message.
 
         Args:
-            data: The bytes.
             position: Where they begin.
 
         Returns:

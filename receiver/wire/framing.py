@@ -66,14 +66,10 @@ class RequestRewriter(FrameRewriter):
             rest is dropped. None: the frame is given to ``replace``, as if it were watched.
         header_version: Returns the request header version for an API key and version. For an
             unknown request it returns 1, and the header is then assumed to end after the client id.
-        watched: The watched API keys.
         longest_watched: The longest request that is watched, by API key; a longer one passes.
             Other requests of watched keys are watched whatever their length.
         max_frame_bytes: See the base class.
         max_watched_bytes: See the base class.
-
-    Attributes:
-        last_key: API key of the latest request.
     """
 
     __slots__ = (

@@ -76,8 +76,6 @@ def request_header_version(api_key: int, api_version: int, *, translated: Contai
     """Return the version of a request's header.
 
     Args:
-        api_key: The request's API key.
-        api_version: The request's API version.
         translated: API keys whose KIP-1313 version is offered on the connection. For other keys
             that version counts as unknown, except for the telemetry RPCs.
 
@@ -245,8 +243,6 @@ def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
 
     Args:
         response: The response, without its length.
-        api_key: The API key of its request.
-        api_version: The API version of its request.
 
     Raises:
         WireError: The header is malformed.

@@ -68,8 +68,6 @@ def has_no_endpoints(body: bytes | memoryview, at: int, end: int, version: int) 
     Args:
         body: Holds the body of a response of a supported version.
         at: Where the body begins.
-        end: Where it ends.
-        version: The version.
     """
     with_ids = version >= _FIRST_WITH_TOPIC_ID
     try:

@@ -56,7 +56,6 @@ def has_no_endpoints(body: bytes | memoryview, at: int, end: int) -> bool:
     Args:
         body: Holds the body of a response of a supported version, or its beginning.
         at: Where the body begins.
-        end: Where it ends.
     """
     there = len(body)
     try:

@@ -122,9 +122,6 @@ class CoordinatorsEdit:
     def feed(self, response: bytes | memoryview) -> None:
         """Edit the coordinators that have arrived.
 
-        Args:
-            response: All of the response that has arrived.
-
         Raises:
             WireError: An address is malformed, or there are too many coordinators.
         """
@@ -138,9 +135,6 @@ class CoordinatorsEdit:
 
     def finish(self, response: bytes) -> bytes:
         """Return the whole body, with other addresses.
-
-        Args:
-            response: The whole response.
 
         Raises:
             WireError: The body is malformed, up to the last address.

@@ -65,8 +65,6 @@ class ApiVersion:
     """The range of versions of one API key that a broker speaks (int16 each).
 
     Attributes:
-        api_key: The API key.
-        min_version: The lowest version.
         max_version: The highest version, included.
         tagged_fields: Unknown tagged fields; empty before version 3.
     """
@@ -197,9 +195,6 @@ def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
     It has UNSUPPORTED_VERSION and the range of ApiVersions, in version 0. A response header of
     version 0 goes before it, whatever the request's version was.
 
-    Args:
-        versions: The versions of ApiVersions to list.
-
     Source: KIP-511, "ApiVersions Request/Response Handling".
     """
     own = ApiVersion(api_key=API_VERSIONS, min_version=versions[0], max_version=versions[-1])
@@ -229,11 +224,6 @@ def read_error_code(body: bytes) -> int:
 def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Read the ranges that a response lists for certain API keys.
 
-    Args:
-        body: The response's body.
-        version: The request's version.
-        keys: The API keys to look up.
-
     Returns:
         The lowest and highest version by API key; keys that are not listed are left out.
 
@@ -255,8 +245,6 @@ def cap_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, int]
     """Leave only certain versions of API keys in a response.
 
     Args:
-        body: The response's body.
-        version: The request's version.
         ranges: The lowest and highest version that may stay, by API key. Other keys are removed.
 
     Raises:
@@ -279,8 +267,6 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
     order if the entries ascend, else at the end. Everything after the entries is kept.
 
     Args:
-        body: The response's body.
-        version: The request's version.
         ranges: The lowest and highest version to list, by API key.
 
     Returns:

@@ -37,12 +37,7 @@ class EntryTable:
     """The places of the API key entries in a response body.
 
     Attributes:
-        error_code: The response's error code.
         keys: The API keys in the response's order; empty if the array is null.
-
-    Args:
-        body: The response's body.
-        version: The request's version.
 
     Raises:
         WireError: The body is malformed, up to the end of its API keys.

@@ -58,8 +58,6 @@ class DescribedConfig:
     """A config in a response, neither read-only nor secret.
 
     Attributes:
-        name: The config's name.
-        value: Its value.
         source: Where the value comes from (Kafka's ``ConfigSource``). It is the source of the one
             synonym of a config that was set.
         type: The type of its value (Kafka's ``ConfigType``).

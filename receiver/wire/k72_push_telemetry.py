@@ -73,7 +73,6 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 
     Args:
         reader: At the body.
-        version: The request's API version.
         cut: Whether the end of the body was not kept. The metrics are then the bytes that are
             there.
 

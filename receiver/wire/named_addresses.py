@@ -77,8 +77,6 @@ def replace_addresses(body: bytes, api_key: int, version: int, replace: ReplaceA
     """Replace the addresses in a whole response body that is in :data:`NAMED_INSIDE`.
 
     Args:
-        body: The response's body.
-        api_key: The request's API key.
         version: The request's API version.
         replace: Gives the host and port of each broker.
 

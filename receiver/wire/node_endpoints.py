@@ -80,7 +80,6 @@ def replace_addresses(end: bytes, api_key: int, replace: ReplaceAddress, *, same
 
     Args:
         end: The bytes of the body behind :func:`fields_before`, to the end of the response.
-        api_key: The request's API key.
         replace: Gives the host and port of each broker. It is also called for brokers that are left
             out then.
         same_size: Whether the result must have as many bytes as ``end``.

@@ -35,8 +35,6 @@ class Reader:
     After an error the reader must not be used.
 
     Args:
-        buffer: The bytes.
-        offset: Where to begin.
         end: Where the readable part ends; the end of the buffer by default.
 
     Raises:

@@ -28,8 +28,6 @@ def decode_telemetry_request(
     """Read the body of a telemetry request; the metrics of a push are a view of it.
 
     Args:
-        header: The request's header.
-        body: The body.
         cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
             that the kept part of its metrics must exceed.
 

@@ -49,7 +49,6 @@ class CarryResult:
         new: Contributions of minutes that had none.
         contributions: Other contributions of minutes that counts are carried to, or no longer
             carried to, each for one minute.
-        clients: New states of the clients.
     """
 
     counts: list[tuple[int, int, bytes, int]] = field(default_factory=list)
@@ -61,9 +60,6 @@ class CarryResult:
         """Add counts to minutes that had none.
 
         Args:
-            client_key: The client.
-            first: The first minute.
-            until: The last minute.
             packed: Encoded counts.
             last_ns: Time of the entry that has them.
         """
@@ -110,14 +106,12 @@ def carry_forward(
     at it, or end with its minute if it is a terminating push.
 
     Args:
-        client_key: Key of the client.
         sources: In ascending order: minutes whose newest push is in this batch, and pushes without
             entries.
         state: Stored state of the client.
         cumulative: Its encoded cumulative sums, if they changed.
         known: The contributions before.
         closed: The last minute that is complete.
-        carried: Receives the changes.
     """
     if _is_in_order(sources, state) and not known.has_stored(client_key):
         _follow(client_key, sources, state, cumulative, closed, carried)

@@ -74,7 +74,6 @@ class PointColumns:
     Attributes:
         entry: Index of each point's entry.
         integers: The int64 columns by name.
-        value: The values.
         flags: Rule and ``BREAKDOWN``.
     """
 

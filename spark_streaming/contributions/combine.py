@@ -31,9 +31,7 @@ class Parts:
         pair: Index of the pair.
         entry: Number of the point's entry, increasing with time within a pair. -1 for combined
             rows.
-        series: Series id.
         fleet: Fleet series id.
-        value: Value of the point, or the combined value.
         flags: The decoder's flags.
         weight: 1 for a point, or the weight of the combined row.
         stored: Whether it belongs to stored entries, which are in the totals already.
@@ -79,9 +77,7 @@ def combine(parts: Parts, minute: Integers, corrections: Corrections) -> Combine
     - Rule distribution: one observation, the mean of all points. ``sum`` is not corrected.
 
     Args:
-        parts: All parts of the pairs.
         minute: The minute of each pair.
-        corrections: Receives the corrections.
     """
     series, series_at = factorize(parts.series)
     # Exact, because flags are less than 32.

@@ -52,8 +52,6 @@ class Corrections:
         """Add one correction for each element of the arrays.
 
         Args:
-            minute: Minutes.
-            series: Series ids.
             fleet: Fleet series ids.
             flags: The decoder's flags of the points.
             total: Added to ``sum``; NaN makes it null.

@@ -67,8 +67,6 @@ def reconcile_cumulative(
         client: Client key of each entry.
         minute: Minute of each entry.
         push_interval_ms: Push interval of each entry.
-        clients: Stored states of the clients.
-        corrections: Receives the corrections.
 
     Returns:
         The encoded sums to store, by client, and ``BUCKET_ROWS``.

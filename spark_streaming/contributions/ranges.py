@@ -36,7 +36,6 @@ class KnownContributions:
 
     Args:
         stored: Stored contributions, by client and minute.
-        clients: States of the clients.
     """
 
     __slots__ = ("_clients", "_minutes", "_stored")
@@ -56,11 +55,6 @@ class KnownContributions:
 
     def free_until(self, client_key: int, first: int, until: int) -> int:
         """Return the last minute up to which there is no contribution.
-
-        Args:
-            client_key: The client.
-            first: The first minute that is asked for.
-            until: The last one.
 
         Returns:
             At most ``until``; ``first - 1`` if ``first`` has a contribution.
@@ -98,8 +92,6 @@ def in_ranges(
         changed: Changed contributions of carried counts, each for one minute.
         new: Carried counts of ranges of minutes that had no contribution.
         own: Changed contributions of entries.
-        before: States of the clients before.
-        after: Their new states.
 
     Returns:
         The contributions of carried counts to store, and the states.
@@ -156,8 +148,6 @@ def _no_longer_implied(
     """Return the range that the old state implied and the new one does not.
 
     Args:
-        old: The state before.
-        state: The new state.
         written: Minutes whose contributions change.
         kept: Gets the minutes, if they are not one range.
     """

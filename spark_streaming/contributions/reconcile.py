@@ -387,8 +387,7 @@ def _across_minutes(columns: _EntryColumns, points: PointColumns, pair: Integers
     They are at most as many as the points, because only one minute before counts.
 
     Args:
-        columns: The entries.
-        points: Their gauges.
+        points: The gauges of the entries.
         pair: Index of each entry's pair.
         newest: Index of each pair's newest entry.
 

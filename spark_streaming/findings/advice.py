@@ -20,12 +20,9 @@ class _Advice:
     """One change.
 
     Attributes:
-        rule: Its name.
         now: What the evidence shows, with fields of the evidence.
         java: The change in the keys of the Java client.
         librdkafka: The same in librdkafka's; empty: the same keys.
-        why: The reason.
-        source: Where that is written.
         blind: What the rule can't see.
     """
 
@@ -173,8 +170,6 @@ def advice(kind: str, evidence: Mapping[str, Any], software: Collection[str | No
     """Return what to change about a finding.
 
     Args:
-        kind: Of the finding.
-        evidence: Of the finding.
         software: The names of the client software of its clients.
 
     Returns:

@@ -27,7 +27,6 @@ def alerts(
 
     Args:
         found: Findings as REST answers them.
-        now: The time.
         labels: Further labels of each alert. They don't replace those of the finding.
 
     Source: Alertmanager's API v2, ``POST /api/v2/alerts``.

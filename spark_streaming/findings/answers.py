@@ -124,7 +124,6 @@ def answers(connection: psycopg.Connection[Any], asked: FindingFilter) -> list[d
 
     Args:
         connection: A connection to the store whose role may read the views.
-        asked: The filter.
     """
     rows = connection.execute(
         statement("answers"),

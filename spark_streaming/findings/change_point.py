@@ -56,9 +56,7 @@ def runs(points: Points, bucket: Bucket, *, start: int, end: int, level: float) 
     Args:
         points: Minutes in rising order, and their evidence: positive for the condition, and 1 for
             as much as a window needs.
-        bucket: How it counts.
         start: The first minute of the data.
-        end: The last one.
         level: The level before the first minute, from 0 to 1.
     """
     found: list[Run] = []
@@ -141,7 +139,6 @@ def onset(members: Sequence[Points], bucket: Bucket, *, start: int, end: int) ->
 
     Args:
         members: The evidence of each member, as for :func:`runs`.
-        bucket: How it counts.
         start: The first minute of the data.
         end: The last one, at which the condition holds.
 
@@ -165,9 +162,7 @@ def last_minute(members: Sequence[Points], bucket: Bucket, *, began: int, start:
     Args:
         members: As for :func:`onset`.
         bucket: As for :func:`onset`.
-        began: When it began.
         start: The first minute of the data.
-        end: The last one.
 
     Returns:
         None if the data does not show it.

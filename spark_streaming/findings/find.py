@@ -43,8 +43,6 @@ class FindingCounts:
     """Numbers of changed findings by kind, without zeros.
 
     Attributes:
-        opened: New findings.
-        resolved: Open findings that were resolved.
         left_out: Findings without a row, because `max_open` older or worse ones of the kind are
             open.
     """
@@ -68,7 +66,6 @@ def find(
 
     Args:
         connection: A connection to the store, in a transaction. The caller holds the store's lock.
-        settings: Kinds and thresholds.
         now: The last minute of the windows, with a time zone: later minutes are not used. It must
             not decrease between calls.
         found_at: The time of day. By default it is ``now``.

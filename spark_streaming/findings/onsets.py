@@ -73,7 +73,6 @@ def set_onsets(cursor: _Cursor, settings: FindingSettings, kinds: Sequence[str],
     Args:
         cursor: In the look's transaction, after findings were refreshed and inserted.
         settings: Windows of the kinds.
-        kinds: The kinds that are judged by minutes.
         now: The last minute of the windows.
     """
     rules = buckets(settings, kinds)

@@ -21,7 +21,6 @@ class PacedFindings:
     """Calls :func:`find` when it is due.
 
     Args:
-        settings: Kinds and thresholds.
         clock: Seconds of a monotonic clock.
     """
 
@@ -43,7 +42,6 @@ class PacedFindings:
         Args:
             connection: As for :func:`find`. After a rollback, the next look finds the same.
             now: As for :func:`find`.
-            at_once: Look although it is not due.
             found_at: As for :func:`find`.
 
         Returns:

@@ -70,10 +70,8 @@ class SoftwareVerdict:
 
     Attributes:
         client_software_name: The name that the client sends (KIP-511).
-        client_software_version: The version that the client sends.
         severity: The worst severity of the reasons.
         reasons: What is wrong, the worst first.
-        sources: Where each reason is documented.
     """
 
     client_software_name: str

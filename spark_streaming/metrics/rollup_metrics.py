@@ -166,7 +166,6 @@ class RollupMetrics:
             refused_series: Such series by bound.
             dead_letters: Unreadable pushes and files.
             newest_received_at_ns: Time of receipt of the newest push. None without pushes.
-            seconds: Duration of the batch.
         """
         self._batches.inc()
         self._batch_seconds.observe(seconds)
@@ -245,7 +244,6 @@ class RollupMetrics:
         """Count a completed maintenance.
 
         Args:
-            seconds: Its duration.
             backlog: Number of hours and days that wait for a later maintenance, by kind.
         """
         self._maintenance_seconds.observe(seconds)
@@ -255,9 +253,6 @@ class RollupMetrics:
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
         """Write all series.
-
-        Args:
-            accept: The Accept header of the request.
 
         Returns:
             The content type and the text.

@@ -45,10 +45,8 @@ class MetricsServer(ScrapeServer):
     Args:
         host: A name or an IP address without brackets.
         port: 0 lets the system choose.
-        metrics: The source of the series.
         allowed_hosts: Names that a Host header may have, beside IP addresses, ``localhost`` and
             ``host``.
-        web_config_file: TLS and logins.
         token_files: Files with the bearer tokens that may read findings.
 
     Attributes:

@@ -26,7 +26,6 @@ class Batch:
     Args:
         connection: In a transaction that holds the store's lock.
         query_id: Spark's id of the query.
-        batch_id: Number of the batch in the query.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], *, query_id: str, batch_id: int) -> None:
@@ -44,8 +43,7 @@ class Batch:
         """Let the loads of the attempts that won count.
 
         Args:
-            load_ids: The loads.
-            minutes: Their minutes since the epoch; at least the first one of each hour.
+            minutes: The minutes of the loads since the epoch; at least the first one of each hour.
 
         Raises:
             StoreUnavailableError: A load is gone. Repeat the batch.

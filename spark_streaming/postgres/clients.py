@@ -57,7 +57,6 @@ def states(
     Args:
         cursor: A binary cursor in the transaction.
         condition: Selects clients by columns of ``client_state``.
-        parameters: Parameters of the condition.
     """
     columns = sql.SQL(", ").join(map(sql.Identifier, _STATE))
     query = sql.SQL("SELECT {} FROM client_state WHERE minute IS NOT NULL AND {}").format(columns, condition)
@@ -92,7 +91,6 @@ def append(
         cursor: In the transaction of the load.
         changed: Replace the stored states.
         entries: ``ENTRY_ROWS``. The newest of each client has its labels.
-        load_id: The load.
 
     Returns:
         The number of rows.

@@ -42,7 +42,6 @@ def read(
 
     Args:
         cursor: A binary cursor.
-        pairs: Client keys and minutes.
     """
     keys, minutes = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
     cursor.execute(
@@ -74,7 +73,6 @@ def append(cursor: psycopg.Cursor[Any], contributions: Sequence[Contribution], l
     Args:
         cursor: In the transaction of the load. The partition of the present hour exists.
         contributions: At most one of a client and minute.
-        load_id: The load.
     """
     if not contributions:
         return

@@ -52,7 +52,6 @@ class Database:
 
     Args:
         url: ``postgresql://...`` or a libpq connection string.
-        application: Name of the connection on the server.
         connected: Called for each new connection, which may reach another server.
 
     Raises:

@@ -48,10 +48,6 @@ class Load:
 
     Args:
         connection: In the transaction of the load.
-        load_id: Its id.
-
-    Attributes:
-        load_id: Its id.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], load_id: int) -> None:
@@ -103,7 +99,6 @@ def enter(
     Args:
         cursor: In the driver's transaction for the batch.
         load_ids: The loads of the attempts that won.
-        partitions: Of the transaction.
 
     Returns:
         The hours and days that got late rows, by the name of the grain.
@@ -138,8 +133,6 @@ def add_late(
 
     Args:
         cursor: In the transaction that enters the loads.
-        load_ids: The loads.
-        partitions: Of the transaction.
 
     Returns:
         The hours and days that changed, by the name of the grain.

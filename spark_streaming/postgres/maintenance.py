@@ -47,8 +47,6 @@ class Maintenance:
 
     Args:
         connection: In a transaction that holds the store's lock.
-        retention: How long rows are kept.
-        series_cache: Series that are known to be in the database.
         now_ns: The time, nanoseconds since the epoch.
     """
 
@@ -296,7 +294,6 @@ class Maintenance:
         Args:
             grain: Hours or days.
             finer: Minutes or hours.
-            buckets: The hours or days.
             whole_until: Leave out later minutes.
 
         Returns:

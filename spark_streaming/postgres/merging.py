@@ -44,7 +44,6 @@ class Merging:
     Args:
         cursor: In a transaction that shares the lock of packing and holds that of plans, so that no
             window is planned meanwhile.
-        partitions: As seen by the transaction.
         worth: Whether a kind was worth merging, by its name. Empty at first, and kept between
             transactions, because counting costs a quarter of what merging does.
     """
@@ -130,9 +129,6 @@ class Merging:
         """Replace the rows of some minutes that count, in order of their key.
 
         Args:
-            totals: The kind.
-            first: The first minute.
-            last: The last minute.
             add_up: Whether the rows of a key become one. Otherwise each is only moved.
         """
         key = names([*totals.key, "bucket"])

@@ -59,7 +59,6 @@ def migrate(
     Args:
         connection: In a transaction that holds the store's lock.
         retention: Determines the first horizons.
-        reader_role: The role that may read the views.
 
     Returns:
         The names of the migrations that were applied.

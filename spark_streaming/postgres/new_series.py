@@ -49,7 +49,6 @@ class Newcomers:
 
     Attributes:
         minutes: When the push of each was received, in minutes since the epoch.
-        settings: The bounds.
     """
 
     minutes: Sequence[int]
@@ -62,9 +61,7 @@ class Refused:
 
     Attributes:
         high: First halves of their hashes.
-        bounds: Their number by bound.
         client_id: The client id with most of them.
-        principal: Its principal.
     """
 
     high: Ids
@@ -115,7 +112,6 @@ def refuse(
     Args:
         cursor: In a transaction that holds the lock of series and has staged them.
         series: The staged ``SERIES_ROWS``.
-        newcomers: Their times and bounds.
         names: Parts of statements: digests of series ``o`` and ``s``, and the bound of reasons.
 
     Returns:

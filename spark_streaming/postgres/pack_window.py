@@ -64,9 +64,7 @@ class Window:
     """One kind of totals of one window: the unit of packing.
 
     Attributes:
-        totals: The kind.
         grain: Of the rows.
-        start: The beginning of the window.
     """
 
     totals: Totals
@@ -82,7 +80,6 @@ class WindowPacking:
 
     Args:
         cursor: In a transaction that holds the locks of packing and of the window.
-        partitions: As seen by the transaction.
         window: In ``repack``. Its buckets are in the table of slots, and the partition of its
             packed rows exists.
     """
@@ -99,7 +96,6 @@ class WindowPacking:
 
         Args:
             deadline: No step begins after this time (``time.monotonic()``).
-            as_whole: Whether the window may be packed as a whole.
 
         Returns:
             Whether none is left, and none was added meanwhile.
@@ -310,7 +306,6 @@ def pack_rows(cursor: psycopg.Cursor[Any], window: Window, keys: sql.Composable)
 
     Args:
         cursor: In the transaction.
-        window: Whose rows.
         keys: A condition on their keys.
     """
     totals, grain, start = window.totals, window.grain, window.start

@@ -63,8 +63,6 @@ def as_rows(totals: Totals, grain: Grain, *, start: datetime | None = None) -> s
     """Return the query that unpacks rows to ``bucket``, ``since``, key and values.
 
     Args:
-        totals: The kind.
-        grain: Selects the table.
         start: The beginning of the only window to read. None: all windows.
     """
     only = sql.SQL(" AND p.start = {start} AND m.start = {start}").format(start=sql.Literal(start))
@@ -116,9 +114,6 @@ def stored_rows(totals: Totals, grain: Grain, since: datetime, until: datetime) 
     greatest load id is the newest.
 
     Args:
-        totals: The kind.
-        grain: Selects the tables.
-        since: The first bucket.
         until: The end of the last bucket, which is in the same window.
     """
     return sql.SQL(
@@ -139,9 +134,6 @@ def to_pack(totals: Totals, grain: Grain, start: datetime, rows: sql.Composable)
     """Return the statement that packs rows of a window over packed ones.
 
     Args:
-        totals: The kind.
-        grain: Selects the table.
-        start: The beginning of the window.
         rows: A query of ``bucket``, key and values, one row for each key and bucket. If it is
             grouped by key and bucket, in this order, one sort serves both groupings.
     """

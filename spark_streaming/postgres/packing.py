@@ -86,7 +86,6 @@ class Packing:
 
     Args:
         cursor: In a transaction that holds the lock of packing, or only notes late buckets.
-        partitions: The partitions as seen by the same transaction.
     """
 
     def __init__(self, cursor: psycopg.Cursor[Any], partitions: Partitions) -> None:

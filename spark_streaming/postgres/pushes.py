@@ -44,7 +44,6 @@ def known(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime]) -> set[str]
 
     Args:
         cursor: In a transaction.
-        days: The day of each push, by its id.
     """
     found: set[str] = set()
     for day in sorted(set(days.values())):
@@ -68,8 +67,6 @@ def append(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime], load_id: i
 
     Args:
         cursor: In the transaction of the load. The partitions of the days exist.
-        days: The day of each push, by its id.
-        load_id: The load.
     """
     layout = struct.Struct(">hi16siqiq")
     times = {day: (day - EPOCH) // timedelta(microseconds=1) - EPOCH_US for day in set(days.values())}

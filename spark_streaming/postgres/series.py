@@ -82,7 +82,6 @@ def add(
 
     Args:
         cursor: In a transaction that holds the lock of series.
-        cache: Gets the series.
         series: With distinct hashes.
         newcomers: The bounds of new ones; None for no bounds.
 
@@ -152,7 +151,6 @@ def require(cursor: psycopg.Cursor[Any], cache: SeriesCache, ids: Ids) -> None:
 
     Args:
         cursor: In a transaction that holds the lock of series.
-        cache: Gets the series.
         ids: Series ids of totals.
 
     Raises:

@@ -25,8 +25,6 @@ class FoundSeries:
 
     Attributes:
         known: Which hashes the database has. The ids of the others are undefined.
-        series: Series ids.
-        fleet: Fleet series ids.
     """
 
     known: npt.NDArray[np.bool_]

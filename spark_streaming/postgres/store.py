@@ -110,7 +110,6 @@ class Store:
 
         Args:
             query_id: Spark's id of the query.
-            batch_id: Number of the batch in the query.
 
         Yields:
             The batch. None if it was committed before.

@@ -103,7 +103,6 @@ class Totals:
         name: Name of the tables without the grain.
         key: Key columns beside ``bucket``. The first is the id of the subject.
         values: The other columns, and how they combine.
-        grains: Names of the grains.
         counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
         usual: What a packed row need not store, by value: a number, or the name of another value
             that is the same. Null for other values.
@@ -155,7 +154,6 @@ class Totals:
             grain: Of the rows. Minutes go to their table, whose partitions exist. Hours and days
                 wait until :meth:`add_waiting`.
             rows: The table's columns.
-            load_id: The load.
         """
         rows = rows.select(["bucket", *self.key, *self.values])
         loads = pa.array(np.full(rows.num_rows, load_id))
@@ -174,7 +172,6 @@ class Totals:
         Args:
             cursor: In the driver's transaction for the batch.
             grain: Hours or days.
-            load_ids: The loads of the batch.
             ensure: Creates the missing partitions of a table for some times.
 
         Returns:
@@ -215,7 +212,6 @@ class Totals:
 
         Args:
             cursor: In the maintenance transaction.
-            grain: Selects the table.
             bucket: The beginning of the bucket. None of its rows is packed.
             rows: A query of the bucket's finer rows: all of them, or those to add.
             add: Add to the stored rows, instead of replacing them.

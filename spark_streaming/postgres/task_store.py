@@ -65,7 +65,6 @@ class TaskStore:
 
         Args:
             received_at_ns: Times of receipt by push id, nanoseconds since the epoch.
-            horizons: Of this task.
         """
         return pushes.days_of(received_at_ns, today=horizons.today, kept_days=self._retention.hour_days)
 
@@ -108,7 +107,6 @@ class TaskStore:
         """Add ``SERIES_ROWS`` with distinct hashes.
 
         Args:
-            described: The series.
             newcomers: The bounds of new ones; None for no bounds.
         """
         with self._series() as cursor:
@@ -132,9 +130,7 @@ class TaskStore:
         """Write a load in one transaction. It stays pending.
 
         Args:
-            horizons: Of this task.
             sums: The totals that the load will have.
-            days: Its pushes.
             batch: The query id and the number of the batch.
 
         Raises:

@@ -62,7 +62,6 @@ class BatchStatistics:
         left_out: Rows outside the retention times.
         overflowed: Data points of series over a bound of new ones.
         newest_received_at_ns: Time of receipt of the newest push. None without pushes.
-        duration_s: Duration of the batch.
     """
 
     pushes: int
@@ -98,9 +97,6 @@ class Status:
         repeats: Repeated pushes in these batches.
         left_out: Rows outside the retention times.
         clients: Number of ``live``, ``silent`` and ``left`` clients.
-        series: Number of series.
-        dead_letters: Number of dead letters.
-        open_findings: Number of open findings.
         stale_hours: Hours and days that will be computed again.
         minutes_from: The oldest minute that is kept.
         read_until: Pushes received until this time were read; None before the first batch.

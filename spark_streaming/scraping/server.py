@@ -30,10 +30,8 @@ class ScrapeServer(ThreadingHTTPServer):
 
     Args:
         address: A name or an IP address without brackets, and a port; 0 lets the system choose.
-        handler: Writes the answers.
         hosts: Names that a Host header may have, beside IP addresses, ``localhost`` and that of
             ``address``.
-        web: TLS and logins.
         max_seconds: Bound on the duration of a connection.
 
     Raises:

@@ -35,9 +35,6 @@ _NOBODY: Final = b"$2b$10$xDUtqJGsH.fI1bqbEgiNyewkzcw517kgvevfRwsj3Ab4hB/1HkVfS"
 class Web:
     """TLS and logins of the scrape endpoint. Thread-safe.
 
-    Args:
-        path: The web configuration file; None: no TLS and no logins.
-
     Raises:
         WebConfigError: The file, or a file that it names, is invalid.
     """

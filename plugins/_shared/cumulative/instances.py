@@ -86,12 +86,10 @@ class Instance:
     """A client instance. It stays after its series ended, while it may repeat a push.
 
     Attributes:
-        name: The client instance id.
         seen_ns: Receive time of its last push, nanoseconds since the epoch.
         silence_ns: Its series end after this long without a push.
         swept_ns: Time of the last check for series that it no longer pushes.
         size: Bytes of its series, targets and itself.
-        targets: Its targets by key.
         by_resource: The target of its last Resource, by the Resource's bytes.
         pushes: Identities of its last pushes, two for each.
     """

@@ -36,7 +36,6 @@ class Result:
         late: Points dropped because they are not after the last one of their series.
         refused: Points dropped because they are invalid, too long, or have no room.
         push: The ``PushView``; empty for a repeated push.
-        scopes: The push's ``ScopeMetrics`` with their output metrics.
     """
 
     points: dict[Series, Point]

@@ -28,7 +28,6 @@ class Shape:
     Attributes:
         size: Length of the encoded metric.
         fields: Layout of start, time and number, between the head and the tail.
-        tag: Tag of the number.
     """
 
     series: Series

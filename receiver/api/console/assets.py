@@ -29,8 +29,7 @@ class Asset:
     """A file as it is served.
 
     Attributes:
-        content: Its bytes.
-        compressed: The same as gzip.
+        compressed: The content as gzip.
         media_type: The value of ``Content-Type``.
         tag: An entity tag (RFC 9110, section 8.8.3).
     """
@@ -48,7 +47,6 @@ class Console:
     Attributes:
         page: The HTML document.
         build: The folder of the files, which stands for the content of all of them.
-        files: The files by name.
         lazy: The names of those that only some states of the page need.
     """
 

@@ -70,7 +70,6 @@ class RefusedError(Exception):
     """A client is refused; ``str()`` gives the details.
 
     Attributes:
-        reason: The kind of refusal.
         exceeded: The limit that the client exceeds; None if another check failed.
         likely_cause: What is probably wrong with the client, and how to correct it, if known.
         source_address: The client's address, if a PROXY header named it.

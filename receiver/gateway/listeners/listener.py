@@ -73,19 +73,13 @@ class Listener:
     """The gateway's side of one advertised listener of the broker.
 
     Args:
-        settings: The listener's settings.
         listening: The listening socket, which all relays share; the listener owns its
             descriptor. None: another listener gives it clients.
         node_id: The node whose port this is, of a rewriting listener; None: the listener itself.
-        admission: Admits its clients.
-        address: The broker's address.
         nodes: The nodes behind it, whose addresses it rewrites; None: there are none.
         broker: What is known of the broker; completed here.
         upstream: The API versions of the broker; set here.
         core: The link to the core, which knows the open connections.
-        metrics: The relay's metrics.
-        services: What all connections share.
-        make_session: Makes the session of a new identity.
     """
 
     def __init__(

@@ -64,10 +64,8 @@ class Nodes(Generic[_Listener]):
     """The nodes of one rewriting listener.
 
     Args:
-        settings: The listener's settings.
         sockets: The sockets of the node ports, bound, by node id; owned here. Empty if nodes have
             names.
-        make_listener: Makes a node's listener.
         on_new: Called with a node's id and address when a response has named it, to tell the other
             relays.
         on_hidden: Called when a broker was named that clients can't reach.

@@ -61,7 +61,6 @@ class Port:
 
     Args:
         listening: The listening socket; the port owns its descriptor.
-        spread: Spreads the clients over the relays.
         on_client: Gets each client's socket, not yet non-blocking, its address and its port.
         on_out_of_files: Called when the system has no descriptor for a client.
         on_closed: Called when another relay has closed the port.

@@ -74,8 +74,6 @@ class UpstreamAddress:
     fails.
 
     Args:
-        settings: The listener's settings.
-        turns: Whose TLS handshake is next.
         tls: The TLS context of a listener with the same ``upstream_tls``, to share it.
 
     Raises:

@@ -61,9 +61,6 @@ async def ask_api_versions(
     None if it does not say (KIP-1242).
 
     Args:
-        ask: Sends the questions.
-        upstream: The versions that the broker speaks.
-        cluster_id: The broker's cluster.
         candidates: The node ids to try.
     """
     _, highest = upstream.ranges.get(api_keys.API_VERSIONS, (0, 0))

@@ -27,7 +27,6 @@ class Backlog:
         used: The used share of the spool, or of the memory without a spool; 0 to 1.
         full_in_s: Seconds until it is full at the present rate; None if it does not grow.
         away_s: Seconds since the destination began to fail; 0.0 if its circuit is closed.
-        has_spool: Whether there is a spool.
     """
 
     pushes: int

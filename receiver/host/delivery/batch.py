@@ -58,7 +58,6 @@ class Batch:
     """The parts of one batch, in the order of the queue.
 
     Args:
-        pushes: The pushes.
         max_items: The most pushes in one export.
     """
 

@@ -23,7 +23,6 @@ class Queued:
     """A push in memory.
 
     Attributes:
-        push: The push.
         size: Its OTLP bytes.
         since: The time of its offer, in monotonic seconds.
         stored: Called with whether the push is safe; None if nothing waits for that.
@@ -46,10 +45,6 @@ class Queued:
 
 class FairQueue:
     """Pushes in memory, oldest first; for one thread at a time.
-
-    Args:
-        max_items: The most pushes.
-        max_bytes: The most OTLP bytes.
 
     Attributes:
         bytes: OTLP bytes in the queue.
@@ -127,7 +122,6 @@ class FairQueue:
         """Remove and return the oldest pushes.
 
         Args:
-            max_items: The most pushes.
             max_bytes: The most OTLP bytes; a single push may be larger.
         """
         batch: list[Queued] = []

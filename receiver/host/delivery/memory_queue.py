@@ -49,7 +49,6 @@ class MemoryQueue:
         """Add a push without waiting; drop and count pushes over the bound.
 
         Args:
-            push: The push.
             stored: Called when the push is on disk.
 
         Returns:
@@ -84,7 +83,6 @@ class MemoryQueue:
         The previous batch must be acknowledged.
 
         Args:
-            max_items: The most pushes in the batch.
             max_bytes: The most OTLP bytes in the batch; a single push may be larger.
             linger_s: Seconds to wait for more pushes once there is one.
 

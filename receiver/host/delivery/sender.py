@@ -44,7 +44,6 @@ class Sender:
 
     Args:
         rng: Uniform numbers in [0, 1), for the jitter.
-        cpu: Charged with the CPU time of exports.
     """
 
     def __init__(

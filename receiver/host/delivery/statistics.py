@@ -51,9 +51,7 @@ class PluginStatistics:
     """One plugin's statistics; counters count from the start of the receiver.
 
     Attributes:
-        name: The plugin's unique name.
         type: The name of its entry point.
-        state: Its state in its lifecycle.
         delivery: Which pushes go to disk: ``memory`` (none), ``spool_when_behind`` or
             ``spool_always``.
         isolation: Where it runs: ``thread`` or ``process``.
@@ -64,7 +62,6 @@ class PluginStatistics:
         queue_high_water_bytes: The most OTLP bytes ever in memory.
         queue_max_items: The memory's bound in pushes.
         queue_max_bytes: The memory's bound in bytes.
-        spool_pushes: Pushes on disk.
         spool_bytes: Bytes on disk, compressed, including delivered pushes that are not deleted yet.
         spool_max_bytes: The spool's bound in bytes; 0 without a spool.
         spool_problem: Why the spool can't be written or committed; None if it works.
@@ -76,14 +73,11 @@ class PluginStatistics:
         recovered_pushes: Pushes of an earlier run, found on disk.
         exported_pushes: Pushes that the destination accepted, also in part.
         exported_batches: Exports that the destination accepted.
-        dropped: Dropped pushes for every reason.
         rejected_points: Data points that the destination rejected in accepted exports (OTLP's
             partial success).
         failures: Failed calls of the plugin's start and export.
-        retries: Retried exports.
         restarts: Restarts of the plugin, or of its process, after a crash.
         consecutive_failures: Failures since the last success.
-        last_error: The text of the last failure; None if there was none.
         deliveries: Exported pushes by the time from their receipt to their export: one number for
             each of :data:`DELIVERY_BOUNDS_S`, and one for longer times.
         delivery_seconds: The sum of these times.
@@ -147,7 +141,6 @@ class QueueStatistics:
         disk: Pushes on disk and not in flight.
         in_flight: Pushes read and not acknowledged.
         exported: Delivered pushes.
-        dropped: Dropped pushes for every reason.
         oldest_received_at_ns: The receive time of the oldest push that is neither exported nor
             dropped, in nanoseconds since the epoch; None without one.
         writing_since: The start of the current write to disk, in monotonic seconds; None without

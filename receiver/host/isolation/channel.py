@@ -92,9 +92,7 @@ class Answer(_Message):
     """The answer to a request.
 
     Attributes:
-        outcome: The outcome.
         text: The error, or the destination's message, on one line and without secrets.
-        rejected_points: Data points that the destination rejected.
         retry_after_s: The delay that the destination asked for, in seconds.
         cpu_s: CPU seconds that the child spent on the request, in all its threads.
     """
@@ -121,7 +119,6 @@ class Channel:
 
         Args:
             kind: A :class:`Request`, or 0 for an answer.
-            body: The body.
             timeout_s: The time limit in seconds; None for no limit.
 
         Raises:

@@ -80,10 +80,8 @@ class PluginProxy(ClientTelemetryReceiver):
         plugin: The plugin, constructed here to check its settings, and not used further.
         type_: The name of its entry point.
         own: The operator's settings for the plugin itself.
-        settings: The limits of the process.
 
     Attributes:
-        restarts: Restarts of the process.
         cpu_s: CPU seconds of exports in the process, as it reported them.
     """
 

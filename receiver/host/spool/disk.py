@@ -29,7 +29,6 @@ class Disk:
     Attributes:
         lock: Serialises operations.
         spool: The spool, for calls that can't fail.
-        opened: Whether the spool is open.
         problem: Why the spool can't be written; None while it can.
         retry_at: If there is a problem, the time of the next retry, in monotonic seconds.
         max_bytes: The most bytes of the spool's files.

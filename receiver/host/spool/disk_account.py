@@ -48,7 +48,6 @@ class DiskAccount:
         """Count appended pushes.
 
         Args:
-            pushes: The number of pushes.
             copies: How many of them, the first ones, were in flight at the start of the write.
                 Nothing on the disk was unread then.
             acknowledged: How many of the copies are acknowledged by now.
@@ -85,7 +84,6 @@ class DiskAccount:
         """Find out which pushes the disk has lost, and count them.
 
         Args:
-            now: The disk's statistics.
             added: Pushes appended since the last call, negative for committed ones.
         """
         lost = self._pushes + added - now.pushes

@@ -86,7 +86,6 @@ class Frame:
     Attributes:
         first: The number of its first push.
         end: The number of its last push plus one.
-        data: Header and body.
     """
 
     first: int

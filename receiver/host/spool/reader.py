@@ -41,9 +41,6 @@ class SpoolReader:
 
     Attributes:
         committed: All pushes with a lower number are delivered or deleted.
-        read_bytes: Bytes read.
-        lost_pushes: Pushes that could not be read.
-        damaged_segments: Segments in which damage was found.
     """
 
     def __init__(self, segments: deque[Segment], number: int) -> None:

@@ -40,7 +40,6 @@ class Segment:
     """A segment file.
 
     Attributes:
-        path: The file.
         first: The number of its first push, which is also its name.
         end: The number of its last push plus one.
         size: Bytes up to the end of its last valid frame.
@@ -107,7 +106,6 @@ def scan(path: Path, *, newest: bool) -> Segment | None:
     frame makes the segment a damaged one, which ends before that frame.
 
     Args:
-        path: The file.
         newest: Whether it was written last. Then the scan also checks the body of its last frame,
             because a file may have grown before its content was written.
 
@@ -186,9 +184,6 @@ class SegmentWriter:
 
     Args:
         path: The file, which must not exist.
-
-    Attributes:
-        closed: Whether the file is closed.
 
     Raises:
         OSError: The disk fails.

@@ -134,7 +134,6 @@ class Spool:
         """Return the oldest pushes not read since :meth:`open` or :meth:`rewind`.
 
         Args:
-            max_items: The most pushes.
             max_bytes: The most OTLP bytes, unless a single push is larger.
 
         Returns:

@@ -17,7 +17,6 @@ class SpoolError(Exception):
     """The disk is full, read-only or broken, or another spool uses the folder.
 
     Args:
-        path: The file or folder.
         reason: The reason, in the system's words if it gave one.
     """
 
@@ -74,7 +73,6 @@ class SpoolStatistics:
     Attributes:
         pushes: Undelivered pushes.
         bytes: Bytes on disk, including files set aside and delivered pushes of the newest segments.
-        max_bytes: The bound of ``bytes``.
         dropped_full: Counter: pushes dropped at the bound before their delivery was committed.
         torn_bytes: Counter: bytes truncated when the spool was opened.
         set_aside_segments: Counter: segment files found damaged or of another version.

@@ -70,12 +70,9 @@ class NamingRequest(NamedTuple):
 
     Attributes:
         correlation_id: The correlation id that the broker's response will have.
-        api_key: The request's API key.
         version: The API version that the broker got.
-        client_correlation_id: The correlation id for the client.
         max_read_bytes: A longer response is not kept as a whole.
         work: The work for its response; see :data:`COSTLY`.
-        addresses: Replaces the addresses.
         held_bytes: What this tuple takes, rounded up.
         decides: As of :class:`~receiver.session.pending.PendingRequest`.
     """
@@ -163,7 +160,6 @@ class KeptAddresses:
         """Return the work for a request's response; 0 if it names no brokers.
 
         Args:
-            api_key: The request's API key.
             version: The API version that the broker gets.
             body: At the body, which includes the acknowledgements of Produce and the number of keys
                 of FindCoordinator.
@@ -180,9 +176,7 @@ class KeptAddresses:
 
         Args:
             correlation_id: See :class:`NamingRequest`; the same holds for the others.
-            api_key: The request's API key.
             version: The API version that the broker gets.
-            client_correlation_id: The correlation id for the client.
             work: As :meth:`work` returned it; 0 if that follows from the API key alone.
         """
         raise AssertionError("addresses are kept")
@@ -272,9 +266,6 @@ class ReplacedAddresses(KeptAddresses):
         """Return the client's answer, as a frame.
 
         Args:
-            api_key: The request's API key.
-            version: The request's API version.
-            correlation_id: The correlation id for the client.
             response: The broker's response without its length.
 
         Raises:
@@ -331,11 +322,9 @@ def _is_plain(api_key: int, version: int, data: bytes | memoryview, begin: int, 
     """Return whether a quick look shows that a response names no broker.
 
     Args:
-        api_key: The request's API key.
         version: Its version, whose response may have addresses at its end.
         data: Holds the response, or its beginning.
         begin: Where the response begins, without its length.
-        end: Where it ends.
     """
     body = begin + _HEADER_BYTES
     # The byte before the body is the number of the response header's tagged fields.

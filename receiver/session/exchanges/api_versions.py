@@ -112,9 +112,6 @@ def _decide(
 
     Args:
         request: The decoded body; None for an unknown version.
-        version: The version of the client's request.
-        broker: What is known of the broker.
-        upstream: The versions that the broker speaks.
     """
     if request is None:
         _, highest = upstream.translated.get(api_keys.API_VERSIONS, OFFERED[api_keys.API_VERSIONS])
@@ -237,7 +234,6 @@ def _edited(body: bytes, upstream: Upstream, *, requested: int, forwarded: int) 
 
     Args:
         body: The body. An error other than UNSUPPORTED_VERSION is kept.
-        upstream: The versions that the broker speaks.
         requested: The version of the client's request.
         forwarded: The version of the forwarded request, at most ``requested``.
 

@@ -79,9 +79,7 @@ class _Parts:
     """A request with client metrics resources: what the broker gets of it.
 
     Attributes:
-        header: The request's header.
         own: The body of a request for its client metrics resources, which the receiver answers.
-        asked: All resources of the request, in its order.
         others: The body of a request for the other resources; None: there are none.
         question: The header's API key and version, and the body, of the question for the right.
     """
@@ -312,9 +310,7 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
     """Write the frame that answers :attr:`_Parts.own` with an error.
 
     Args:
-        header: The request's header.
         own: The body, which was read as a whole.
-        error_code: The error of each resource.
         message: Its message, where the response has one.
     """
     api_key, version = header.api_key, header.api_version

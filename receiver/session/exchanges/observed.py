@@ -21,9 +21,6 @@ class ObservedExchange(Exchange):
     """A request that passes under another correlation id.
 
     So its response is known.
-
-    Args:
-        header: The request's header.
     """
 
     __slots__ = ("header",)

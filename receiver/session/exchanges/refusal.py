@@ -164,8 +164,6 @@ def refuse(header: RequestHeader, connection: Connection, body: Reader | None = 
 
     Args:
         header: The refused request's header, without tagged fields.
-        connection: Its connection.
-        body: The request's body, if it :func:`must_be_read`.
 
     Raises:
         WireError: The answer has no place for an error code. The connection has to be closed.
@@ -175,10 +173,6 @@ def refuse(header: RequestHeader, connection: Connection, body: Reader | None = 
 
 def refusal(header: RequestHeader, request_body: Reader | None = None) -> bytes:
     """Write the frame that answers a request with INVALID_REQUEST.
-
-    Args:
-        header: The refused request's header.
-        request_body: The request's body, if it :func:`must_be_read`.
 
     Raises:
         WireError: The answer has no place for an error code. The connection has to be closed.

@@ -200,10 +200,7 @@ def error_entries(api_key: int, api_version: int, body: Reader, error_code: int)
     """Write the body of a response with an error code for each entry of a request.
 
     Args:
-        api_key: The request's API key.
         api_version: Its version, one that :func:`has_entries`.
-        body: The request's body.
-        error_code: The error code.
 
     Raises:
         WireError: The body is malformed, has too many entries, or is that of a Produce request

@@ -38,7 +38,6 @@ class Predecessor:
     """The running receiver, for the one that takes over. Its methods wait for answers.
 
     Attributes:
-        channel: The channel to its supervisor.
         sockets: Its listening sockets by name, with their addresses.
         nodes: What its relays know of the nodes behind rewriting listeners.
         relays: The slots of its relays by id, once its core is released.

@@ -42,7 +42,6 @@ class Successor:
     """The new version, for the one that runs.
 
     Attributes:
-        channel: The channel to its supervisor.
         stage: How far it has come.
     """
 

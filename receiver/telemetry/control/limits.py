@@ -129,7 +129,6 @@ class Limits:
     In all methods, ``now`` is monotonic seconds.
 
     Args:
-        settings: The limits.
         relays: The number of relays if these are the limits of one, which reports what it
             counts. 0 for the limits of the whole receiver.
 

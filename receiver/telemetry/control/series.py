@@ -119,9 +119,6 @@ class SeriesBudgets:
         Call :meth:`forget` when the core forgets the instance.
 
         Args:
-            client_instance_id: The instance.
-            principal: Its principal.
-            client_id: Its folded client id.
             block: Its address block (:func:`receiver.peers.sources.block_of`).
             series: The data points within the budgets.
             overflowed: The data points over a budget.

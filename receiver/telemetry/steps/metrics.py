@@ -106,10 +106,7 @@ class MetricSteps:
         """Apply the steps to scrubbed metrics, and add to the counts.
 
         Args:
-            metrics: Encoded Metric messages.
             together: The same metrics as an encoded ScopeMetrics.
-            owners: Their Resources and scopes.
-            bound: The bounds on their series.
             counts: The counts of the push so far.
 
         Raises:

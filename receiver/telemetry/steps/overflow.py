@@ -62,7 +62,6 @@ def without_series(
     """Drop the data points of the refused series, and the metrics that have no other.
 
     Args:
-        metrics: Encoded metrics.
         by_metric: The key of each of their data points.
         refused: Keys of series.
 

@@ -45,7 +45,6 @@ class Privacy:
     """The operator's rules; the first that matches applies.
 
     Attributes:
-        on: Whether there are any rules.
         attributes: Whether a rule may apply to attributes.
         metrics: Whether a rule may drop metrics.
 

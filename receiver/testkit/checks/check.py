@@ -58,11 +58,7 @@ class CheckText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(CheckText):
-    """A check of a client.
-
-    Attributes:
-        judge: Judges a client.
-    """
+    """A check of a client."""
 
     judge: Callable[[ClientRecording], Verdict]
 
