@@ -13,10 +13,13 @@ import copy
 from typing import Any, Final
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from receiver.api.documents import SubscriptionBody
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
+from receiver.settings.descriptions import descriptions
 from receiver.settings.model import ReceiverSettings
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
@@ -91,9 +94,20 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+class _Described(GenerateJsonSchema):
+    """Generates schemas with the descriptions of settings."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        shape = super().model_schema(schema)
+        for name, text in descriptions(schema["cls"]).items():
+            if name in shape.get("properties", {}):
+                shape["properties"][name]["description"] = text
+        return shape
+
+
 def _shape(model: type[BaseModel], prefix: str, shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return a model's schema; add the schemas that it refers to to ``shapes``, with a prefix."""
-    schema = model.model_json_schema(ref_template=prefix + ".{model}")
+    schema = model.model_json_schema(ref_template=prefix + ".{model}", schema_generator=_Described)
     for name, definition in schema.pop("$defs", {}).items():
         shapes[f"{prefix}.{name}"] = _plain(definition)
     shape: dict[str, Any] = _plain(schema)

@@ -23,14 +23,16 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 class OAuthConfig(PluginConfig):
     """Client credentials (RFC 6749, section 4.4) for ``sasl_mechanism`` OAUTHBEARER."""
 
-    token_endpoint_url: str = Field(description="URL of the token endpoint: `https://`, or `http://`.")
-    client_id: str = Field(min_length=1, description="The sidecar's client id.")
-    client_secret: Secret = Field(description="The client secret: text, or `{file: PATH}`.")
-    scope: str | None = Field(default=None, description="The scope to request.")
-    ca_file: ExistingFile | None = Field(
-        default=None,
-        description="Certificate authorities of the token endpoint (PEM); null: the system's authorities.",
-    )
+    token_endpoint_url: str
+    """URL of the token endpoint: `https://`, or `http://`."""
+    client_id: str = Field(min_length=1)
+    """The sidecar's client id."""
+    client_secret: Secret
+    """The client secret: text, or `{file: PATH}`."""
+    scope: str | None = None
+    """The scope to request."""
+    ca_file: ExistingFile | None = None
+    """Certificate authorities of the token endpoint (PEM); null: the system's authorities."""
 
     @field_validator("token_endpoint_url")
     @classmethod
@@ -48,58 +50,42 @@ class OAuthConfig(PluginConfig):
 class CreateTopic(PluginConfig):
     """Settings of a topic that the plugin creates."""
 
-    partitions: int | None = Field(
-        default=None, ge=1, le=100_000, description="Number of partitions; null: the cluster's default."
-    )
-    replication_factor: int | None = Field(
-        default=None, ge=1, le=100, description="Number of replicas; null: the cluster's default."
-    )
-    retention_hours: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="Retention of records, in hours; null: the cluster's default.",
-    )
+    partitions: int | None = Field(default=None, ge=1, le=100_000)
+    """Number of partitions; null: the cluster's default."""
+    replication_factor: int | None = Field(default=None, ge=1, le=100)
+    """Number of replicas; null: the cluster's default."""
+    retention_hours: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Retention of records, in hours; null: the cluster's default."""
 
 
 class KafkaTopicConfig(PluginConfig):
     """Settings of the kafka_topic plugin, with Kafka's names."""
 
-    bootstrap_servers: str = Field(description="Bootstrap brokers: `host:port`, separated by commas.")
-    topic: str = Field(description="The topic.")
-    create_topic: CreateTopic | None = Field(
-        default=CreateTopic(),
-        description="How the plugin creates a missing topic, if the cluster allows it. "
-        "null: it never creates it.",
-    )
-    client_id: str = Field(
-        default="kafka-client-telemetry",
-        pattern=r"^[A-Za-z0-9._-]{1,249}$",
-        description="The sidecar's `client.id`.",
-    )
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
-        default="zstd", description="Compression of record batches."
-    )
-    timeout_ms: int = Field(
-        default=10_000,
-        ge=100,
-        le=600_000,
-        description="Timeout of one export: until the cluster has acknowledged its records.",
-    )
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="Security protocol of the cluster's listener."
-    )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
-        default=None, description="SASL mechanism; required with SASL."
-    )
-    sasl_username: str | None = Field(default=None, description="User name for PLAIN and SCRAM.")
-    sasl_password: Secret | None = Field(
-        default=None, description="Password for PLAIN and SCRAM: text, or `{file: PATH}`."
-    )
-    oauth: OAuthConfig | None = Field(default=None, description="Source of tokens for OAUTHBEARER.")
-    tls: TlsConfig | None = Field(
-        default=None, description="Certificates; null: the system's authorities and no client certificate."
-    )
+    bootstrap_servers: str
+    """Bootstrap brokers: `host:port`, separated by commas."""
+    topic: str
+    """The topic."""
+    create_topic: CreateTopic | None = CreateTopic()
+    """How the plugin creates a missing topic, if the cluster allows it. null: it never creates
+    it."""
+    client_id: str = Field(default="kafka-client-telemetry", pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    """The sidecar's `client.id`."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
+    """Compression of record batches."""
+    timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    """Timeout of one export: until the cluster has acknowledged its records."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Security protocol of the cluster's listener."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """SASL mechanism; required with SASL."""
+    sasl_username: str | None = None
+    """User name for PLAIN and SCRAM."""
+    sasl_password: Secret | None = None
+    """Password for PLAIN and SCRAM: text, or `{file: PATH}`."""
+    oauth: OAuthConfig | None = None
+    """Source of tokens for OAUTHBEARER."""
+    tls: TlsConfig | None = None
+    """Certificates; null: the system's authorities and no client certificate."""
 
     @field_validator("bootstrap_servers")
     @classmethod

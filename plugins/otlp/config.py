@@ -51,60 +51,36 @@ class OtlpConfig(PluginConfig):
     """Settings of the otlp plugin."""
 
     # Declared before the endpoints, because their check reads it.
-    protocol: Literal["grpc", "http"] = Field(default="grpc", description="OTLP's transport.")
-    endpoint: str | None = Field(
-        default=None,
-        description="Where to export: `http://host:port` in plaintext, `https://host:port` with TLS. "
-        "gRPC needs the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path. "
-        "Set this or `endpoints`.",
-    )
-    endpoints: list[str] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_ENDPOINTS,
-        description="Several endpoints, which take turns. An endpoint that fails is skipped for a while, and "
-        "the others get its exports. Replaces `endpoint`.",
-    )
-    headers: dict[str, Secret] = Field(
-        default={},
-        description="Headers (gRPC: metadata) of every export. "
-        "Each value is a secret: text, or `{file: PATH}`.",
-    )
-    compression: Literal["none", "gzip"] = Field(default="none", description="Compression of an export.")
-    timeout_ms: int = Field(
-        default=10_000,
-        ge=1,
-        le=600_000,
-        description="Timeout of one export to one endpoint, after which it is retried.",
-    )
-    temporality: Literal["as_received", "cumulative"] = Field(
-        default="as_received",
-        description="`as_received`: export pushes with the temporality that clients sent. `cumulative`: "
-        "convert deltas to totals since the receiver first saw the client.",
-    )
-    naming: Literal["kafka", "otel", "both"] = Field(
-        default="kafka",
-        description="Names of attributes. `otel`: OpenTelemetry's, such as `messaging.client.id` for "
-        "`client_id` and `messaging.destination.name` for `topic`. `both`: these and Kafka's.",
-    )
-    max_series: int = Field(
-        default=40_000,
-        ge=1,
-        le=100_000_000,
-        description="With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, series "
-        "of the peer with the most end. A peer is a principal, or a source address of clients without a "
-        "login.",
-    )
-    max_bytes: int = Field(
-        default=DEFAULT_MAX_BYTES,
-        ge=1_000_000,
-        le=1 << 40,
-        description="With `cumulative`: bound on the estimated memory of all series in bytes. Keep it well "
-        "below the memory limit of the container.",
-    )
-    tls: TlsConfig | None = Field(
-        default=None, description="Certificates; null: the default authorities and no client certificate."
-    )
+    protocol: Literal["grpc", "http"] = "grpc"
+    """OTLP's transport."""
+    endpoint: str | None = None
+    """Where to export: `http://host:port` in plaintext, `https://host:port` with TLS. gRPC needs
+    the port (4317 is usual); HTTP posts to `/v1/metrics` unless the endpoint has a path. Set this
+    or `endpoints`."""
+    endpoints: list[str] | None = Field(default=None, min_length=1, max_length=MAX_ENDPOINTS)
+    """Several endpoints, which take turns. An endpoint that fails is skipped for a while, and the
+    others get its exports. Replaces `endpoint`."""
+    headers: dict[str, Secret] = Field(default={})
+    """Headers (gRPC: metadata) of every export. Each value is a secret: text, or `{file: PATH}`."""
+    compression: Literal["none", "gzip"] = "none"
+    """Compression of an export."""
+    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+    """Timeout of one export to one endpoint, after which it is retried."""
+    temporality: Literal["as_received", "cumulative"] = "as_received"
+    """`as_received`: export pushes with the temporality that clients sent. `cumulative`: convert
+    deltas to totals since the receiver first saw the client."""
+    naming: Literal["kafka", "otel", "both"] = "kafka"
+    """Names of attributes. `otel`: OpenTelemetry's, such as `messaging.client.id` for `client_id`
+    and `messaging.destination.name` for `topic`. `both`: these and Kafka's."""
+    max_series: int = Field(default=40_000, ge=1, le=100_000_000)
+    """With `cumulative`: bound on series. When `max_series` or `max_bytes` is reached, series of
+    the peer with the most end. A peer is a principal, or a source address of clients without a
+    login."""
+    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1_000_000, le=1 << 40)
+    """With `cumulative`: bound on the estimated memory of all series in bytes. Keep it well below
+    the memory limit of the container."""
+    tls: TlsConfig | None = None
+    """Certificates; null: the default authorities and no client certificate."""
 
     @field_validator("endpoint", "endpoints")
     @classmethod

@@ -40,27 +40,17 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 class RemoteWriteConfig(PluginConfig):
     """Settings of a remote write destination."""
 
-    url: str = Field(
-        description="Where to POST, with its path, for example `http://127.0.0.1:9090/api/v1/write`; "
-        "`https://` is TLS."
-    )
-    version: Literal["1.0", "2.0"] = Field(
-        default="2.0",
-        description="2.0 also sends types, units and start times. Set 1.0 for a destination without 2.0.",
-    )
-    headers: dict[str, Secret] = Field(
-        default={},
-        description="Headers of every request. Each value is a secret: text, or `{file: PATH}`.",
-    )
-    timeout_ms: int = Field(
-        default=10_000,
-        ge=1,
-        le=600_000,
-        description="Timeout of one request, after which it is retried.",
-    )
-    tls: TlsConfig | None = Field(
-        default=None, description="Certificates; null: the default authorities and no client certificate."
-    )
+    url: str
+    """Where to POST, with its path, for example `http://127.0.0.1:9090/api/v1/write`; `https://` is
+    TLS."""
+    version: Literal["1.0", "2.0"] = "2.0"
+    """2.0 also sends types, units and start times. Set 1.0 for a destination without 2.0."""
+    headers: dict[str, Secret] = Field(default={})
+    """Headers of every request. Each value is a secret: text, or `{file: PATH}`."""
+    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+    """Timeout of one request, after which it is retried."""
+    tls: TlsConfig | None = None
+    """Certificates; null: the default authorities and no client certificate."""
 
     @field_validator("url")
     @classmethod
@@ -87,66 +77,37 @@ class RemoteWriteConfig(PluginConfig):
 class PrometheusConfig(PluginConfig):
     """Settings of the prometheus plugin."""
 
-    bind: str | None = Field(
-        default=None,
-        description="Address of the scrape endpoint: `host:port`, for example `127.0.0.1:9464`; the path is "
-        "`/metrics`. Without `web_config_file` everyone who can connect can read it. null: no scrape "
-        "endpoint.",
-    )
-    web_config_file: Path | None = Field(
-        default=None,
-        description="TLS and logins of the scrape endpoint: a web configuration file of Prometheus, with "
-        "`tls_server_config` and `basic_auth_users`. It and the certificates are read again when they "
-        "change. null: plaintext, and no login.",
-    )
-    remote_write: RemoteWriteConfig | None = Field(
-        default=None, description="Destination of remote write; null: no remote write."
-    )
-    linger_s: int = Field(
-        default=60,
-        ge=0,
-        le=3600,
-        description="How long scrapes still show the series of a client after its last push. Set it to the "
-        "longest scrape interval.",
-    )
-    resource_labels: tuple[str, ...] = Field(
-        default=DEFAULT_RESOURCE_LABELS,
-        description="Resource attributes of a client that are labels of each of its series. The others are "
-        "labels of `target_info`.",
-    )
-    job: str = Field(
-        default="kafka_clients",
-        min_length=1,
-        max_length=200,
-        description="The `job` label of every client. No attribute of a client changes it.",
-    )
-    metric_prefixes: tuple[str, ...] = Field(
-        default=("org.apache.kafka.",),
-        max_length=100,
-        description="Prefixes of OTLP metric names that keep their names in Prometheus; an empty prefix "
-        "allows all. Other metrics get the prefix `client_metric_`, and so do names that Prometheus or the "
-        "receiver uses, for example `up`.",
-    )
-    allowed_hosts: tuple[str, ...] = Field(
-        default=(),
-        max_length=100,
-        description="Host names that a scrape may use, without a port. IP addresses, `localhost` and the "
-        "host of `bind` are always allowed; a scrape by another name is answered with 421.",
-    )
-    max_series: int = Field(
-        default=40_000,
-        ge=1,
-        le=100_000_000,
-        description="Bound on series. When `max_series` or `max_bytes` is reached, series of the peer with "
-        "the most end. A peer is a principal, or a source address of clients without a login.",
-    )
-    max_bytes: int = Field(
-        default=DEFAULT_MAX_BYTES,
-        ge=1_000_000,
-        le=1 << 40,
-        description="Bound on the estimated memory of all series in bytes. A Java producer with 108 series "
-        "counts as 300 kB. Keep it well below the memory limit of the container.",
-    )
+    bind: str | None = None
+    """Address of the scrape endpoint: `host:port`, for example `127.0.0.1:9464`; the path is
+    `/metrics`. Without `web_config_file` everyone who can connect can read it. null: no scrape
+    endpoint."""
+    web_config_file: Path | None = None
+    """TLS and logins of the scrape endpoint: a web configuration file of Prometheus, with
+    `tls_server_config` and `basic_auth_users`. It and the certificates are read again when they
+    change. null: plaintext, and no login."""
+    remote_write: RemoteWriteConfig | None = None
+    """Destination of remote write; null: no remote write."""
+    linger_s: int = Field(default=60, ge=0, le=3600)
+    """How long scrapes still show the series of a client after its last push. Set it to the longest
+    scrape interval."""
+    resource_labels: tuple[str, ...] = DEFAULT_RESOURCE_LABELS
+    """Resource attributes of a client that are labels of each of its series. The others are labels
+    of `target_info`."""
+    job: str = Field(default="kafka_clients", min_length=1, max_length=200)
+    """The `job` label of every client. No attribute of a client changes it."""
+    metric_prefixes: tuple[str, ...] = Field(default=("org.apache.kafka.",), max_length=100)
+    """Prefixes of OTLP metric names that keep their names in Prometheus; an empty prefix allows
+    all. Other metrics get the prefix `client_metric_`, and so do names that Prometheus or the
+    receiver uses, for example `up`."""
+    allowed_hosts: tuple[str, ...] = Field(default=(), max_length=100)
+    """Host names that a scrape may use, without a port. IP addresses, `localhost` and the host of
+    `bind` are always allowed; a scrape by another name is answered with 421."""
+    max_series: int = Field(default=40_000, ge=1, le=100_000_000)
+    """Bound on series. When `max_series` or `max_bytes` is reached, series of the peer with the
+    most end. A peer is a principal, or a source address of clients without a login."""
+    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1_000_000, le=1 << 40)
+    """Bound on the estimated memory of all series in bytes. A Java producer with 108 series counts
+    as 300 kB. Keep it well below the memory limit of the container."""
 
     @field_validator("bind")
     @classmethod

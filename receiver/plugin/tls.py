@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from receiver.plugin.config import PluginConfig
 from receiver.plugin.existing_file import ExistingFile
@@ -14,13 +14,12 @@ class TlsConfig(PluginConfig):
     Verification cannot be switched off. To trust one certificate, name it as ``ca_file``.
     """
 
-    ca_file: ExistingFile | None = Field(
-        default=None, description="Certificate authorities to trust (PEM) in place of the default ones."
-    )
-    cert_file: ExistingFile | None = Field(default=None, description="The sidecar's own certificate (PEM).")
-    key_file: ExistingFile | None = Field(
-        default=None, description="The private key of `cert_file` (PEM, not encrypted)."
-    )
+    ca_file: ExistingFile | None = None
+    """Certificate authorities to trust (PEM) in place of the default ones."""
+    cert_file: ExistingFile | None = None
+    """The sidecar's own certificate (PEM)."""
+    key_file: ExistingFile | None = None
+    """The private key of `cert_file` (PEM, not encrypted)."""
 
     @model_validator(mode="after")
     def _pair(self) -> TlsConfig:

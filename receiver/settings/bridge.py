@@ -20,27 +20,23 @@ class BridgeTlsSettings(ServerTlsSettings):
 class BridgeTokenSettings(Settings):
     """The token that bridges and the receiver share."""
 
-    file: Path = Field(
-        description="File with the token, of 16 characters or more; several, one a line, while it is "
-        "changed. It is read again when it changes."
-    )
+    file: Path
+    """File with the token, of 16 characters or more; several, one a line, while it is changed. It
+    is read again when it changes."""
 
 
 class BridgeSettings(Settings):
     """Where plugins in brokers hand over the pushes that brokers accepted."""
 
-    bind: HostPort | SocketPath = Field(
-        description="Address to listen on, for example `127.0.0.1:9714`; or `unix:/run/bridge.sock`, the "
-        "file of a Unix socket, for brokers on this machine with Java 16 or newer. Who may write to its "
-        "folder's files may connect, and needs the token too."
-    )
+    bind: HostPort | SocketPath
+    """Address to listen on, for example `127.0.0.1:9714`; or `unix:/run/bridge.sock`, the file of a
+    Unix socket, for brokers on this machine with Java 16 or newer. Who may write to its folder's
+    files may connect, and needs the token too."""
     token: BridgeTokenSettings
-    tls: BridgeTlsSettings | None = Field(
-        default=None, description="TLS; required where `bind` is neither loopback nor a Unix socket."
-    )
-    max_connections: int = Field(
-        default=256, ge=1, le=10_000, description="Most connections of bridges. A broker has one."
-    )
+    tls: BridgeTlsSettings | None = None
+    """TLS; required where `bind` is neither loopback nor a Unix socket."""
+    max_connections: int = Field(default=256, ge=1, le=10_000)
+    """Most connections of bridges. A broker has one."""
 
     @field_validator("bind", mode="before")
     @classmethod

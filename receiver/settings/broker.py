@@ -16,7 +16,8 @@ _MAX_BROKER_ID = 2_147_483_647
 class SecretFileSettings(Settings):
     """A secret in a file, which is read each time it is needed."""
 
-    file: Path = Field(description="File with the secret.")
+    file: Path
+    """File with the secret."""
 
 
 class BrokerLoginSettings(Settings):
@@ -26,12 +27,12 @@ class BrokerLoginSettings(Settings):
     cluster; Kafka 4.4 also answers without it.
     """
 
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        default="SCRAM-SHA-512",
-        description="SASL mechanism. PLAIN shows the password to whoever answers at the upstream.",
-    )
-    username: str = Field(min_length=1, description="Name to log in with.")
-    password: SecretFileSettings = Field(description="Password: `{file: PATH}`, read for each login.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """SASL mechanism. PLAIN shows the password to whoever answers at the upstream."""
+    username: str = Field(min_length=1)
+    """Name to log in with."""
+    password: SecretFileSettings
+    """Password: `{file: PATH}`, read for each login."""
 
     @field_validator("password", mode="before")
     @classmethod
@@ -44,15 +45,10 @@ class BrokerLoginSettings(Settings):
 class BrokerSettings(Settings):
     """The broker to which a listener forwards."""
 
-    id: Literal["auto"] | Annotated[int, Field(ge=0, le=_MAX_BROKER_ID)] = Field(
-        default="auto",
-        description="Node id of the broker, and the value of the `broker_id` label. `auto`: the sidecar asks "
-        "the broker. A number is checked against the broker's own, and the listener is not ready while they "
-        "differ.",
-    )
-    cluster_id: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Id of the cluster, checked in the same way; null: the sidecar asks the broker.",
-    )
+    id: Literal["auto"] | Annotated[int, Field(ge=0, le=_MAX_BROKER_ID)] = "auto"
+    """Node id of the broker, and the value of the `broker_id` label. `auto`: the sidecar asks the
+    broker. A number is checked against the broker's own, and the listener is not ready while they
+    differ."""
+    cluster_id: str | None = Field(default=None, min_length=1)
+    """Id of the cluster, checked in the same way; null: the sidecar asks the broker."""
     login: BrokerLoginSettings | None = None

@@ -74,29 +74,22 @@ _Dns = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^dns://.+:[0
 class ClusterTokenSettings(Settings):
     """The token that this receiver shows to the members."""
 
-    file: Path = Field(
-        description="File with one token, which is in the members' `rest.tokens` with the role `viewer`. It "
-        "is read again when it changes."
-    )
+    file: Path
+    """File with one token, which is in the members' `rest.tokens` with the role `viewer`. It is
+    read again when it changes."""
 
 
 class ClusterTlsSettings(UpstreamTlsSettings):
     """TLS of connections to the members. The files are read again when they change."""
 
-    ca_file: Path | None = Field(
-        default=None,
-        description="PEM file with the CA certificates that may sign the members' certificates; null: the "
-        "system's CAs.",
-    )
-    cert_file: Path | None = Field(
-        default=None, description="PEM file with the certificate to show to the members; null: none."
-    )
-    server_name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Host name that the members' certificates must have; null: the host of the URL, or the "
-        "NAME of `dns://NAME:PORT`.",
-    )
+    ca_file: Path | None = None
+    """PEM file with the CA certificates that may sign the members' certificates; null: the system's
+    CAs."""
+    cert_file: Path | None = None
+    """PEM file with the certificate to show to the members; null: none."""
+    server_name: str | None = Field(default=None, min_length=1)
+    """Host name that the members' certificates must have; null: the host of the URL, or the NAME of
+    `dns://NAME:PORT`."""
 
 
 class ClusterSettings(Settings):
@@ -107,18 +100,14 @@ class ClusterSettings(Settings):
         "each address of the name, by https if `tls` is given. This receiver may be among them, so that "
         "all have the same list."
     )
-    token: ClusterTokenSettings | None = Field(
-        default=None, description="The token that this receiver shows to the members; null: none."
-    )
-    tls: ClusterTlsSettings | None = Field(
-        default=None, description="TLS towards members with `https`; null: the system's CAs, no certificate."
-    )
-    connect_timeout_ms: int = Field(
-        default=200, ge=10, le=10_000, description="Milliseconds to connect to a member, and for its TLS."
-    )
-    timeout_ms: int = Field(
-        default=2000, ge=10, le=20_000, description="Milliseconds for a member's whole answer."
-    )
+    token: ClusterTokenSettings | None = None
+    """The token that this receiver shows to the members; null: none."""
+    tls: ClusterTlsSettings | None = None
+    """TLS towards members with `https`; null: the system's CAs, no certificate."""
+    connect_timeout_ms: int = Field(default=200, ge=10, le=10_000)
+    """Milliseconds to connect to a member, and for its TLS."""
+    timeout_ms: int = Field(default=2000, ge=10, le=20_000)
+    """Milliseconds for a member's whole answer."""
 
     @field_validator("members", mode="before")
     @classmethod

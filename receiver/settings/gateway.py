@@ -22,15 +22,9 @@ class GatewaySettings(Settings):
         f"core that the container may use, at most {MAX_AUTO_RELAYS}, and at most one for each 32 MiB of "
         "its memory limit.",
     )
-    core_nice: int = Field(
-        default=5,
-        ge=0,
-        le=19,
-        description="By how much the priority of the core process, with telemetry, plugins and REST, is "
-        "lower than that of the relays (nice). A reload applies it to the next core process.",
-    )
-    control: Path | None = Field(
-        default=None,
-        description="Unix socket, created with mode 0600, over which `serve --take-over` gets the listening "
-        "sockets from the running version. null: no take-over.",
-    )
+    core_nice: int = Field(default=5, ge=0, le=19)
+    """By how much the priority of the core process, with telemetry, plugins and REST, is lower than
+    that of the relays (nice). A reload applies it to the next core process."""
+    control: Path | None = None
+    """Unix socket, created with mode 0600, over which `serve --take-over` gets the listening
+    sockets from the running version. null: no take-over."""

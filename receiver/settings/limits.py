@@ -84,35 +84,20 @@ class LimitsSettings(Settings):
 
     source_address: PeerLimitsSettings = PeerLimitsSettings()
     principal: PrincipalLimitsSettings = PrincipalLimitsSettings()
-    ipv6_block_factor: int = Field(
-        default=16,
-        ge=1,
-        le=65_536,
-        description="Multiple of the `source_address` limits that apply to an IPv6 /48 network, which one "
-        "address block usually has. Without it a block could count as 65,536 source addresses.",
-    )
-    max_peers: int = Field(
-        default=65_536,
-        ge=16,
-        le=10_000_000,
-        description="Number of source addresses, of blocks and of principals that are remembered. The least "
-        "recently seen is forgotten first.",
-    )
-    max_held_bytes: int = Field(
-        default=402_653_184,
-        ge=1_048_576,
-        description="Bytes of memory for what waits on all connections together: incomplete telemetry "
-        "requests, requests that wait for the broker, responses until they are complete where they are "
-        "rewritten, and bytes that a slow reader has not taken, including "
-        "the system's buffers: up to 1.75 MiB for each with the default `socket_buffer_bytes`. One source "
-        "address (IPv6: /48 network) may use a quarter. Once half of either is in use, new connections get "
-        "buffers of 64 KiB. At either bound a connection is closed: of the source that uses most, the one "
-        "that has waited longest. All relays share the bounds.",
-    )
-    request_timeout_ms: int = Field(
-        default=30_000,
-        ge=100,
-        le=600_000,
-        description="Milliseconds in which a telemetry request must arrive completely, from its first byte. "
-        "The default is the request timeout of Java clients.",
-    )
+    ipv6_block_factor: int = Field(default=16, ge=1, le=65_536)
+    """Multiple of the `source_address` limits that apply to an IPv6 /48 network, which one address
+    block usually has. Without it a block could count as 65,536 source addresses."""
+    max_peers: int = Field(default=65_536, ge=16, le=10_000_000)
+    """Number of source addresses, of blocks and of principals that are remembered. The least
+    recently seen is forgotten first."""
+    max_held_bytes: int = Field(default=402_653_184, ge=1_048_576)
+    """Bytes of memory for what waits on all connections together: incomplete telemetry requests,
+    requests that wait for the broker, responses until they are complete where they are rewritten,
+    and bytes that a slow reader has not taken, including the system's buffers: up to 1.75 MiB for
+    each with the default `socket_buffer_bytes`. One source address (IPv6: /48 network) may use a
+    quarter. Once half of either is in use, new connections get buffers of 64 KiB. At either bound a
+    connection is closed: of the source that uses most, the one that has waited longest. All relays
+    share the bounds."""
+    request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
+    """Milliseconds in which a telemetry request must arrive completely, from its first byte. The
+    default is the request timeout of Java clients."""

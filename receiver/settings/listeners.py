@@ -60,32 +60,29 @@ _MappingRules = Annotated[str, AfterValidator(_mapping_rules)]
 class ServerNameSettings(Settings):
     """A certificate for clients that ask for one host name (SNI)."""
 
-    name: str = Field(
-        pattern=r"^(\*\.)?[A-Za-z0-9.-]{1,253}$",
-        description="Host name that the client asks for. `*.example.com` matches one label in place of `*`.",
-    )
-    cert_file: Path = Field(description="PEM file with the certificate and its chain.")
-    key_file: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
+    name: str = Field(pattern=r"^(\*\.)?[A-Za-z0-9.-]{1,253}$")
+    """Host name that the client asks for. `*.example.com` matches one label in place of `*`."""
+    cert_file: Path
+    """PEM file with the certificate and its chain."""
+    key_file: Path
+    """PEM file with the certificate's private key, not encrypted."""
 
 
 class ServerTlsSettings(Settings):
     """TLS of connections to the sidecar. The files are read again when they change."""
 
-    cert_file: Path = Field(description="PEM file with the sidecar's certificate and its chain.")
-    key_file: Path = Field(description="PEM file with the certificate's private key, not encrypted.")
-    client_ca_file: Path | None = Field(
-        default=None,
-        description="PEM file with the CA certificates that may sign client certificates; required with "
-        "`client_auth`.",
-    )
-    client_auth: ClientAuth = Field(
-        default="none",
-        description="Whether clients must show a certificate, as Kafka's `ssl.client.auth`: `none`, "
-        "`requested` (optional) or `required`.",
-    )
-    min_version: TlsVersion = Field(
-        default="1.2", description="Lowest TLS version. The default is the lowest that Kafka enables."
-    )
+    cert_file: Path
+    """PEM file with the sidecar's certificate and its chain."""
+    key_file: Path
+    """PEM file with the certificate's private key, not encrypted."""
+    client_ca_file: Path | None = None
+    """PEM file with the CA certificates that may sign client certificates; required with
+    `client_auth`."""
+    client_auth: ClientAuth = "none"
+    """Whether clients must show a certificate, as Kafka's `ssl.client.auth`: `none`, `requested`
+    (optional) or `required`."""
+    min_version: TlsVersion = "1.2"
+    """Lowest TLS version. The default is the lowest that Kafka enables."""
 
     @model_validator(mode="after")
     def _can_verify(self) -> Self:
@@ -106,34 +103,26 @@ class ServerTlsSettings(Settings):
 class TlsSettings(ServerTlsSettings):
     """TLS of a listener."""
 
-    server_names: tuple[ServerNameSettings, ...] = Field(
-        default=(), description="Certificates for other host names that clients ask for (SNI)."
-    )
+    server_names: tuple[ServerNameSettings, ...] = ()
+    """Certificates for other host names that clients ask for (SNI)."""
 
 
 class UpstreamTlsSettings(Settings):
     """TLS of connections to the broker. The files are read again when they change."""
 
-    ca_file: Path | None = Field(
-        default=None,
-        description="PEM file with the CA certificates that may sign the broker's certificate; null: the "
-        "system's CAs.",
-    )
-    cert_file: Path | None = Field(
-        default=None, description="PEM file with the certificate to show to the broker; null: none."
-    )
-    key_file: Path | None = Field(
-        default=None, description="PEM file with the certificate's private key, not encrypted."
-    )
-    server_name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Host name that the broker's certificate must have; null: the host of `upstream`.",
-    )
-    verify_hostname: bool = Field(
-        default=True, description="Check that the broker's certificate has that host name."
-    )
-    min_version: TlsVersion = Field(default="1.2", description="Lowest TLS version.")
+    ca_file: Path | None = None
+    """PEM file with the CA certificates that may sign the broker's certificate; null: the system's
+    CAs."""
+    cert_file: Path | None = None
+    """PEM file with the certificate to show to the broker; null: none."""
+    key_file: Path | None = None
+    """PEM file with the certificate's private key, not encrypted."""
+    server_name: str | None = Field(default=None, min_length=1)
+    """Host name that the broker's certificate must have; null: the host of `upstream`."""
+    verify_hostname: bool = True
+    """Check that the broker's certificate has that host name."""
+    min_version: TlsVersion = "1.2"
+    """Lowest TLS version."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
@@ -146,12 +135,9 @@ class ProxyProtocolSettings(Settings):
     """The PROXY protocol (v1, v2), by which a load balancer tells client addresses."""
 
     # `from` is a keyword of Python.
-    from_: tuple[_Network, ...] = Field(
-        alias="from",
-        min_length=1,
-        description="Networks of the load balancers. A connection from them must begin with a PROXY header; "
-        "a connection from elsewhere must not.",
-    )
+    from_: tuple[_Network, ...] = Field(alias="from", min_length=1)
+    """Networks of the load balancers. A connection from them must begin with a PROXY header; a
+    connection from elsewhere must not."""
 
 
 #: Stands for the node id in a host name.
@@ -164,32 +150,18 @@ _MAX_NODE_ID: Final = 2**31 - 1
 class RewriteSettings(Settings):
     """The addresses that clients get in place of brokers' (``addresses: rewrite``)."""
 
-    host: str = Field(
-        pattern=r"^[A-Za-z0-9.:_{}-]{1,253}$",
-        description="Host at which clients reach the sidecar, without a port; or, with TLS, a name for each "
-        "node, such as `b{node_id}.gateway.example`. Then the name for which a client asks (SNI) chooses "
-        "the node, and all share the port of `bind`.",
-    )
-    port: int | None = Field(
-        default=None,
-        ge=1,
-        le=65_535,
-        description="Port at which clients reach this listener; null: the port of `bind`.",
-    )
-    first_port: int | None = Field(
-        default=None,
-        ge=1,
-        le=65_535,
-        description="Port of node 0, at `host` and on the host of `bind`. Node 2 has this port plus 2. "
-        "Required, unless `host` has `{node_id}`.",
-    )
-    nodes: int = Field(
-        default=32,
-        ge=1,
-        le=128,
-        description="Number of node ports or names. It must exceed the greatest node id. Clients do not "
-        "reach a broker with a greater id.",
-    )
+    host: str = Field(pattern=r"^[A-Za-z0-9.:_{}-]{1,253}$")
+    """Host at which clients reach the sidecar, without a port; or, with TLS, a name for each node,
+    such as `b{node_id}.gateway.example`. Then the name for which a client asks (SNI) chooses the
+    node, and all share the port of `bind`."""
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """Port at which clients reach this listener; null: the port of `bind`."""
+    first_port: int | None = Field(default=None, ge=1, le=65_535)
+    """Port of node 0, at `host` and on the host of `bind`. Node 2 has this port plus 2. Required,
+    unless `host` has `{node_id}`."""
+    nodes: int = Field(default=32, ge=1, le=128)
+    """Number of node ports or names. It must exceed the greatest node id. Clients do not reach a
+    broker with a greater id."""
 
     @property
     def names_nodes(self) -> bool:
@@ -237,89 +209,54 @@ class RewriteSettings(Settings):
 class ListenerSettings(Settings):
     """A listener for clients and the broker's listener that it forwards to."""
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9_.-]{1,249}$",
-        description="Name of the broker's advertised listener, and the value of the `listener` label.",
-    )
-    bind: HostPort = Field(
-        description="Address to bind for clients, IPv6 in brackets: `[::1]:19092`. With port 0 the system "
-        "chooses the port."
-    )
-    upstream: _Upstream = Field(
-        description="Address of the broker's own listener. With `addresses: rewrite` it may be several, "
-        "separated by commas, for clients that bootstrap: the sidecar goes on to the next when one can't be "
-        "reached."
-    )
-    advertised: HostPort | None = Field(
-        default=None,
-        description="Address at which clients reach this listener, as the broker advertises it. The sidecar "
-        "warns if the broker advertises another one. Null: it warns only if the broker advertises its own "
-        "port.",
-    )
-    broker: BrokerSettings | None = Field(
-        default=None, description="The broker behind this listener; null: as the section `broker` says."
-    )
-    addresses: Literal["keep", "rewrite"] = Field(
-        default="keep",
-        description="Whether clients get the addresses that the brokers advertise, or those of `rewrite`. "
-        "Rewriting is for brokers whose advertised addresses you can't change.",
-    )
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,249}$")
+    """Name of the broker's advertised listener, and the value of the `listener` label."""
+    bind: HostPort
+    """Address to bind for clients, IPv6 in brackets: `[::1]:19092`. With port 0 the system chooses
+    the port."""
+    upstream: _Upstream
+    """Address of the broker's own listener. With `addresses: rewrite` it may be several, separated
+    by commas, for clients that bootstrap: the sidecar goes on to the next when one can't be
+    reached."""
+    advertised: HostPort | None = None
+    """Address at which clients reach this listener, as the broker advertises it. The sidecar warns
+    if the broker advertises another one. Null: it warns only if the broker advertises its own
+    port."""
+    broker: BrokerSettings | None = None
+    """The broker behind this listener; null: as the section `broker` says."""
+    addresses: Literal["keep", "rewrite"] = "keep"
+    """Whether clients get the addresses that the brokers advertise, or those of `rewrite`.
+    Rewriting is for brokers whose advertised addresses you can't change."""
     rewrite: RewriteSettings | None = None
-    security_protocol: SecurityProtocol = Field(
-        default="PLAINTEXT",
-        description="Security protocol of the clients, and the value of the `security_protocol` label. The "
-        "sidecar ends TLS. SASL is forwarded, so the broker's listener must require it too.",
-    )
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    """Security protocol of the clients, and the value of the `security_protocol` label. The sidecar
+    ends TLS. SASL is forwarded, so the broker's listener must require it too."""
     tls: TlsSettings | None = None
     upstream_tls: UpstreamTlsSettings | None = None
-    principal_mapping_rules: _MappingRules = Field(
-        default="DEFAULT",
-        description="Rules that map a client certificate's distinguished name to a principal, as Kafka's "
-        "`ssl.principal.mapping.rules`. Give the broker's rules, so that both see the same principal.",
-    )
-    oauthbearer_principal_claim: str = Field(
-        default="sub",
-        min_length=1,
-        description="Claim of an OAUTHBEARER token that names the principal, as Kafka's "
-        "`sasl.oauthbearer.sub.claim.name`.",
-    )
+    principal_mapping_rules: _MappingRules = "DEFAULT"
+    """Rules that map a client certificate's distinguished name to a principal, as Kafka's
+    `ssl.principal.mapping.rules`. Give the broker's rules, so that both see the same principal."""
+    oauthbearer_principal_claim: str = Field(default="sub", min_length=1)
+    """Claim of an OAUTHBEARER token that names the principal, as Kafka's
+    `sasl.oauthbearer.sub.claim.name`."""
     proxy_protocol: ProxyProtocolSettings | None = None
-    handshake_timeout_ms: int = Field(
-        default=10_000,
-        ge=1,
-        le=600_000,
-        description="Milliseconds in which a client must complete its PROXY header and TLS handshake. Raise "
-        "it for slow networks.",
-    )
-    connect_timeout_ms: int = Field(
-        default=3000,
-        ge=1,
-        le=60_000,
-        description="Milliseconds in which a connection to the broker must open.",
-    )
-    max_connections: int = Field(
-        default=10_000,
-        ge=1,
-        description="Open client connections. One more is closed at once. Each connection uses two of the "
-        "process's open files.",
-    )
-    socket_buffer_bytes: int | None = Field(
-        default=393_216,
-        ge=4_096,
-        le=67_108_864,
-        description="Bytes that the system may buffer in each direction of both sockets of a connection, as "
-        "Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Linux takes up to "
-        "twice as much. Less costs CPU for responses of a megabyte. Raise it together with the broker's if "
-        "the round trip to clients is long. Null: the system decides, which can be megabytes for each slow "
-        "reader.",
-    )
-    max_frame_bytes: int = Field(
-        default=104_857_600,
-        ge=1024,
-        le=2_147_483_647,
-        description="Largest request in bytes. Set it to the broker's `socket.request.max.bytes`, "
-        "which has the same default.",
-    )
+    handshake_timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+    """Milliseconds in which a client must complete its PROXY header and TLS handshake. Raise it for
+    slow networks."""
+    connect_timeout_ms: int = Field(default=3000, ge=1, le=60_000)
+    """Milliseconds in which a connection to the broker must open."""
+    max_connections: int = Field(default=10_000, ge=1)
+    """Open client connections. One more is closed at once. Each connection uses two of the
+    process's open files."""
+    socket_buffer_bytes: int | None = Field(default=393_216, ge=4_096, le=67_108_864)
+    """Bytes that the system may buffer in each direction of both sockets of a connection, as
+    Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Linux takes up
+    to twice as much. Less costs CPU for responses of a megabyte. Raise it together with the
+    broker's if the round trip to clients is long. Null: the system decides, which can be megabytes
+    for each slow reader."""
+    max_frame_bytes: int = Field(default=104_857_600, ge=1024, le=2_147_483_647)
+    """Largest request in bytes. Set it to the broker's `socket.request.max.bytes`, which has the
+    same default."""
 
     @property
     def node_ids(self) -> range:

@@ -53,96 +53,56 @@ _PluginEntry = Annotated[dict[str, Any], AfterValidator(_with_type)]
 class QuirkSettings(Settings):
     """A rule that works around the defects of certain client versions."""
 
-    client_software_name: RegularExpression = Field(
-        description="Regular expression (RE2) that must match the whole software name."
-    )
-    client_software_version: str = Field(
-        default=".*",
-        description="Regular expression (RE2) that must match the whole version, or a range such as "
-        "`>=2.5.0,<=2.5.2`.",
-    )
-    compression: _Compression | None = Field(
-        default=None, description="Codecs to offer these clients, in order of preference."
-    )
-    metrics: tuple[str, ...] | None = Field(
-        default=None,
-        description="Metric name prefixes that the client supports; it is asked for no others. Empty: none.",
-    )
-    max_interval_ms: int | None = Field(
-        default=None,
-        ge=100,
-        le=3_600_000,
-        description="Longest push interval in milliseconds that the client supports.",
-    )
-    bad_metrics: tuple[RegularExpression, ...] = Field(
-        default=(),
-        description="Regular expressions (RE2) that must match the whole names of metrics that the client "
-        "reports wrongly. `telemetry.normalization.known_bad_values` sets what happens to them.",
-    )
-    reason: str = Field(default="", description="Reason for the rule, shown in the log and the REST API.")
+    client_software_name: RegularExpression
+    """Regular expression (RE2) that must match the whole software name."""
+    client_software_version: str = ".*"
+    """Regular expression (RE2) that must match the whole version, or a range such as
+    `>=2.5.0,<=2.5.2`."""
+    compression: _Compression | None = None
+    """Codecs to offer these clients, in order of preference."""
+    metrics: tuple[str, ...] | None = None
+    """Metric name prefixes that the client supports; it is asked for no others. Empty: none."""
+    max_interval_ms: int | None = Field(default=None, ge=100, le=3_600_000)
+    """Longest push interval in milliseconds that the client supports."""
+    bad_metrics: tuple[RegularExpression, ...] = ()
+    """Regular expressions (RE2) that must match the whole names of metrics that the client reports
+    wrongly. `telemetry.normalization.known_bad_values` sets what happens to them."""
+    reason: str = ""
+    """Reason for the rule, shown in the log and the REST API."""
 
 
 class TelemetrySettings(Settings):
     """Limits, defaults and processing of pushes."""
 
-    max_bytes: int = Field(
-        default=1_048_576,
-        ge=1024,
-        le=104_857_600,
-        description="Largest compressed push in bytes, sent to clients as TelemetryMaxBytes. The default is "
-        "that of Kafka's `telemetry.max.bytes`.",
-    )
-    max_inflated_bytes: int = Field(
-        default=2_097_152,
-        ge=1024,
-        le=1_073_741_824,
-        description="Largest push in bytes after decompression. Raise it together with `max_entries`.",
-    )
-    max_entries: int = Field(
-        default=100_000,
-        ge=1000,
-        le=100_000_000,
-        description="Most protobuf messages in a push: ResourceMetrics, metrics, data points, attributes, "
-        "values and so on. A Java client sends up to eleven for each data point, so the default allows about "
-        "9,000 data points: a consumer of a thousand partitions. Raise it with care, because all clients "
-        "wait while a push is parsed.",
-    )
-    compression: _Compression = Field(
-        default=("zstd", "lz4", "gzip", "snappy"),
-        description="Codecs offered to clients, in order of preference.",
-    )
-    default_interval_ms: int = Field(
-        default=60_000,
-        ge=100,
-        le=3_600_000,
-        description="How often a client that no subscription matches asks again, in milliseconds: the "
-        "longest time until a new subscription reaches it. Kafka's is 300,000.",
-    )
-    unsubscribed_metrics: Literal["drop", "keep"] = Field(
-        default="drop",
-        description="What happens to metrics that a client pushes although no subscription asks it for them: "
-        "`drop` and count them, or `keep` them. A broker asks the clients behind a bridge itself, so theirs "
-        "are kept.",
-    )
-    max_instances: int = Field(
-        default=16_384,
-        ge=1,
-        description="Most client instances that are remembered. The least recently used is forgotten first.",
-    )
-    latest_pushes_bytes: int = Field(
-        default=16_777_216,
-        ge=0,
-        le=1_073_741_824,
-        description="Most bytes of OTLP that are kept of the clients' latest pushes, to show their values in "
-        "the console and at `/v1/clients/{id}/values`. Clients that have pushed least recently are shown "
-        "without. 0 keeps none.",
-    )
-    delta_temporality: bool = Field(
-        default=True, description="Ask clients for deltas (true) or cumulative sums (false)."
-    )
-    quirks: tuple[QuirkSettings, ...] = Field(
-        default=(), description="Rules for certain client versions. They apply before the built-in ones."
-    )
+    max_bytes: int = Field(default=1_048_576, ge=1024, le=104_857_600)
+    """Largest compressed push in bytes, sent to clients as TelemetryMaxBytes. The default is that
+    of Kafka's `telemetry.max.bytes`."""
+    max_inflated_bytes: int = Field(default=2_097_152, ge=1024, le=1_073_741_824)
+    """Largest push in bytes after decompression. Raise it together with `max_entries`."""
+    max_entries: int = Field(default=100_000, ge=1000, le=100_000_000)
+    """Most protobuf messages in a push: ResourceMetrics, metrics, data points, attributes, values
+    and so on. A Java client sends up to eleven for each data point, so the default allows about
+    9,000 data points: a consumer of a thousand partitions. Raise it with care, because all clients
+    wait while a push is parsed."""
+    compression: _Compression = ("zstd", "lz4", "gzip", "snappy")
+    """Codecs offered to clients, in order of preference."""
+    default_interval_ms: int = Field(default=60_000, ge=100, le=3_600_000)
+    """How often a client that no subscription matches asks again, in milliseconds: the longest time
+    until a new subscription reaches it. Kafka's is 300,000."""
+    unsubscribed_metrics: Literal["drop", "keep"] = "drop"
+    """What happens to metrics that a client pushes although no subscription asks it for them:
+    `drop` and count them, or `keep` them. A broker asks the clients behind a bridge itself, so
+    theirs are kept."""
+    max_instances: int = Field(default=16_384, ge=1)
+    """Most client instances that are remembered. The least recently used is forgotten first."""
+    latest_pushes_bytes: int = Field(default=16_777_216, ge=0, le=1_073_741_824)
+    """Most bytes of OTLP that are kept of the clients' latest pushes, to show their values in the
+    console and at `/v1/clients/{id}/values`. Clients that have pushed least recently are shown
+    without. 0 keeps none."""
+    delta_temporality: bool = True
+    """Ask clients for deltas (true) or cumulative sums (false)."""
+    quirks: tuple[QuirkSettings, ...] = ()
+    """Rules for certain client versions. They apply before the built-in ones."""
     normalization: NormalizationSettings = NormalizationSettings()
     series: SeriesSettings = SeriesSettings()
     privacy: PrivacySettings = PrivacySettings()
@@ -160,47 +120,39 @@ class TelemetrySettings(Settings):
 class DrainSettings(Settings):
     """The end of the process after SIGTERM or SIGINT."""
 
-    timeout_s: Annotated[float, Field(ge=0, le=600)] = Field(
-        default=8.0,
-        description="Seconds in which responses in flight and queued exports may finish. Docker kills a "
-        "container after 10 seconds by default, Kubernetes a pod after 30.",
-    )
+    timeout_s: Annotated[float, Field(ge=0, le=600)] = 8.0
+    """Seconds in which responses in flight and queued exports may finish. Docker kills a container
+    after 10 seconds by default, Kubernetes a pod after 30."""
 
 
 class LogSettings(Settings):
     """The log on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    format: Literal["console", "json"] = Field(default="json", description="Format of a log line.")
-    requests: bool = Field(
-        default=False,
-        description="Log each ApiVersions and telemetry request with the client's name and version. "
-        "Off by default, because it is a line for each request.",
-    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    format: Literal["console", "json"] = "json"
+    """Format of a log line."""
+    requests: bool = False
+    """Log each ApiVersions and telemetry request with the client's name and version. Off by
+    default, because it is a line for each request."""
 
 
 class DebugSettings(Settings):
     """Options for debugging the receiver."""
 
-    dumpable: bool = Field(
-        default=False,
-        description="Allow core files, and let other processes of the same user trace the receiver and read "
-        "its memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. Off "
-        "by default, because the memory holds passwords and keys. It also applies to processes of plugins "
-        "that start afterwards.",
-    )
+    dumpable: bool = False
+    """Allow core files, and let other processes of the same user trace the receiver and read its
+    memory (ptrace, `/proc/PID/mem`). gdb, strace and py-spy need it without CAP_SYS_PTRACE. Off by
+    default, because the memory holds passwords and keys. It also applies to processes of plugins
+    that start afterwards."""
 
 
 class Kip1313Settings(Settings):
     """KIP-1313, which is a proposal under discussion."""
 
-    translate_all: bool = Field(
-        default=False,
-        description="Offer request header v3 for every RPC if the broker lacks it, and translate requests. "
-        "Off by default, because every request must then be rewritten.",
-    )
+    translate_all: bool = False
+    """Offer request header v3 for every RPC if the broker lacks it, and translate requests. Off by
+    default, because every request must then be rewritten."""
 
 
 #: What the receiver itself keeps for a slow reader, at most.
@@ -216,33 +168,23 @@ class ReceiverSettings(Settings):
     #: The default of ``listeners[].broker``.
     broker: BrokerSettings = BrokerSettings()
     gateway: GatewaySettings = GatewaySettings()
-    listeners: tuple[ListenerSettings, ...] = Field(
-        default=(),
-        description="The listeners, one for each advertised listener of the broker. "
-        "Required without `bridge`.",
-    )
-    bridge: BridgeSettings | None = Field(
-        default=None, description="The listener for plugins in brokers; none by default."
-    )
+    listeners: tuple[ListenerSettings, ...] = ()
+    """The listeners, one for each advertised listener of the broker. Required without `bridge`."""
+    bridge: BridgeSettings | None = None
+    """The listener for plugins in brokers; none by default."""
     subscriptions: SubscriptionStoreSettings = SubscriptionStoreSettings()
     rest: RestSettings = RestSettings()
-    cluster: ClusterSettings | None = Field(
-        default=None,
-        description="The other receivers of the Kafka cluster, so that each of them can answer for all "
-        "(`scope=cluster`); none by default.",
-    )
-    owners: OwnersSettings | None = Field(
-        default=None, description="The teams that clients belong to; none by default."
-    )
+    cluster: ClusterSettings | None = None
+    """The other receivers of the Kafka cluster, so that each of them can answer for all
+    (`scope=cluster`); none by default."""
+    owners: OwnersSettings | None = None
+    """The teams that clients belong to; none by default."""
     telemetry: TelemetrySettings = TelemetrySettings()
     limits: LimitsSettings = LimitsSettings()
     kip1313: Kip1313Settings = Kip1313Settings()
     # Not in the repr, because only the plugin knows which of its settings are secrets.
-    plugins: tuple[_PluginEntry, ...] = Field(
-        default=(),
-        repr=False,
-        description="The destinations. Each has a `type` and the settings of that plugin.",
-    )
+    plugins: tuple[_PluginEntry, ...] = Field(default=(), repr=False)
+    """The destinations. Each has a `type` and the settings of that plugin."""
     usage: UsageSettings = UsageSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()

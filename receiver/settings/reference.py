@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from receiver.settings.descriptions import descriptions
 from receiver.settings.environment import variable_name
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
@@ -61,27 +62,27 @@ starts at 0: `KAFKA_TELEMETRY_LISTENERS__0__BIND=127.0.0.1:19093`.
 def reference(plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
     """Generate the configuration reference as Markdown, with all plugins."""
     parts = [_HEAD]
+    texts = descriptions(ReceiverSettings)
     for name, annotation, field in fields_of(ReceiverSettings):
         parts.append(f"\n## {name}\n\n")
         if name == "plugins":
-            parts.append(_plugins(field, plugins, every_plugin))
+            parts.append(_plugins(texts[name], plugins, every_plugin))
         else:
-            parts.append(_section((name,), annotation, field))
+            parts.append(_section((name,), annotation, field, texts.get(name)))
     return "".join(parts)
 
 
-def _section(loc: Loc, annotation: Any, field: FieldInfo) -> str:
+def _section(loc: Loc, annotation: Any, field: FieldInfo, text: str | None) -> str:
     model = model_of(annotation) or _item_model(annotation)
     assert model is not None, f"{loc}: a section is a mapping or a list of mappings"  # noqa: S101
     inner: Loc = loc if model_of(annotation) else (*loc, 0)
-    text = field.description or _first_line(model)
     kind = "A list" if inner != loc else "A mapping"
     needed = "required" if field.is_required() else "optional"
-    return f"{text} {kind}, {needed}.\n\n{table(inner, model)}"
+    return f"{text or _first_line(model)} {kind}, {needed}.\n\n{table(inner, model)}"
 
 
-def _plugins(field: FieldInfo, plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
-    parts = [f"{field.description} A list, optional.\n\n### Every plugin\n\n"]
+def _plugins(text: str, plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseModel]) -> str:
+    parts = [f"{text} A list, optional.\n\n### Every plugin\n\n"]
     loc: Loc = ("plugins", 0)
     type_row = _row(
         (*loc, "type"), "text", "**required**", "", "The plugin: " + ", ".join(sorted(plugins)) + "."
@@ -109,6 +110,7 @@ def table(loc: Loc, model: type[BaseModel], first: str = "", *, variables: bool 
 
 def _rows(loc: Loc, model: type[BaseModel], optional: Loc = (), *, variables: bool = True) -> Iterator[str]:
     required = f"**required** with `{key_text(optional)}`" if optional else "**required**"
+    texts = descriptions(model)
     for name, annotation, field in fields_of(model):
         path = (*loc, name)
         inner, item = model_of(annotation), _item_model(annotation)
@@ -118,7 +120,7 @@ def _rows(loc: Loc, model: type[BaseModel], optional: Loc = (), *, variables: bo
             continue
         default = required if field.is_required() else f"`{_default(field)}`"
         limits = _limits(annotation, field)
-        yield _row(path, type_name(annotation), default, limits, field.description or "", variable=variables)
+        yield _row(path, type_name(annotation), default, limits, texts.get(name, ""), variable=variables)
         if item is not None:
             yield from _rows((*path, 0), item, variables=variables)
 

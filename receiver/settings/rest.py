@@ -26,16 +26,14 @@ _SHA256 = r"^[0-9a-f]{64}$"
 class TokenSettings(Settings):
     """A bearer token, given by its digest or by the file that holds it."""
 
-    name: str = Field(pattern=_NAME, description="Name of the token's holder in the audit log.")
-    role: Role = Field(description="`viewer` may read, `editor` may also change.")
-    sha256: str | None = Field(
-        default=None,
-        pattern=_SHA256,
-        description='SHA-256 digest of the token in hexadecimal: `printf %s "$TOKEN" | sha256sum`.',
-    )
-    file: Path | None = Field(
-        default=None, description="File that holds the token itself. It is read again when it changes."
-    )
+    name: str = Field(pattern=_NAME)
+    """Name of the token's holder in the audit log."""
+    role: Role
+    """`viewer` may read, `editor` may also change."""
+    sha256: str | None = Field(default=None, pattern=_SHA256)
+    """SHA-256 digest of the token in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
+    file: Path | None = None
+    """File that holds the token itself. It is read again when it changes."""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,41 +64,30 @@ class RestTlsSettings(ServerTlsSettings):
 class RestClientSettings(Settings):
     """A caller that authenticates with a client certificate."""
 
-    name: str = Field(pattern=_NAME, description="Name of the caller in the audit log.")
-    role: Role = Field(description="`viewer` may read, `editor` may also change.")
-    subject: str = Field(
-        min_length=1,
-        description="Distinguished name of the certificate in the form of RFC 2253: `CN=ops,O=Example`.",
-    )
+    name: str = Field(pattern=_NAME)
+    """Name of the caller in the audit log."""
+    role: Role
+    """`viewer` may read, `editor` may also change."""
+    subject: str = Field(min_length=1)
+    """Distinguished name of the certificate in the form of RFC 2253: `CN=ops,O=Example`."""
 
 
 class RestSettings(Settings):
     """The REST API."""
 
-    bind: HostPort = Field(
-        default=HostPort(host="127.0.0.1", port=8642),
-        description="Address to bind. An address that other machines can reach requires `tokens` "
-        "or `clients`.",
-    )
-    tokens: tuple[TokenSettings, ...] = Field(
-        default=(),
-        description="Callers that authenticate with a bearer token. Without `tokens` and `clients` everybody "
-        "on this machine has access.",
-    )
+    bind: HostPort = HostPort(host="127.0.0.1", port=8642)
+    """Address to bind. An address that other machines can reach requires `tokens` or `clients`."""
+    tokens: tuple[TokenSettings, ...] = ()
+    """Callers that authenticate with a bearer token. Without `tokens` and `clients` everybody on
+    this machine has access."""
     tls: RestTlsSettings | None = None
-    clients: tuple[RestClientSettings, ...] = Field(
-        default=(),
-        description="Callers that authenticate with a client certificate; requires `tls.client_auth`.",
-    )
-    open: tuple[OpenPath, ...] = Field(
-        default=("livez", "readyz"),
-        description="Paths that need no authentication, for probes and scrapers.",
-    )
-    console: bool = Field(
-        default=True,
-        description="Whether `/` serves the console, a page for operators. Its files need no authentication; "
-        "what it shows does.",
-    )
+    clients: tuple[RestClientSettings, ...] = ()
+    """Callers that authenticate with a client certificate; requires `tls.client_auth`."""
+    open: tuple[OpenPath, ...] = ("livez", "readyz")
+    """Paths that need no authentication, for probes and scrapers."""
+    console: bool = True
+    """Whether `/` serves the console, a page for operators. Its files need no authentication; what
+    it shows does."""
 
     @property
     def authenticates(self) -> bool:

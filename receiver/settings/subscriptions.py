@@ -20,55 +20,41 @@ _COPY: Final = Path("./subscriptions-kafka.json")
 class KafkaStoreSettings(Settings):
     """The cluster whose CLIENT_METRICS resources are the subscriptions."""
 
-    bootstrap_servers: HostPorts = Field(
-        description="Brokers to connect to first, `host:port,host:port`: a listener that does not lead "
-        "through the sidecar, so that subscriptions don't wait for it.",
-    )
+    bootstrap_servers: HostPorts
+    """Brokers to connect to first, `host:port,host:port`: a listener that does not lead through the
+    sidecar, so that subscriptions don't wait for it."""
     # Not in the repr, because it may hold a password.
-    options: _Options = Field(
-        default={},
-        repr=False,
-        description="Client options: `security.protocol`, `sasl.mechanism`, `sasl.username`, "
-        "`sasl.password`, `ssl.ca.location` and others "
-        "([list](subscription-stores.md#client-options)). Those of a login may be `{file: PATH}`, which is "
-        "read at each connection.",
-    )
+    options: _Options = Field(default={}, repr=False)
+    """Client options: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
+    `ssl.ca.location` and others ([list](subscription-stores.md#client-options)). Those of a login
+    may be `{file: PATH}`, which is read at each connection."""
     topic: str = Field(
-        default="kafka-telemetry-subscriptions",
-        pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}$",
-        description="Compacted topic for settings that Kafka has no key for. It is created when it is "
-        "needed first.",
+        default="kafka-telemetry-subscriptions", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}$"
     )
+    """Compacted topic for settings that Kafka has no key for. It is created when it is needed
+    first."""
 
 
 class SubscriptionStoreSettings(Settings):
     """The store of subscriptions."""
 
-    store: Literal["sqlite", "file", "kafka"] = Field(
-        default="sqlite",
-        description="Type of the store. `sqlite`: a file of this receiver, changed over REST. `file`: a "
-        "folder of YAML files, changed there only. `kafka`: the cluster's CLIENT_METRICS resources, changed "
-        "over REST and by Kafka's tools.",
-    )
-    path: Path | None = Field(
-        default=None,
-        description="With `sqlite`: the file, by default `./subscriptions.db`; it is created with mode 0600 "
-        "if it does not exist. With `file`: the folder, required. With `kafka`: the local copy, by default "
-        "`./subscriptions-kafka.json`.",
-    )
+    store: Literal["sqlite", "file", "kafka"] = "sqlite"
+    """Type of the store. `sqlite`: a file of this receiver, changed over REST. `file`: a folder of
+    YAML files, changed there only. `kafka`: the cluster's CLIENT_METRICS resources, changed over
+    REST and by Kafka's tools."""
+    path: Path | None = None
+    """With `sqlite`: the file, by default `./subscriptions.db`; it is created with mode 0600 if it
+    does not exist. With `file`: the folder, required. With `kafka`: the local copy, by default
+    `./subscriptions-kafka.json`."""
     kafka: KafkaStoreSettings | None = None
-    accept_loss: bool = Field(
-        default=False,
-        description="Let a reload change to a store that lacks subscriptions which are in force, or that "
-        "can't be read. Otherwise such a reload is refused and names them; "
-        "`kafka-telemetry subscriptions copy` copies them before.",
-    )
-    kafka_tools: bool = Field(
-        default=True,
-        description="Answer `kafka-client-metrics.sh`, `kafka-configs.sh` and other clients that read and "
-        "write client metrics resources through a listener, where its broker does not keep these "
-        "resources (before Kafka 3.7, Redpanda). The broker decides who may.",
-    )
+    accept_loss: bool = False
+    """Let a reload change to a store that lacks subscriptions which are in force, or that can't be
+    read. Otherwise such a reload is refused and names them; `kafka-telemetry subscriptions copy`
+    copies them before."""
+    kafka_tools: bool = True
+    """Answer `kafka-client-metrics.sh`, `kafka-configs.sh` and other clients that read and write
+    client metrics resources through a listener, where its broker does not keep these resources
+    (before Kafka 3.7, Redpanda). The broker decides who may."""
 
     @property
     def sqlite_file(self) -> Path:
