@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from receiver.settings.base import KeyMistakeError
-from receiver.settings.earlier_names import EARLIER_TLS_FILES
 from receiver.settings.schema import (
     bounds,
     child_keys,
@@ -34,8 +33,14 @@ _MAX_SHOWN = 100
 #: The value of a key that has its default.
 _ABSENT: Final = object()
 
-#: Earlier names of keys, and what to write where both are given.
-_RENAMED: Final = {**EARLIER_TLS_FILES, "password_file": "password: {file: PATH}"}
+#: What to write in place of names that other programs have for the same.
+_OTHER_NAMES: Final = {
+    "ca": "ca_file",
+    "certificate": "cert_file",
+    "client_ca": "client_ca_file",
+    "key": "key_file",
+    "password_file": "password: {file: PATH}",
+}
 
 
 @dataclass(eq=False)
@@ -152,7 +157,7 @@ def _child(value: object, part: str | int) -> object:
 
 
 def _unknown_key(key: str, known: tuple[str, ...]) -> str:
-    new = _RENAMED.get(key, "")
+    new = _OTHER_NAMES.get(key, "")
     if new.partition(":")[0] in known:
         return f"unknown key; write {new}"
     close = difflib.get_close_matches(key, known, n=1)
