@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from types import ModuleType
 from typing import Final
 
 import structlog
@@ -32,13 +31,7 @@ from receiver.telemetry.errors import SubscriptionError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.subscription import Subscription
 from receiver.telemetry.subscription_document import to_document
-from receiver.wire import (
-    api_keys,
-    k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
-    k74_list_config_resources,
-)
+from receiver.wire import altered_configs, api_keys, k32_describe_configs, k74_list_config_resources
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
 from receiver.wire.config_resources import Result
 from receiver.wire.error_codes import ErrorCode
@@ -112,9 +105,8 @@ class ConfigCalls:
         elif len(self._changes) >= MAX_WAITING:
             self._refuse(identity, asked, _BUSY, throttled=False)
         else:
-            request: AlterConfigsRequest = _message(asked).decode_request(
-                asked.body, asked.header.api_version
-            )
+            header = asked.header
+            request = altered_configs.decode_request(asked.body, header.api_key, header.api_version)
             task = start_task("config-change", self._alter(identity, asked, request))
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
@@ -174,7 +166,9 @@ class ConfigCalls:
                 results.append(Result(change.resource, ErrorCode.INVALID_REQUEST, _ONCE))
             else:
                 results.append(await self._change(identity, asked, request, change))
-        return _message(asked).encode_response(results, asked.header.api_version), _first_error(results)
+        header = asked.header
+        body = altered_configs.encode_response(results, header.api_key, header.api_version)
+        return body, _first_error(results)
 
     async def _change(
         self,
@@ -215,10 +209,6 @@ class ConfigCalls:
 
 def _is_incremental(asked: _Asked) -> bool:
     return asked.header.api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
-
-
-def _message(asked: _Asked) -> ModuleType:
-    return k44_incremental_alter_configs if _is_incremental(asked) else k33_alter_configs
 
 
 def _error_code(error: ResourceError | SubscriptionError | StoreError) -> ErrorCode:

@@ -1,4 +1,8 @@
-"""The bodies that AlterConfigs and IncrementalAlterConfigs share.
+"""AlterConfigs (API key 33) and IncrementalAlterConfigs (44): changes of resources' configs.
+
+AlterConfigs replaces all configs of a resource (KIP-133), and is flexible from version 2 on.
+IncrementalAlterConfigs changes single ones (KIP-339), from version 1 on. Otherwise their bodies are
+the same.
 
 Source: the schemas of both messages.
 """
@@ -8,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
-from receiver.wire import api_keys
+from receiver.wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, check_version
 from receiver.wire.config_resources import Resource, Result
 from receiver.wire.either_form import EitherReader, EitherWriter, is_flexible
+
+#: By API key: the versions that this module reads and writes.
+SUPPORTED_VERSIONS: Final = {ALTER_CONFIGS: range(3), INCREMENTAL_ALTER_CONFIGS: range(2)}
 
 
 class Operation(IntEnum):
@@ -64,14 +72,14 @@ def decode_request(body: bytes, api_key: int, version: int) -> AlterConfigsReque
     Raises:
         WireError: The body is malformed.
     """
-    reader = EitherReader(body, flexible=is_flexible(api_key, version))
+    reader = EitherReader(body, flexible=_is_flexible(api_key, version))
     resources = []
     for _ in range(reader.count("Resources", item_size=3)):
         resource = Resource(reader.int8("ResourceType"), reader.text("ResourceName"))
         configs = []
         for _ in range(reader.count("Configs", item_size=2)):
             name = reader.text("Name")
-            incremental = api_key == api_keys.INCREMENTAL_ALTER_CONFIGS
+            incremental = api_key == INCREMENTAL_ALTER_CONFIGS
             operation = reader.int8("ConfigOperation") if incremental else Operation.SET
             configs.append(AlteredConfig(name, reader.nullable_text("Value"), operation))
             reader.tags("Config's tagged fields")
@@ -82,7 +90,7 @@ def decode_request(body: bytes, api_key: int, version: int) -> AlterConfigsReque
 
 def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> bytes:
     """Write a request body. AlterConfigs has no operations."""
-    writer = EitherWriter(flexible=is_flexible(api_key, version))
+    writer = EitherWriter(flexible=_is_flexible(api_key, version))
     writer.count(len(value.resources))
     for change in value.resources:
         writer.int8(change.resource.type)
@@ -90,7 +98,7 @@ def encode_request(value: AlterConfigsRequest, api_key: int, version: int) -> by
         writer.count(len(change.configs))
         for config in change.configs:
             writer.text(config.name)
-            if api_key == api_keys.INCREMENTAL_ALTER_CONFIGS:
+            if api_key == INCREMENTAL_ALTER_CONFIGS:
                 writer.int8(config.operation)
             writer.nullable_text(config.value)
             writer.tags()
@@ -105,7 +113,7 @@ def encode_response(results: Sequence[Result], api_key: int, version: int) -> by
 
     :func:`receiver.wire.config_resources.read_results` reads it.
     """
-    writer = EitherWriter(flexible=is_flexible(api_key, version))
+    writer = EitherWriter(flexible=_is_flexible(api_key, version))
     writer.int32(0)
     writer.count(len(results))
     for result in results:
@@ -116,3 +124,8 @@ def encode_response(results: Sequence[Result], api_key: int, version: int) -> by
         writer.tags()
     writer.tags()
     return writer.take()
+
+
+def _is_flexible(api_key: int, version: int) -> bool:
+    check_version(api_key, version, SUPPORTED_VERSIONS[api_key])
+    return is_flexible(api_key, version)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import ModuleType
 from typing import ClassVar, Final
 
 from receiver.brokers.upstream import Upstream
@@ -26,11 +25,10 @@ from receiver.session.effects import ConfigRequestAllowed, ConfigRequestHidden, 
 from receiver.session.exchange import Connection, Exchange, Kind, Request
 from receiver.session.messages import answer_frame
 from receiver.wire import (
+    altered_configs,
     api_keys,
     config_resources,
     k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
     k74_list_config_resources,
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
@@ -48,8 +46,7 @@ from receiver.wire.primitives import Reader
 
 _SUPPORTED: Final = {
     api_keys.DESCRIBE_CONFIGS: k32_describe_configs.SUPPORTED_VERSIONS,
-    api_keys.ALTER_CONFIGS: k33_alter_configs.SUPPORTED_VERSIONS,
-    api_keys.INCREMENTAL_ALTER_CONFIGS: k44_incremental_alter_configs.SUPPORTED_VERSIONS,
+    **altered_configs.SUPPORTED_VERSIONS,
     api_keys.LIST_CONFIG_RESOURCES: k74_list_config_resources.SUPPORTED_VERSIONS,
 }
 
@@ -301,7 +298,7 @@ def _read_parts(header: RequestHeader, body: bytes, upstream: Upstream) -> _Part
         k32_describe_configs.decode_request(parts.own, version)
         question = _describe_question(version)
     else:
-        _altering(api_key).decode_request(parts.own, version)
+        altered_configs.decode_request(parts.own, api_key, version)
         question = _alter_question(version, upstream)
     return _Parts(header=header, own=parts.own, asked=parts.asked, others=parts.others, question=question)
 
@@ -323,15 +320,10 @@ def config_error(header: RequestHeader, own: bytes, error_code: int, message: st
         ]
         body = k32_describe_configs.encode_response(described, version, request)
     else:
-        alter = _altering(api_key)
-        changes = alter.decode_request(own, version).resources
+        changes = altered_configs.decode_request(own, api_key, version).resources
         results = [Result(change.resource, error_code, message) for change in changes]
-        body = alter.encode_response(results, version)
+        body = altered_configs.encode_response(results, api_key, version)
     return answer_frame(header, body)
-
-
-def _altering(api_key: int) -> ModuleType:
-    return k33_alter_configs if api_key == api_keys.ALTER_CONFIGS else k44_incremental_alter_configs
 
 
 def _not_logged_in() -> Result:
@@ -348,10 +340,10 @@ def _alter_question(version: int, upstream: Upstream) -> tuple[int, int, bytes]:
     # AlterConfigs without a config would reset them all, which brokers may refuse to validate.
     nothing = AlterConfigsRequest(resources=(AlteredResource(_ALL_BROKERS),), validate_only=True)
     key = api_keys.INCREMENTAL_ALTER_CONFIGS
-    spoken = upstream.common_version(key, k44_incremental_alter_configs.SUPPORTED_VERSIONS)
+    spoken = upstream.common_version(key, _SUPPORTED[key])
     if spoken is None:  # Kafka before 2.3
-        return api_keys.ALTER_CONFIGS, version, k33_alter_configs.encode_request(nothing, version)
-    return key, spoken, k44_incremental_alter_configs.encode_request(nothing, spoken)
+        key, spoken = api_keys.ALTER_CONFIGS, version
+    return key, spoken, altered_configs.encode_request(nothing, key, spoken)
 
 
 def _request(

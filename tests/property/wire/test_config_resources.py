@@ -16,8 +16,6 @@ from receiver.wire import (
     altered_configs,
     config_resources,
     k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
     k74_list_config_resources,
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
@@ -28,8 +26,7 @@ from receiver.wire.k32_describe_configs import DescribeConfigsRequest, Described
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
 VERSIONS = [
     *((DESCRIBE, version) for version in k32_describe_configs.SUPPORTED_VERSIONS),
-    *((ALTER, version) for version in k33_alter_configs.SUPPORTED_VERSIONS),
-    *((INCREMENTAL, version) for version in k44_incremental_alter_configs.SUPPORTED_VERSIONS),
+    *((key, version) for key, known in altered_configs.SUPPORTED_VERSIONS.items() for version in known),
 ]
 
 NAMES = {

@@ -25,10 +25,9 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription
 from receiver.wire import (
+    altered_configs,
     config_resources,
     k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
     k74_list_config_resources,
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource, Operation
@@ -79,9 +78,8 @@ class Core:
     async def alter(
         self, *changes: AlteredResource, key: int = INCREMENTAL, validate_only: bool = False
     ) -> list[Result]:
-        message = k44_incremental_alter_configs if key == INCREMENTAL else k33_alter_configs
         request = AlterConfigsRequest(resources=changes, validate_only=validate_only)
-        _, body = await self.call(key, 1, message.encode_request(request, 1))
+        _, body = await self.call(key, 1, altered_configs.encode_request(request, key, 1))
         return config_resources.read_results(body, key, 1)
 
     async def set(self, name: str, *configs: AlteredConfig, validate_only: bool = False) -> Result:

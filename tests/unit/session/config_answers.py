@@ -13,8 +13,6 @@ from receiver.wire import (
     altered_configs,
     api_keys,
     k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
     k74_list_config_resources,
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
@@ -34,7 +32,6 @@ from tests.testbed.scripted_broker import RANGES, Answers, parse, request_frame
 OLD_RANGES: Final[Mapping[int, tuple[int, int]]] = {**RANGES, 32: (0, 4), 33: (0, 2), 44: (0, 1)}
 
 _UNAUTHORIZED, _UNKNOWN_TYPE = 31, 42
-_ALTERS: Final = {33: k33_alter_configs, 44: k44_incremental_alter_configs}
 
 #: What the receiver lists in these tests.
 NAMES: Final = ("a", "b")
@@ -69,9 +66,9 @@ class ConfigCall:
             ]
             body = k32_describe_configs.encode_response(described, version, request)
         else:
-            altered = _ALTERS[key].decode_request(self.body, version)
-            body = _ALTERS[key].encode_response(
-                [Result(change.resource, 0, "done here") for change in altered.resources], version
+            altered = altered_configs.decode_request(self.body, key, version)
+            body = altered_configs.encode_response(
+                [Result(change.resource, 0, "done here") for change in altered.resources], key, version
             )
         return answer_frame(self.header, body)
 
@@ -122,7 +119,7 @@ class ConfigAnswers(Answers):
     def to(self, data: bytes) -> bytes | None:
         """See the base class."""
         (key,) = struct.unpack_from(">h", data)
-        if key not in {api_keys.DESCRIBE_CONFIGS, *_ALTERS}:
+        if key not in {api_keys.DESCRIBE_CONFIGS, *altered_configs.SUPPORTED_VERSIONS}:
             return super().to(data)
         self.seen.append(parse(data))
         reader = Reader(data)
@@ -140,9 +137,9 @@ class ConfigAnswers(Answers):
             # Not in the order of the request, as brokers do with what they refuse.
             answer = k32_describe_configs.encode_response(described[::-1], version, request)
         else:
-            altered = _ALTERS[key].decode_request(body, version)
+            altered = altered_configs.decode_request(body, key, version)
             results = [self._result(change.resource) for change in altered.resources]
-            answer = _ALTERS[key].encode_response(results[::-1], version)
+            answer = altered_configs.encode_response(results[::-1], key, version)
         answer = struct.pack(">i", self.throttled_ms) + answer[4:]
         response = Header(correlation_id=header.correlation_id)
         return encode_response_header(response, response_header_version(key, version)) + answer

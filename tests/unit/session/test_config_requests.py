@@ -9,11 +9,10 @@ import pytest
 
 from receiver.session.exchanges import LONGEST
 from receiver.wire import (
+    altered_configs,
     api_keys,
     config_resources,
     k32_describe_configs,
-    k33_alter_configs,
-    k44_incremental_alter_configs,
     k74_list_config_resources,
 )
 from receiver.wire.altered_configs import AlterConfigsRequest, AlteredResource
@@ -39,10 +38,8 @@ TOPIC = 2
 OURS, THEIRS, MORE = Resource(CLIENT_METRICS, "s"), Resource(TOPIC, "t"), Resource(CLIENT_METRICS, "u")
 VERSIONS = [
     *((DESCRIBE, version) for version in k32_describe_configs.SUPPORTED_VERSIONS),
-    *((ALTER, version) for version in k33_alter_configs.SUPPORTED_VERSIONS),
-    *((INCREMENTAL, version) for version in k44_incremental_alter_configs.SUPPORTED_VERSIONS),
+    *((key, version) for key, known in altered_configs.SUPPORTED_VERSIONS.items() for version in known),
 ]
-ALTERS = {ALTER: k33_alter_configs, INCREMENTAL: k44_incremental_alter_configs}
 
 
 def results_of(answer: bytes, key: int, version: int, correlation_id: int = 5) -> list[Result]:
@@ -81,7 +78,7 @@ def asked(wire: Wire) -> list[tuple[int, list[Resource]]]:
                 each for each, _ in k32_describe_configs.decode_request(body, one.api_version).resources
             ]
         else:
-            altered = ALTERS[one.api_key].decode_request(body, one.api_version)
+            altered = altered_configs.decode_request(body, one.api_key, one.api_version)
             resources = [each.resource for each in altered.resources]
             assert resources != [QUESTION] or (altered.validate_only and not altered.resources[0].configs)
         found.append((one.api_key, resources))
@@ -171,7 +168,8 @@ def test_a_change_is_never_made_by_the_question() -> None:
             assert others.api_key == key
             assert question.api_key == (INCREMENTAL if ranges is OLD_RANGES else ALTER)
             flexible = response_header_version(question.api_key, question.api_version)
-            decoded = ALTERS[question.api_key].decode_request(question.body[flexible:], question.api_version)
+            body = question.body[flexible:]
+            decoded = altered_configs.decode_request(body, question.api_key, question.api_version)
             assert decoded == AlterConfigsRequest(resources=(AlteredResource(QUESTION),), validate_only=True)
             if key == INCREMENTAL and ranges is very_old:
                 break
@@ -182,8 +180,8 @@ def test_whether_a_change_is_only_validated_is_kept_for_both_parts() -> None:
         wire = old_broker()
         wire.exchange(config_request(INCREMENTAL, 1, OURS, THEIRS, validate_only=validate_only))
         (call,) = wire.config_calls
-        own = k44_incremental_alter_configs.decode_request(call.body, 1)
-        others = k44_incremental_alter_configs.decode_request(wire.seen()[-1].body[1:], 1)
+        own = altered_configs.decode_request(call.body, INCREMENTAL, 1)
+        others = altered_configs.decode_request(wire.seen()[-1].body[1:], INCREMENTAL, 1)
         assert (own.validate_only, others.validate_only) == (validate_only, validate_only)
 
 
