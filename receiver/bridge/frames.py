@@ -205,11 +205,6 @@ def decode_challenge(data: bytes | memoryview) -> Challenge:
     return Challenge(version=version, nonce=nonce)
 
 
-def encode_proof(proof: bytes) -> bytes:
-    """Encode a Proof, without its length."""
-    return bytes([FrameType.PROOF]) + proof
-
-
 def decode_proof(data: bytes | memoryview) -> bytes:
     """Decode a Proof, or raise FrameError."""
     if len(data) != 1 + PROOF_BYTES:
@@ -220,12 +215,6 @@ def decode_proof(data: bytes | memoryview) -> bytes:
 def encode_welcome(welcome: Welcome) -> bytes:
     """Encode a Welcome, without its length."""
     return _WELCOME.pack(FrameType.WELCOME, welcome.proof, welcome.max_push_bytes, welcome.window)
-
-
-def decode_welcome(data: bytes | memoryview) -> Welcome:
-    """Decode a Welcome, or raise FrameError."""
-    _, proof, max_push_bytes, window = _unpack(_WELCOME, data, "Welcome")
-    return Welcome(proof=proof, max_push_bytes=max_push_bytes, window=window)
 
 
 def encode_refused(reason: str) -> bytes:
@@ -242,32 +231,6 @@ def decode_refused(data: bytes | memoryview) -> str:
 
 
 # -- pushes ------------------------------------------------------------------------------------
-
-
-def encode_push(push: BridgedPush) -> bytes:
-    """Encode a Push, without its length."""
-    flags = (_TERMINATING if push.terminating else 0) | (_CODEC_UNKNOWN if push.codec_unknown else 0)
-    fixed = _PUSH.pack(
-        FrameType.PUSH,
-        flags,
-        push.sequence,
-        push.received_at_ns,
-        push.client_instance_id,
-        push.source_port,
-        push.correlation_id,
-        push.interval_ms,
-    )
-    texts = (
-        push.client_id,
-        push.principal,
-        push.source_address,
-        push.listener,
-        push.security_protocol,
-        push.client_software_name,
-        push.client_software_version,
-        push.connection_id,
-    )
-    return fixed + b"".join(map(_text, texts)) + bytes(push.metrics)
 
 
 def decode_push(data: bytes | memoryview) -> BridgedPush:
@@ -303,23 +266,6 @@ def encode_acknowledge(results: Iterable[tuple[int, Result]]) -> bytes:
     """Encode an Acknowledge of at most 65,535 pushes, without its length."""
     parts = [_ACKNOWLEDGED.pack(sequence, result) for sequence, result in results]
     return bytes([FrameType.ACKNOWLEDGE]) + _TEXT.pack(len(parts)) + b"".join(parts)
-
-
-def decode_acknowledge(data: bytes | memoryview) -> list[tuple[int, int]]:
-    """Decode an Acknowledge: sequence numbers and results; or raise FrameError."""
-    if len(data) < 1 + _TEXT.size:
-        raise FrameError(f"Acknowledge: {len(data)} bytes are too few")
-    (count,) = _TEXT.unpack_from(data, 1)
-    start = 1 + _TEXT.size
-    if len(data) != start + count * _ACKNOWLEDGED.size:
-        raise FrameError(f"Acknowledge: {len(data)} bytes do not hold {count} pushes")
-    return list(_ACKNOWLEDGED.iter_unpack(data[start:]))
-
-
-def encode_statistics(values: Iterable[int]) -> bytes:
-    """Encode a Statistics, without its length."""
-    numbers = tuple(values)
-    return Struct(f">BB{len(numbers)}q").pack(FrameType.STATISTICS, len(numbers), *numbers)
 
 
 def decode_statistics(data: bytes | memoryview) -> dict[str, int]:

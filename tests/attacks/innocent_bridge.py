@@ -15,6 +15,7 @@ from typing import Final
 
 from receiver.bridge import frames, tokens
 from receiver.bridge.frames import FrameType
+from tests.unit.bridge import bridge_frames
 from tests.unit.bridge.support import HELLO, PUSH
 
 #: The token of the target and of this bridge.
@@ -67,8 +68,8 @@ def _push(address: str, seen: InnocentBridge, over: threading.Event) -> None:
         with contextlib.suppress(OSError), _joined(address) as stream:
             while not over.is_set():
                 number = next(numbers)
-                stream.sendall(frames.frame(frames.encode_push(_numbered(number))))
-                acknowledged = frames.decode_acknowledge(_read(stream))
+                stream.sendall(frames.frame(bridge_frames.encode_push(_numbered(number))))
+                acknowledged = bridge_frames.decode_acknowledge(_read(stream))
                 assert [sequence for sequence, _ in acknowledged] == [number]
                 seen.acknowledged += 1
                 seen.longest_ms = max(seen.longest_ms, 1e3 * (time.monotonic() - due))
@@ -88,7 +89,7 @@ def _joined(address: str) -> socket.socket:
         hello = frames.encode_hello(replace(HELLO, bridge_id=os.urandom(16), nonce=os.urandom(32)))
         stream.sendall(frames.frame(hello))
         proof = tokens.proof(TOKEN, tokens.BRIDGE, hello, _read(stream))
-        stream.sendall(frames.frame(frames.encode_proof(proof)))
+        stream.sendall(frames.frame(bridge_frames.encode_proof(proof)))
         if _read(stream)[0] != FrameType.WELCOME:
             raise ConnectionError("the receiver refused the bridge")
     except BaseException:

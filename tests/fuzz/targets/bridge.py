@@ -12,6 +12,7 @@ from receiver.bridge import frames
 from receiver.bridge.conversation import Conversation, ConversationError, Event
 from receiver.bridge.frames import BridgedPush, FrameError, Result
 from tests.fuzz.target import Target, require
+from tests.unit.bridge import bridge_frames
 from tests.unit.bridge.support import HELLO, WINDOW, conversation, joined, prove, push
 
 _MAX_REASON_CHARACTERS = 300
@@ -37,7 +38,7 @@ def _check(talk: Conversation, event: Event) -> str:
     if isinstance(event, BridgedPush):
         require(talk.hello is not None, "a push is taken before the proof")
         require(0 < talk.in_flight <= WINDOW, "more pushes are in flight than may be")
-        again = frames.decode_push(frames.encode_push(event))
+        again = frames.decode_push(bridge_frames.encode_push(event))
         require(again.metrics == event.metrics and again.sequence == event.sequence, "the push changes")
         if event.sequence % 2:
             talk.acknowledge(event.sequence, Result.ACCEPTED)
@@ -51,7 +52,7 @@ def _run(data: bytes) -> None:
     start, piece, rest = (joined if data[0] % 2 else conversation), 1 + data[0] // 2, data[1:]
     whole = _converse(start(), rest, max(len(rest), 1))
     require(_converse(start(), rest, piece) == whole, "it depends on the pieces")
-    for decode in (frames.decode_challenge, frames.decode_welcome, frames.decode_acknowledge):
+    for decode in (frames.decode_challenge, bridge_frames.decode_welcome, bridge_frames.decode_acknowledge):
         try:
             decode(rest)
         except FrameError as error:
@@ -59,7 +60,7 @@ def _run(data: bytes) -> None:
 
 
 def _seeds() -> list[bytes]:
-    statistics = frames.frame(frames.encode_statistics(range(13)))
+    statistics = frames.frame(bridge_frames.encode_statistics(range(13)))
     proven = prove(conversation())
     hello = frames.frame(frames.encode_hello(HELLO))
     return [
@@ -74,7 +75,7 @@ def _seeds() -> list[bytes]:
 def _reshape(data: bytes, random: Random) -> bytes:
     """Send known frames in any order, one of them with another length."""
     parts = [data[1:], push(random.randrange(9), bytes(random.randrange(40)))]
-    parts.append(frames.frame(frames.encode_statistics(range(random.randrange(70)))))
+    parts.append(frames.frame(bridge_frames.encode_statistics(range(random.randrange(70)))))
     random.shuffle(parts)
     joint = bytearray(b"".join(parts))
     if random.random() < 0.5 and len(joint) > 4:

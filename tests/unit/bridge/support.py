@@ -8,6 +8,7 @@ from receiver.bridge import frames, tokens
 from receiver.bridge.conversation import Conversation
 from receiver.bridge.frames import BridgedPush, Hello
 from receiver.wire.uuid import Uuid
+from tests.unit.bridge import bridge_frames
 
 TOKEN = b"0123456789abcdef0123"
 WINDOW = 4
@@ -70,7 +71,7 @@ def prove(receiver: Conversation, token: bytes = TOKEN, hello: Hello = HELLO) ->
     receiver.receive(frames.frame(said))
     assert receiver.next_event() is None
     (challenge,) = split(receiver.to_send())
-    return frames.frame(frames.encode_proof(tokens.proof(token, tokens.BRIDGE, said, challenge)))
+    return frames.frame(bridge_frames.encode_proof(tokens.proof(token, tokens.BRIDGE, said, challenge)))
 
 
 def joined(hello: Hello = HELLO) -> Conversation:
@@ -84,4 +85,4 @@ def joined(hello: Hello = HELLO) -> Conversation:
 
 def push(sequence: int, metrics: bytes = b"\x0a\x00") -> bytes:
     """A Push frame."""
-    return frames.frame(frames.encode_push(replace(PUSH, sequence=sequence, metrics=metrics)))
+    return frames.frame(bridge_frames.encode_push(replace(PUSH, sequence=sequence, metrics=metrics)))

@@ -8,6 +8,7 @@ from receiver.bridge import frames, tokens
 from receiver.bridge.conversation import Conversation, ConversationError, Joined, StatisticsReported
 from receiver.bridge.frames import BridgedPush, FrameType, Result
 from receiver.bridge.tokens import TokenError, parse_tokens
+from tests.unit.bridge import bridge_frames
 from tests.unit.bridge.support import (
     HELLO,
     MAX_PUSH_BYTES,
@@ -47,9 +48,9 @@ def test_both_ends_prove_the_token() -> None:
     assert receiver.next_event() is None
     (challenge,) = split(receiver.to_send())
     shown = tokens.proof(TOKEN, tokens.BRIDGE, said, challenge)
-    receiver.receive(frames.frame(frames.encode_proof(shown)))
+    receiver.receive(frames.frame(bridge_frames.encode_proof(shown)))
     assert receiver.next_event() == Joined(HELLO)
-    welcome = frames.decode_welcome(split(receiver.to_send())[0])
+    welcome = bridge_frames.decode_welcome(split(receiver.to_send())[0])
     assert welcome.proof == tokens.proof(TOKEN, tokens.RECEIVER, said, challenge)
     assert welcome.proof != shown
     assert (welcome.max_push_bytes, welcome.window) == (MAX_PUSH_BYTES, WINDOW)
@@ -75,7 +76,7 @@ def test_nothing_is_taken_before_the_proof() -> None:
     receiver = conversation()
     prove(receiver)
     assert "not expected" in refused(receiver, push(1))
-    statistics = frames.frame(frames.encode_statistics([1]))
+    statistics = frames.frame(bridge_frames.encode_statistics([1]))
     assert "not expected" in refused(conversation(), statistics)
 
 
@@ -111,7 +112,7 @@ def test_pushes_are_acknowledged_in_any_order_and_together() -> None:
     receiver.acknowledge(3, Result.REFUSED)
     receiver.acknowledge(1, Result.ACCEPTED)
     (acknowledge,) = split(receiver.to_send())
-    assert frames.decode_acknowledge(acknowledge) == [(3, Result.REFUSED), (1, Result.ACCEPTED)]
+    assert bridge_frames.decode_acknowledge(acknowledge) == [(3, Result.REFUSED), (1, Result.ACCEPTED)]
     assert receiver.in_flight == 1
     assert receiver.to_send() == b""
 
@@ -144,10 +145,10 @@ def test_metrics_have_a_bound() -> None:
 
 def test_statistics_are_answered_though_nothing_waits() -> None:
     receiver = joined()
-    receiver.receive(frames.frame(frames.encode_statistics([4, 3])))
+    receiver.receive(frames.frame(bridge_frames.encode_statistics([4, 3])))
     assert receiver.next_event() == StatisticsReported({"received": 4, "forwarded": 3})
     (acknowledge,) = split(receiver.to_send())
-    assert frames.decode_acknowledge(acknowledge) == []
+    assert bridge_frames.decode_acknowledge(acknowledge) == []
 
 
 def test_tokens_are_read_a_line_each() -> None:

@@ -21,6 +21,7 @@ from receiver.settings.bridge import BridgeSettings
 from receiver.supervisor.socket_file import bind_file
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import LOOPBACK
+from tests.unit.bridge import bridge_frames
 from tests.unit.bridge.support import HELLO, MAX_PUSH_BYTES, TOKEN, push
 from tests.unit.gateway.support import eventually, on_loop
 
@@ -95,14 +96,14 @@ class Bridge:
         bridge.writer.write(frames.frame(said))
         challenge = await bridge.read()
         shown = tokens.proof(token, tokens.BRIDGE, said, challenge)
-        bridge.writer.write(frames.frame(frames.encode_proof(shown)))
+        bridge.writer.write(frames.frame(bridge_frames.encode_proof(shown)))
         return bridge
 
     async def read(self) -> bytes:
         return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4), "big"))
 
     async def acknowledged(self) -> list[tuple[int, int]]:
-        return frames.decode_acknowledge(await self.read())
+        return bridge_frames.decode_acknowledge(await self.read())
 
     async def refusal(self) -> str:
         """Return the reason with which the receiver closes."""
@@ -136,7 +137,7 @@ def test_a_bridge_joins_pushes_and_leaves(tmp_path: Path) -> None:
             found += await bridge.acknowledged()
         assert found == [(1, 0), (2, 0)]
         assert [one.metrics for one in receiver.taken] == [b"\x0a\x01one", b"\x0a\x00"]
-        bridge.writer.write(frames.frame(frames.encode_statistics([5, 4, 3])))
+        bridge.writer.write(frames.frame(bridge_frames.encode_statistics([5, 4, 3])))
         assert await bridge.acknowledged() == []
         assert receiver.counted("connections", broker="3") == 1
         assert receiver.counted("events_total", broker="3", event="received") == 5
