@@ -6,7 +6,7 @@ They know Grafana, and no metric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from grafana_foundation_sdk.builders import (
     common,
@@ -51,6 +51,56 @@ _KEPT: Final = "${__url_time_range}&${postgres:queryparam}&${cluster:queryparam}
 
 Panel = Builder[models.Panel]
 
+_Queries = str | Builder[Dataquery] | Sequence[Builder[Dataquery]]
+_Panel = TypeVar("_Panel", timeseries.Panel, statetimeline.Panel, heatmap.Panel, stat.Panel, table.Panel)
+
+
+def _panel(
+    panel: _Panel,
+    title: str,
+    description: str,
+    unit: str,
+    queries: _Queries,
+    *,
+    size: tuple[int, int],
+    source: models.DataSourceRef = POSTGRES,
+    nothing: str = NO_DATA,
+    over_time: bool = False,
+) -> _Panel:
+    """Begin a panel. The size is its width, in 24ths of the window, and its height."""
+    if isinstance(queries, str):
+        queries = Sql(queries, over_time=over_time)
+    width, height = size
+    return (
+        panel.title(title)
+        .description(description)
+        .datasource(source)
+        .unit(unit)
+        .span(width)
+        .height(height)
+        .no_value(nothing)
+        .targets([queries] if isinstance(queries, Builder) else list(queries))
+    )
+
+
+def _thresholds(least: str, colours: Mapping[float, str]) -> dashboard.ThresholdsConfig:
+    """Colour values, each from a number on; ``least`` is the colour below all of them."""
+    steps = [models.Threshold(value=None, color=least)]
+    steps += [models.Threshold(value=value, color=colour) for value, colour in colours.items()]
+    return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+
+
+def _patterns(colours: Mapping[str, str]) -> list[models.RegexMap]:
+    """Colour texts by the pattern that they match, a regular expression between slashes."""
+    return [
+        models.RegexMap(
+            options=models.DashboardRegexMapOptions(
+                pattern=pattern, result=models.ValueMappingResult(color=colour, index=index)
+            )
+        )
+        for index, (pattern, colour) in enumerate(colours.items())
+    ]
+
 
 def lines(
     title: str,
@@ -75,17 +125,12 @@ def lines(
     colours of dashed lines at values that are a problem. ``smallest_first`` is the legend's order.
     ``band`` has the names of the lower and the upper line of an area that is filled.
     """
+    panel = timeseries.Panel().min(0).max_data_points(_STEPS)
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(description)
-        .datasource(source)
-        .unit(unit)
-        .min(0)
-        .height(9)
-        .span(width)
-        .no_value(nothing)
-        .max_data_points(_STEPS)
+        _panel(
+            panel, title, description, unit, queries,
+            size=(width, 9), source=source, nothing=nothing, over_time=True,
+        )
         .interval("${resolution}" if source is POSTGRES else "15s")
         .draw_style(common_models.GraphDrawStyle.LINE)
         .line_width(1)
@@ -124,8 +169,7 @@ def lines(
                 _value("custom.fillOpacity", 0),
             ],
         )
-        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
-    )
+    )  # fmt: skip
     if band is not None:
         lower, upper = band
         grey = [_value("color", {"mode": "fixed", "fixedColor": "text"}), _value("custom.lineWidth", 0)]
@@ -137,11 +181,7 @@ def lines(
     if most is not None:
         panel = panel.axis_soft_max(most)
     if warnings:
-        steps = [models.Threshold(value=None, color="transparent")]
-        steps += [models.Threshold(value=value, color=colour) for value, colour in warnings.items()]
-        panel = panel.thresholds(
-            dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
-        ).thresholds_style(
+        panel = panel.thresholds(_thresholds("transparent", warnings)).thresholds_style(
             common.GraphThresholdsStyleConfig().mode(common_models.GraphThresholdsStyleMode.DASHED)
         )
     return panel
@@ -162,21 +202,15 @@ def states(
     ``colours`` has the least value of each state but the first, which is green. Steps of the same
     state are drawn as one.
     """
-    steps = [models.Threshold(value=None, color="green")]
-    steps += [models.Threshold(value=value, color=colour) for value, colour in colours.items()]
     return (
-        statetimeline.Panel()
-        .title(title)
-        .description(description)
-        .datasource(source)
-        .unit("short")
-        .height(9)
-        .span(width)
-        .no_value(nothing)
+        _panel(
+            statetimeline.Panel(), title, description, "short", queries,
+            size=(width, 9), source=source, nothing=nothing, over_time=True,
+        )
         .max_data_points(_STEPS)
         .interval("${resolution}" if source is POSTGRES else "5m")
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
-        .thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+        .thresholds(_thresholds("green", colours))
         .merge_values(merge_values=True)
         .show_value(common_models.VisibilityMode.NEVER)
         .row_height(0.8)
@@ -190,8 +224,7 @@ def states(
             .calcs([])
         )
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.SINGLE))
-        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
-    )
+    )  # fmt: skip
 
 
 def cells(
@@ -205,14 +238,10 @@ def cells(
 ) -> Panel:
     """Build a heatmap with a row for each series and a cell for each step, coloured by value."""
     return (
-        heatmap.Panel()
-        .title(title)
-        .description(description)
-        .datasource(source)
-        .unit(unit)
-        .height(9)
-        .span(width)
-        .no_value(NO_DATA)
+        _panel(
+            heatmap.Panel(), title, description, unit, queries,
+            size=(width, 9), source=source, over_time=True,
+        )
         .max_data_points(_CELLS)
         .interval("${resolution}" if source is POSTGRES else "1m")
         .calculate(calculate=False)
@@ -234,8 +263,7 @@ def cells(
         .mode(common_models.TooltipDisplayMode.SINGLE)
         .show_color_scale(show_color_scale=True)
         .show_legend()
-        .targets([Sql(queries, over_time=True)] if isinstance(queries, str) else list(queries))
-    )
+    )  # fmt: skip
 
 
 def number(
@@ -254,29 +282,19 @@ def number(
     The query returns one row with one number. ``warnings`` has its colours, by the number from
     which it has them.
     """
-    steps = [models.Threshold(value=None, color="text")]
-    steps += [models.Threshold(value=value, color=colour) for value, colour in (warnings or {}).items()]
     return (
-        stat.Panel()
-        .title(title)
-        .description(description)
-        .datasource(source)
-        .unit(unit)
-        .height(4)
-        .span(width)
-        .no_value(nothing)
+        _panel(stat.Panel(), title, description, unit, query, size=(width, 4), source=source, nothing=nothing)
         .graph_mode(common_models.BigValueGraphMode.NONE)
         .color_mode(common_models.BigValueColorMode.VALUE)
         .text_mode(common_models.BigValueTextMode.VALUE)
         .reduce_options(common.ReduceDataOptions().calcs(["last"]).values(values=False).fields(""))
-        .thresholds(dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
+        .thresholds(_thresholds("text", warnings or {}))
         .mappings(
             [
                 _special(models.SpecialValueMatch.NA_N, _NOT_SENT_BY_THESE),
                 _special(models.SpecialValueMatch.NULL, NO_DATA),
             ]
         )
-        .targets([Sql(query, over_time=False) if isinstance(query, str) else query])
     )
 
 
@@ -286,23 +304,9 @@ def banner(description: str, query: str, *, good: str, url: str) -> Panel:
     Without an answer it is red. ``good`` is a regular expression between slashes. A click leads to
     ``url``.
     """
-    colours = [
-        models.RegexMap(
-            options=models.DashboardRegexMapOptions(
-                pattern=pattern, result=models.ValueMappingResult(color=colour, index=index)
-            )
-        )
-        for index, (pattern, colour) in enumerate(((good, "green"), ("/.+/", "orange")))
-    ]
+    nothing = "The roll-up's database gave no answer: panels below show nothing, or what they had."
     return (
-        stat.Panel()
-        .title("Status")
-        .description(description)
-        .datasource(POSTGRES)
-        .unit("string")
-        .height(2)
-        .span(24)
-        .no_value("The roll-up's database gave no answer: panels below show nothing, or what they had.")
+        _panel(stat.Panel(), "Status", description, "string", query, size=(24, 2), nothing=nothing)
         # A missing value matches no mapping, and has this colour.
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.FIXED).fixed_color("red"))
         .graph_mode(common_models.BigValueGraphMode.NONE)
@@ -313,11 +317,10 @@ def banner(description: str, query: str, *, good: str, url: str) -> Panel:
         .reduce_options(
             common.ReduceDataOptions().calcs(["lastNotNull"]).values(values=False).fields("/^banner$/")
         )
-        .mappings(list(colours))
+        .mappings(list(_patterns({good: "green", "/.+/": "orange"})))
         .override_by_name(
             "banner", [_value("links", [{"title": "What to do", "url": url, "targetBlank": True}])]
         )
-        .targets([Sql(query, over_time=False)])
     )
 
 
@@ -340,20 +343,15 @@ def rows(
     the rows, if no query does.
     """
     panel = (
-        table.Panel()
-        .title(title)
-        .description(description)
-        .datasource(source)
-        .unit("string")
-        .height(height)
-        .span(width)
-        .no_value(nothing)
+        _panel(
+            table.Panel(), title, description, "string", queries,
+            size=(width, height), source=source, nothing=nothing,
+        )
         .filterable(filterable=True)
         .cell_height(common_models.TableCellHeight.SM)
         .footer(common.TableFooterOptions().show(show=False).reducer([]))
         .mappings([_special(models.SpecialValueMatch.NA_N, _NOT_SENT)])
-        .targets([Sql(queries, over_time=False)] if isinstance(queries, str) else list(queries))
-    )
+    )  # fmt: skip
     if order is not None:
         heading, way = order
         panel = panel.sort_by(
@@ -402,15 +400,7 @@ def column(
     if links:
         properties.append(_value("links", list(links)))
     if patterns:
-        mappings = [
-            models.RegexMap(
-                options=models.DashboardRegexMapOptions(
-                    pattern=pattern, result=models.ValueMappingResult(color=colour, index=index)
-                )
-            )
-            for index, (pattern, colour) in enumerate(patterns.items())
-        ]
-        properties.append(_value("mappings", mappings))
+        properties.append(_value("mappings", _patterns(patterns)))
     if warnings:
         steps: list[dict[str, object]] = [{"value": None, "color": "text"}]
         steps += [{"value": value, "color": colour} for value, colour in warnings.items()]

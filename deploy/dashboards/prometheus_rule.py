@@ -14,8 +14,8 @@ class PrometheusRule:
 
     name: str
     expression: str
-    lasts: str
-    severity: str
+    lasts: str = "0m"
+    severity: str = "warning"
     summary: str
     description: str
 

@@ -66,7 +66,6 @@ RECEIVER_RULES: Final = (
         expression="sum by (job, instance, listener, reason) "
         '(rate(kafka_telemetry_connections_refused_total{reason!="gone"}[5m])) > 0.2',
         lasts="5m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} refuses more than 12 connections a minute "
         "({{ .Labels.reason }})",
         description="upstream: the broker can't be reached. "
@@ -82,7 +81,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryConnectionStorm",
         expression=_jumped("kafka_telemetry_connections_opened_total", 4, 20, "instance", "listener"),
         lasts="10m",
-        severity="warning",
         summary="Clients open far more connections to {{ .Labels.instance }} than the day before",
         description="Clients reconnect in a loop, or make a new client for each message. "
         "`kafka-telemetry connections --closed --by client_id --order-by connections` names them.",
@@ -91,7 +89,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryTrafficJumps",
         expression=_jumped("kafka_telemetry_traffic_bytes_total", 5, 1_000_000, "principal"),
         lasts="10m",
-        severity="warning",
         summary="The traffic of {{ .Labels.principal }} is five times that of the day before",
         description="A client reads a topic again, or a new one has started. "
         "`kafka-telemetry connections --order-by last_minute` names it.",
@@ -101,16 +98,12 @@ RECEIVER_RULES: Final = (
         # Every receiver of a cluster sees some of a principal's connections.
         expression="time() - max by (job, principal) (kafka_telemetry_principal_last_used_timestamp_seconds) "
         "> 30 * 86400",
-        lasts="0m",
-        severity="warning",
         summary="Nobody has used {{ .Labels.principal }} for 30 days",
         description="Remove the credential, or its program has stopped.",
     ),
     PrometheusRule(
         name="KafkaTelemetryCredentialFromNewNetwork",
         expression=_grew("kafka_telemetry_principal_new_networks_total", 60, "principal"),
-        lasts="0m",
-        severity="warning",
         summary="{{ .Labels.principal }} is used from a new network",
         description="Its program has moved, or another one has its credential. "
         "`kafka-telemetry connections --principal PRINCIPAL --by address` has the addresses.",
@@ -118,7 +111,6 @@ RECEIVER_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryInternalError",
         expression=_grew('kafka_telemetry_connections_closed_total{reason="internal_error"}', 15, "listener"),
-        lasts="0m",
         severity="critical",
         summary="Receiver {{ .Labels.instance }} closed connections after an internal error",
         description="The log has the stack trace. Report it with the log.",
@@ -126,8 +118,6 @@ RECEIVER_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryClosesForMemory",
         expression=_grew('kafka_telemetry_connections_closed_total{reason="held_bytes"}', 15, "listener"),
-        lasts="0m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} closed connections because too many bytes wait",
         description="More consumers read slowly at once than limits.max_held_bytes has room for, or a peer "
         "attacks. The log names the addresses. Raise the limit and the container's memory together.",
@@ -137,7 +127,6 @@ RECEIVER_RULES: Final = (
         expression="sum by (job, instance, listener, reason) "
         "(rate(kafka_telemetry_protocol_errors_total[15m])) > 0",
         lasts="15m",
-        severity="warning",
         summary="Listener {{ .Labels.listener }} of {{ .Labels.instance }} receives other protocols "
         "than Kafka",
         description="The peer is a health check, a scanner, or a client with the wrong port or without TLS.",
@@ -147,8 +136,6 @@ RECEIVER_RULES: Final = (
         expression=_grew(
             'kafka_telemetry_pushes_total{outcome="INVALID_RECORD"}', 60, "client_software_name"
         ),
-        lasts="0m",
-        severity="warning",
         summary="{{ .Labels.client_software_name }} pushes what is no OTLP",
         description="These clients turn telemetry off until they restart. Check their version.",
     ),
@@ -157,15 +144,12 @@ RECEIVER_RULES: Final = (
         expression=_grew(
             'kafka_telemetry_pushes_total{outcome="TELEMETRY_TOO_LARGE"}', 60, "client_software_name"
         ),
-        lasts="0m",
-        severity="warning",
         summary="{{ .Labels.client_software_name }} pushes more than telemetry.max_bytes",
         description="Ask these clients for fewer metrics by a subscription, or raise telemetry.max_bytes.",
     ),
     PrometheusRule(
         name="KafkaTelemetryPushesDropped",
         expression=_grew("kafka_telemetry_plugin_dropped_pushes_total", 15, "plugin", "reason"),
-        lasts="0m",
         severity="critical",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} loses pushes ({{ .Labels.reason }})",
         description="Its destination is unreachable or too slow, and its queue is full. GET /v1/plugins "
@@ -176,7 +160,6 @@ RECEIVER_RULES: Final = (
         expression="max by (job, instance, plugin) "
         '(kafka_telemetry_plugin_circuit{state=~"open|half_open"}) == 1',
         lasts="2m",
-        severity="warning",
         summary="The destination of plugin {{ .Labels.plugin }} of {{ .Labels.instance }} takes no pushes",
         description="It can't be reached, or refuses all pushes, for example because of a wrong token. "
         "Pushes wait. `kafka-telemetry plugins` has the error, and how long there is room for more.",
@@ -185,7 +168,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryDeliveryLags",
         expression="max by (job, instance, plugin) (kafka_telemetry_plugin_lag_seconds) > 300",
         lasts="5m",
-        severity="warning",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} has not delivered for minutes",
         description="Its destination is unreachable or too slow. Pushes wait in memory, or on disk if "
         "the plugin has a spool.",
@@ -194,7 +176,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetrySpoolNearlyFull",
         expression="kafka_telemetry_plugin_spool_bytes / (kafka_telemetry_plugin_spool_max_bytes > 0) > 0.8",
         lasts="5m",
-        severity="warning",
         summary="The spool of plugin {{ .Labels.plugin }} of {{ .Labels.instance }} is nearly full",
         description="A full spool drops its oldest pushes. Repair the destination, or raise spool.max_bytes.",
     ),
@@ -211,15 +192,12 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryPluginHangs",
         expression="max by (job, instance, plugin) (kafka_telemetry_plugin_call_seconds) > 60",
         lasts="1m",
-        severity="warning",
         summary="Plugin {{ .Labels.plugin }} of {{ .Labels.instance }} hangs",
         description="One call has lasted for more than a minute. Run the plugin with isolation: process.",
     ),
     PrometheusRule(
         name="KafkaTelemetryPushesNotStored",
         expression=_grew("kafka_telemetry_pushes_not_stored_total", 15),
-        lasts="0m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} refuses pushes that it can't store",
         description="The disk of a plugin with delivery: spool_always is full, fails or is too slow. "
         "Clients go on with their next push.",
@@ -228,7 +206,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryOverBudget",
         expression="rate(kafka_telemetry_overflowed_points_total[15m]) > 0",
         lasts="15m",
-        severity="warning",
         summary="Clients of receiver {{ .Labels.instance }} exceed a series budget",
         description="`kafka-telemetry series` lists these clients.",
     ),
@@ -236,7 +213,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryInstancesEvicted",
         expression="rate(kafka_telemetry_instances_evicted_total[15m]) > 0",
         lasts="15m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} evicts client instances at its bound",
         description="There are more client instances than telemetry.max_instances. Evicted clients have "
         "to ask again.",
@@ -245,7 +221,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetrySubscriptionsStale",
         expression="kafka_telemetry_subscriptions_stale == 1",
         lasts="5m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} can't follow the changes of its subscriptions",
         description="The last known subscriptions stay in force. A file has a mistake, or the brokers that "
         "keep them don't answer or refuse the login. GET /readyz names the place, and the log each mistake.",
@@ -256,7 +231,6 @@ RECEIVER_RULES: Final = (
         expression="kafka_telemetry_warnings"
         '{kind=~"crossed|bypass|hidden_telemetry|subscription|clock|worker"} > 0',
         lasts="15m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} works, and warns of: {{ .Labels.kind }}",
         description="GET /readyz and `kafka-telemetry status` say what to do. bypass: clients pass by the "
         "receiver. crossed: its upstreams are. hidden_telemetry: the broker's own telemetry has no effect. "
@@ -267,7 +241,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryReloadRefused",
         expression="kafka_telemetry_config_last_reload_successful == 0",
         lasts="5m",
-        severity="warning",
         summary="Receiver {{ .Labels.instance }} refused a changed configuration",
         description="The configuration before it stays in force. GET /readyz and the log name the key, the "
         "value and the fix.",
@@ -276,7 +249,6 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryCertificateEnds",
         expression="kafka_telemetry_tls_certificate_expiry_timestamp_seconds - time() < 14 * 86400",
         lasts="1h",
-        severity="warning",
         summary="A certificate of listener {{ .Labels.listener }} of {{ .Labels.instance }} expires within "
         "two weeks",
         description="Replace the files. The receiver reloads them without a restart.",

@@ -38,7 +38,6 @@ ROLLUP_RULES: Final = (
         name="KafkaTelemetryRollupLags",
         expression="kafka_telemetry_rollup_lag_seconds > 600",
         lasts="10m",
-        severity="warning",
         summary="Roll-up {{ .Labels.instance }} is minutes behind",
         description="Batches take longer than pushes take to arrive, or the job works off a backlog. "
         "kafka_telemetry_rollup_stage_seconds shows where the time goes.",
@@ -47,7 +46,6 @@ ROLLUP_RULES: Final = (
         name="KafkaTelemetryRollupMaintenanceLate",
         expression="time() - kafka_telemetry_rollup_maintenance_last_success_timestamp_seconds > 900",
         lasts="5m",
-        severity="warning",
         summary="Roll-up {{ .Labels.instance }} completes no maintenance",
         description="Hours, days, findings and retention stand still. Maintenance fails, or waits for a "
         "batch. The log has the reason.",
@@ -55,8 +53,6 @@ ROLLUP_RULES: Final = (
     PrometheusRule(
         name="KafkaTelemetryFindings",
         expression='sum by (job, instance, kind) (kafka_telemetry_rollup_findings{severity!="info"}) > 0',
-        lasts="0m",
-        severity="warning",
         summary="Clients have findings of kind {{ .Labels.kind }}",
         description="`kafka-telemetry rollup findings` and GET /v1/findings of the roll-up show which "
         "clients, since when, and what to change.",
@@ -66,7 +62,6 @@ ROLLUP_RULES: Final = (
         # A job that was away packs what it missed step by step, and the number falls.
         expression=f"{_TO_PACK} > 6 and delta({_TO_PACK}[20m]) >= 0",
         lasts="30m",
-        severity="warning",
         summary="Roll-up {{ .Labels.instance }} packs hours more slowly than they pass",
         description="Minutes that are not packed take at least ten times the space. Maintenance spends ten "
         "seconds a minute on packing; PostgreSQL's disk or CPU may be busy.",
@@ -76,8 +71,6 @@ ROLLUP_RULES: Final = (
         # increase() misses the first batch of a process, which may end before the first scrape.
         expression=f"increase({_DEAD_LETTERS}[1h]) > 0 "
         f"or {_DEAD_LETTERS} > 0 and on (job, instance) process_start_time_seconds > time() - 3600",
-        lasts="0m",
-        severity="warning",
         summary="Roll-up {{ .Labels.instance }} could not read some pushes",
         description="The view telemetry.dead_letter lists them with their reason and source.",
     ),
