@@ -26,20 +26,17 @@ from spark_streaming.plain_yaml import Loc, PlainYamlError, key_text, positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A configuration that can be loaded, and what is wrong with its surroundings.
-
-    Attributes:
-        plugins: The plugins that were constructed for the check.
-        mistakes: Files that are missing, and ports that two services share.
-        secrets: Secrets that stand in the configuration itself.
-        logins: Logins whose lack keeps the sidecar from knowing its broker.
-    """
+    """A configuration that can be loaded, and what is wrong with its surroundings."""
 
     settings: ReceiverSettings
     plugins: Sequence[HostedPlugin]
+    """The plugins that were constructed for the check."""
     mistakes: Sequence[SettingsError]
+    """Files that are missing, and ports that two services share."""
     secrets: Sequence[SettingsError]
+    """Secrets that stand in the configuration itself."""
     logins: Sequence[SettingsError]
+    """Logins whose lack keeps the sidecar from knowing its broker."""
 
     @property
     def warnings(self) -> tuple[SettingsError, ...]:

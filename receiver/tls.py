@@ -64,13 +64,10 @@ def tls_problem(error: ssl.SSLError) -> str:
 
 
 class ServerConnection(ssl.SSLObject):
-    """Our side of a client's TLS connection.
-
-    Attributes:
-        asked_name: The host name that the client asked for (SNI), in lower case; empty: none.
-    """
+    """Our side of a client's TLS connection."""
 
     asked_name: str = ""
+    """The host name that the client asked for (SNI), in lower case; empty: none."""
 
 
 class TlsContext:

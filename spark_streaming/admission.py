@@ -27,16 +27,13 @@ _SHARED: Final = frozenset({None, "", "User:ANONYMOUS", "User:unknown"})
 
 
 class Candidate(NamedTuple):
-    """A new series.
-
-    Attributes:
-        minute: When its push was received, in minutes since the epoch.
-    """
+    """A new series."""
 
     cluster_id: str | None
     principal: str | None
     client_id: str | None
     minute: int
+    """When its push was received, in minutes since the epoch."""
 
 
 def digest(*names: str | None) -> bytes:

@@ -59,15 +59,12 @@ class BatchError(Exception):
 
 
 class Progress(NamedTuple):
-    """How far pushes were read.
-
-    Attributes:
-        closed: The last complete minute, up to which silent clients are carried forward.
-        read_until_ns: Pushes received until this time were read; None if that is unknown.
-    """
+    """How far pushes were read."""
 
     closed: int
+    """The last complete minute, up to which silent clients are carried forward."""
     read_until_ns: int | None
+    """Pushes received until this time were read; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

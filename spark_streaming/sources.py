@@ -181,15 +181,12 @@ def read(spark: SparkSession, settings: RollupSettings) -> DataFrame:
 
 
 class Held(NamedTuple):
-    """Which pushes a source holds, by times of receipt in nanoseconds since the epoch.
-
-    Attributes:
-        whole_since_ns: Since when it holds all pushes.
-        newest_ns: Of its newest push.
-    """
+    """Which pushes a source holds, by times of receipt in nanoseconds since the epoch."""
 
     whole_since_ns: int
+    """Since when it holds all pushes."""
     newest_ns: int
+    """Of its newest push."""
 
 
 def held(spark: SparkSession, settings: RollupSettings) -> Held | None:

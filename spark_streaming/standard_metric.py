@@ -56,30 +56,27 @@ class Combination(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardMetric:
-    """One standard metric.
-
-    Attributes:
-        unit: The unit in UCUM; None when no source defines it.
-        description: One sentence.
-        required: Whether KIP-714 requires it of producers or consumers.
-        by: The attributes of its series, as the receiver names them, one set for each level. A
-            metric with two levels counts the same things in both, so only one level may be added.
-        draft_name: The metric of KIP-714's draft that counts the same; None when there is none. A
-            metric of the draft has its own name here.
-        released_names: The released metrics that replaced a metric of the draft, or the metric's
-            own name; empty when none did.
-    """
+    """One standard metric."""
 
     name: str
     kind: MetricKind
     unit: str | None
+    """The unit in UCUM; None when no source defines it."""
     description: str
+    """One sentence."""
     combines: Combination
     required: bool
+    """Whether KIP-714 requires it of producers or consumers."""
     clients: tuple[str, ...]
     by: tuple[tuple[str, ...], ...]
+    """The attributes of its series, as the receiver names them, one set for each level. A metric
+    with two levels counts the same things in both, so only one level may be added."""
     draft_name: str | None
+    """The metric of KIP-714's draft that counts the same; None when there is none. A metric of the
+    draft has its own name here."""
     released_names: tuple[str, ...]
+    """The released metrics that replaced a metric of the draft, or the metric's own name; empty
+    when none did."""
 
     @property
     def finer(self) -> tuple[str, ...]:

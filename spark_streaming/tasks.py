@@ -107,28 +107,25 @@ _ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What the driver tells the tasks of a batch.
-
-    Attributes:
-        url: The database, with its password.
-        retention: How long rows are kept.
-        query_id: Spark's id of the query.
-        closed: The last complete minute when the batch began.
-        min_minute: Change no earlier minute, for a rebuild.
-        first_minute: Ignore data points before it, for a rebuild.
-        with_rows: Return the ``ROLLUP_ROWS``, for a lake.
-    """
+    """What the driver tells the tasks of a batch."""
 
     url: str = field(repr=False)
+    """The database, with its password."""
     retention: RetentionSettings
+    """How long rows are kept."""
     new_series: NewSeriesSettings
     source: str
     query_id: str
+    """Spark's id of the query."""
     batch_id: int
     closed: int
+    """The last complete minute when the batch began."""
     min_minute: int | None
+    """Change no earlier minute, for a rebuild."""
     first_minute: int | None
+    """Ignore data points before it, for a rebuild."""
     with_rows: bool
+    """Return the ``ROLLUP_ROWS``, for a lake."""
 
 
 def run(batches: Iterable[pa.RecordBatch], settings: TaskSettings) -> Iterator[pa.RecordBatch]:

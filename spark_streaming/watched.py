@@ -13,17 +13,13 @@ from typing import Final, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """One value by instance and minute.
-
-    Attributes:
-        keeps: ``sum`` or ``max`` of the values, or number of ``points`` (for a mean, with a
-            ``sum``).
-        metrics: Metrics whose points count, at their first level of detail only.
-    """
+    """One value by instance and minute."""
 
     column: str
     keeps: Literal["sum", "max", "points"]
+    """``sum`` or ``max`` of the values, or number of ``points`` (for a mean, with a ``sum``)."""
     metrics: tuple[str, ...]
+    """Metrics whose points count, at their first level of detail only."""
 
 
 def _clients(name: str) -> tuple[str, ...]:

@@ -116,21 +116,18 @@ def _minute_of(column: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A part of the range, and the grain of which it is read.
-
-    Attributes:
-        grain: The end of the views' names.
-        when: Whether there is such a piece.
-        begins: A column of :func:`_span`; empty: the begin of the range.
-        ends: The same.
-        before: A constant that it also ends before; empty: none.
-    """
+    """A part of the range, and the grain of which it is read."""
 
     grain: str
+    """The end of the views' names."""
     when: str
+    """Whether there is such a piece."""
     begins: str = ""
+    """A column of :func:`_span`; empty: the begin of the range."""
     ends: str
+    """The same."""
     before: str = ""
+    """A constant that it also ends before; empty: none."""
 
     def condition(self) -> str:
         """Return the condition on a row's bucket.

@@ -51,20 +51,17 @@ class _SqlRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """What the findings of a rule are about.
-
-    Attributes:
-        labels: The expressions of the alert's labels, by name. None is ever empty, because Grafana
-            shows empty labels.
-        words: The template that names the subject in a summary.
-        dashboard: The uid of the dashboard that shows it.
-        variable: The variable of that dashboard that selects it, and the label with its text.
-    """
+    """What the findings of a rule are about."""
 
     labels: Mapping[str, str]
+    """The expressions of the alert's labels, by name. None is ever empty, because Grafana shows
+    empty labels."""
     words: str
+    """The template that names the subject in a summary."""
     dashboard: str
+    """The uid of the dashboard that shows it."""
     variable: tuple[str, str]
+    """The variable of that dashboard that selects it, and the label with its text."""
     condition: str = ""
 
 
@@ -98,22 +95,19 @@ _VERSION: Final = _Subject(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FindingRule:
-    """The rule of a kind of finding.
-
-    Attributes:
-        does: What the summary says of the subject, with ``{number}``.
-        number: The evidence with that number; the largest of the subject's findings.
-        meaning: The begin of the description.
-        severity: The least severity that fires.
-    """
+    """The rule of a kind of finding."""
 
     kind: str
     subject: _Subject
     title: str
     does: str
+    """What the summary says of the subject, with ``{number}``."""
     number: str
+    """The evidence with that number; the largest of the subject's findings."""
     meaning: str
+    """The begin of the description."""
     severity: Literal["warning", "critical"] = "warning"
+    """The least severity that fires."""
 
 
 #: The kinds of finding that fire alerts. Old versions do not fire. Silent clients do not either: a

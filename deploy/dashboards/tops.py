@@ -33,18 +33,15 @@ _CHOSEN: Final = chosen(BY_FLEET | BY_CLIENT)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column of the table.
-
-    Attributes:
-        metric: Its name without ``org.apache.kafka.``.
-        shows: ``mean`` over the time that has data (totals: a second), the number ``counted`` in
-            the range, the ``newest`` value, the ``most`` or the ``least``.
-        worse: Whether the largest or the smallest values are a problem, by which rows are ordered.
-    """
+    """A column of the table."""
 
     metric: str
+    """Its name without ``org.apache.kafka.``."""
     shows: Literal["mean", "counted", "newest", "most", "least"] = "mean"
+    """``mean`` over the time that has data (totals: a second), the number ``counted`` in the range,
+    the ``newest`` value, the ``most`` or the ``least``."""
     worse: Literal["largest", "smallest"] | None = None
+    """Whether the largest or the smallest values are a problem, by which rows are ordered."""
 
 
 def clients_by_problem(title: str, columns: Mapping[str, Cell]) -> Panel:

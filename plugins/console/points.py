@@ -13,17 +13,14 @@ AttributeValue = str | int | float | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatPoint:
-    """One data point.
-
-    Attributes:
-        value: Its value; the sum of a histogram or summary. None if it has none.
-        count: Number of observations of a histogram or summary; None for other kinds.
-    """
+    """One data point."""
 
     name: str
     attributes: Mapping[str, AttributeValue]
     value: int | float | None
+    """Its value; the sum of a histogram or summary. None if it has none."""
     count: int | None
+    """Number of observations of a histogram or summary; None for other kinds."""
 
 
 def flat_points(data: MetricsData) -> Iterator[FlatPoint]:

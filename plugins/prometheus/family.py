@@ -18,63 +18,54 @@ _BLOCK_BYTES: Final = 65_536
 
 @dataclass(slots=True, eq=False)
 class Exposed:
-    """A series in Prometheus, with one line or several.
-
-    Attributes:
-        family: Its metric. None: it is hidden, because another series has its name and labels.
-        labels: Its labels, without those of single lines.
-        number: Increases with each new series.
-        ended: Whether the series ended and is only shown until the last scrape.
-        last: Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
-            Replaced as one object, so that a reader on another thread sees one point.
-        start_field: The start time of ``last``, encoded.
-        start_ns: The series' start when ``last`` got its start time.
-        time_ms: Time of the last samples.
-    """
+    """A series in Prometheus, with one line or several."""
 
     kind: Kind
     family: Family | None
+    """Its metric. None: it is hidden, because another series has its name and labels."""
     labels: LabelSet
+    """Its labels, without those of single lines."""
     number: int = 0
+    """Increases with each new series."""
     ended: bool = False
+    """Whether the series ended and is only shown until the last scrape."""
     last: tuple[tuple[Line, ...], tuple[float, ...], int] = ((), (), 0)
+    """Its lines, their values, and their start time (milliseconds since the epoch; 0: none).
+    Replaced as one object, so that a reader on another thread sees one point."""
     layout: Layout = ()
     start_field: bytes = b""
+    """The start time of ``last``, encoded."""
     start_ns: int = 0
+    """The series' start when ``last`` got its start time."""
     time_ms: int = 0
+    """Time of the last samples."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Position of a scrape within a metric.
-
-    Attributes:
-        number: Number of the last series read.
-        end: Number of the last series to read; None before the first block.
-        read: Number of members up to ``number``.
-        removed: The metric's ``removed`` at that time.
-    """
+    """Position of a scrape within a metric."""
 
     number: int = -1
+    """Number of the last series read."""
     end: int | None = None
+    """Number of the last series to read; None before the first block."""
     read: int = 0
+    """Number of members up to ``number``."""
     removed: int = 0
+    """The metric's ``removed`` at that time."""
 
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """A Prometheus metric with its series.
-
-    Attributes:
-        description: That of its first series (:func:`~plugins.prometheus.trust.description`).
-        members: Its series by labels, in the order of their numbers.
-        removed: Number of members removed so far.
-    """
+    """A Prometheus metric with its series."""
 
     name: MetricName
     description: str
+    """That of its first series (:func:`~plugins.prometheus.trust.description`)."""
     members: dict[Labels, Exposed] = field(default_factory=dict)
+    """Its series by labels, in the order of their numbers."""
     removed: int = 0
+    """Number of members removed so far."""
 
     def read_block(self, cursor: Cursor) -> list[Exposed]:
         """Return the next series, and move the cursor behind them; none at the end.

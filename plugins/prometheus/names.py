@@ -87,16 +87,13 @@ _COUNTING: Final = frozenset({MetricType.COUNTER, MetricType.HISTOGRAM, MetricTy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricName:
-    """Name, type and unit of a metric in Prometheus.
-
-    Attributes:
-        name: The name with all suffixes except those of histogram and summary parts.
-        unit: The unit in words; empty if it has none. Not compared, because some clients omit it.
-    """
+    """Name, type and unit of a metric in Prometheus."""
 
     name: str
+    """The name with all suffixes except those of histogram and summary parts."""
     type: MetricType
     unit: str = field(compare=False)
+    """The unit in words; empty if it has none. Not compared, because some clients omit it."""
 
     @property
     def family(self) -> str:

@@ -43,37 +43,31 @@ _MAX_ELAPSED_NS: Final = 366 * 24 * 3600 * 1_000_000_000
 
 @dataclass(slots=True)
 class TargetState:
-    """The table's state of a target.
-
-    Attributes:
-        resource: The Resource of these labels.
-        time_ms: Time of its last samples.
-        time_field: The same, encoded for remote write; empty without remote write.
-        label_sets: Labels of its live series by attributes, shared between series.
-    """
+    """The table's state of a target."""
 
     labels: Labels
     info: Exposed
     resource: bytes = b""
+    """The Resource of these labels."""
     time_ms: int = 0
+    """Time of its last samples."""
     time_field: bytes = b""
+    """The same, encoded for remote write; empty without remote write."""
     label_sets: WeakValueDictionary[tuple[bytes, ...], LabelSet] = field(default_factory=WeakValueDictionary)
+    """Labels of its live series by attributes, shared between series."""
 
 
 @dataclass(slots=True)
 class PushSamples:
-    """The remote write samples of a push.
-
-    Attributes:
-        ends: Staleness markers to write after the samples.
-        left_out: Number of dropped points.
-        reason: Why they were dropped, for the log.
-    """
+    """The remote write samples of a push."""
 
     samples: list[Sample]
     ends: list[Sample]
+    """Staleness markers to write after the samples."""
     left_out: int
+    """Number of dropped points."""
     reason: str
+    """Why they were dropped, for the log."""
 
 
 class SeriesTable:

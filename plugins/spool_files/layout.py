@@ -35,20 +35,17 @@ HEAVY = "f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stem:
-    """Name of a journal and its published files: sorts by time and is never reused.
-
-    Attributes:
-        opened: Creation time of the journal, ``20260131T130512123456Z``.
-        host: The host, from :func:`host_name`.
-        run: 8 random hexadecimal digits for each start of a plugin. The first is :data:`HEAVY` if
-            the pushes are of address blocks that push more than their share.
-        number: Number of the journal within the run, from 1.
-    """
+    """Name of a journal and its published files: sorts by time and is never reused."""
 
     opened: str
+    """Creation time of the journal, ``20260131T130512123456Z``."""
     host: str
+    """The host, from :func:`host_name`."""
     run: str
+    """8 random hexadecimal digits for each start of a plugin. The first is :data:`HEAVY` if the
+    pushes are of address blocks that push more than their share."""
     number: int
+    """Number of the journal within the run, from 1."""
 
     @classmethod
     def new(cls, now: datetime, *, host: str, run: str, number: int) -> Stem:

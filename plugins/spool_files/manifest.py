@@ -23,25 +23,22 @@ _TAIL_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A published file.
-
-    Attributes:
-        file: Its path below the folder.
-        otlp_bytes: Uncompressed OTLP bytes.
-        min_received_at_ns: Earliest receive time, nanoseconds since the epoch.
-        run: The start of the plugin, as in the file's name.
-        sequence: Number of the journal within the run. Missing numbers had no push.
-    """
+    """A published file."""
 
     file: str
+    """Its path below the folder."""
     rows: int
     bytes: int
     otlp_bytes: int
+    """Uncompressed OTLP bytes."""
     min_received_at_ns: int
+    """Earliest receive time, nanoseconds since the epoch."""
     max_received_at_ns: int
     host: str
     run: str
+    """The start of the plugin, as in the file's name."""
     sequence: int
+    """Number of the journal within the run. Missing numbers had no push."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,17 +52,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The person or program that sent a request, as named in the configuration.
-
-    Attributes:
-        name: The name for the audit log.
-        csrf_token: What a request of a session must have, unless it only reads.
-    """
+    """The person or program that sent a request, as named in the configuration."""
 
     name: str
+    """The name for the audit log."""
     role: Role
     authenticated_by: Literal["token", "certificate", "session", "nothing"]
     csrf_token: str | None = None
+    """What a request of a session must have, unless it only reads."""
 
     def may_send(self, method: str, csrf_token: bytes | None) -> bool:
         """Whether a request is not one that another page made a browser send."""

@@ -62,14 +62,11 @@ def cluster_list_responses(item: type[BaseModel]) -> dict[int | str, dict[str, A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """This receiver among those of its cluster.
-
-    Attributes:
-        members: All receivers; None: the configuration names none.
-    """
+    """This receiver among those of its cluster."""
 
     receiver_id: str
     members: Members | None = None
+    """All receivers; None: the configuration names none."""
 
     async def ask(self, path: str, parameters: dict[str, str | int]) -> list[MemberAnswer]:
         """Ask the other receivers; without any, nobody is asked."""

@@ -41,22 +41,19 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event.
-
-    Attributes:
-        number: Its place in the log, from 1.
-        time: When it happened (RFC 3339, UTC).
-        subscription: The subscription's name.
-        client_instance_id: The client instance's id in Kafka's text form.
-        client_id: The client's id, of a client that came.
-    """
+    """One event."""
 
     number: int
+    """Its place in the log, from 1."""
     time: str
+    """When it happened (RFC 3339, UTC)."""
     type: EventType
     subscription: str | None = None
+    """The subscription's name."""
     client_instance_id: str | None = None
+    """The client instance's id in Kafka's text form."""
     client_id: str | None = None
+    """The client's id, of a client that came."""
 
 
 class EventLog:

@@ -29,17 +29,14 @@ COOKIE_NAME: Final = "kafka-telemetry-session"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session.
-
-    Attributes:
-        token_digest: The SHA-256 digest of its token.
-        csrf_token: The value of :data:`CSRF_HEADER`.
-        expires_at: When it ends, in the clock's seconds.
-    """
+    """A session."""
 
     token_digest: bytes
+    """The SHA-256 digest of its token."""
     csrf_token: str
+    """The value of :data:`CSRF_HEADER`."""
     expires_at: float
+    """When it ends, in the clock's seconds."""
 
 
 class Sessions:

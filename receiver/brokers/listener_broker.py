@@ -31,25 +31,21 @@ _MAX_CANDIDATES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBroker:
-    """A broker as far as it is known.
-
-    Attributes:
-        broker: Its node id and its cluster id.
-        proven: Whether it has shown that the node id is its own.
-        advertised: The address that it tells clients, ``host:port``.
-        takes_telemetry: Whether it takes client telemetry itself (KIP-714).
-        unread_resources: The number of its client metrics resources that the receiver does not
-            read; 0 where the receiver may not ask.
-        named_at_port: The only node that Metadata names at the listener's port, if it is another
-            one.
-    """
+    """A broker as far as it is known."""
 
     broker: Broker
+    """Its node id and its cluster id."""
     proven: bool = False
+    """Whether it has shown that the node id is its own."""
     advertised: str | None = None
+    """The address that it tells clients, ``host:port``."""
     takes_telemetry: bool = False
+    """Whether it takes client telemetry itself (KIP-714)."""
     unread_resources: int = 0
+    """The number of its client metrics resources that the receiver does not read; 0 where the
+    receiver may not ask."""
     named_at_port: int | None = None
+    """The only node that Metadata names at the listener's port, if it is another one."""
 
 
 class ListenerBroker:

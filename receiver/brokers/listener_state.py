@@ -11,13 +11,10 @@ from receiver.settings.listeners import ListenerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerState:
-    """A listener, the broker behind it, and the nodes behind a rewriting one.
-
-    Attributes:
-        nodes: What is known of the broker behind each node port, by node id.
-    """
+    """A listener, the broker behind it, and the nodes behind a rewriting one."""
 
     settings: ListenerSettings
     known: KnownBroker
     connections: int
     nodes: Mapping[int, KnownBroker] = field(default_factory=dict)
+    """What is known of the broker behind each node port, by node id."""

@@ -17,17 +17,14 @@ _VERSION: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:\.[0-9]{1,4})?")
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a version of Kafka no longer has of an API.
-
-    Attributes:
-        kafka: The version that dropped it.
-        lowest: The lowest version since then; None: the API is gone.
-        why: The KIP.
-    """
+    """What a version of Kafka no longer has of an API."""
 
     kafka: str
+    """The version that dropped it."""
     lowest: int | None
+    """The lowest version since then; None: the API is gone."""
     why: str
+    """The KIP."""
 
     def breaks(self, version: int) -> bool:
         """Return whether a request in a version gets no answer any more."""

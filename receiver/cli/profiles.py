@@ -42,20 +42,17 @@ class ProfileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A sidecar to ask.
-
-    Attributes:
-        name: The profile's name, or host and port of the URL.
-        client_certificate: PEM file with the certificate to show.
-        client_key: PEM file with its private key.
-    """
+    """A sidecar to ask."""
 
     name: str
+    """The profile's name, or host and port of the URL."""
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None
     client_certificate: Path | None = None
+    """PEM file with the certificate to show."""
     client_key: Path | None = None
+    """PEM file with its private key."""
 
 
 class _Access(BaseModel):

@@ -52,21 +52,18 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAnswer:
-    """What a member answered, or why it did not.
-
-    Attributes:
-        receiver: Its id; None: not known.
-        is_self: Whether it is the receiver that asked.
-        status: The HTTP status; 0 without an answer.
-        problem: Why there is no answer that can be used; None: there is one.
-    """
+    """What a member answered, or why it did not."""
 
     url: str
     receiver: str | None = None
+    """Its id; None: not known."""
     is_self: bool = False
+    """Whether it is the receiver that asked."""
     status: int = 0
+    """The HTTP status; 0 without an answer."""
     document: Any = None
     problem: str | None = None
+    """Why there is no answer that can be used; None: there is one."""
 
 
 def new_receiver_id() -> str:

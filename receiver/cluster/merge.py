@@ -20,29 +20,23 @@ Item: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The order of a list.
-
-    Attributes:
-        position: Returns the place of an item in the order. The item has its receiver's id as
-            ``receiver``. Raises KeyError, TypeError or ValueError for what is no such item.
-        cursor: Returns the ``after`` of the items behind an item.
-        combine: Makes one item of those at the same position.
-    """
+    """The order of a list."""
 
     position: Callable[[Item], Any]
+    """Returns the place of an item in the order. The item has its receiver's id as ``receiver``.
+    Raises KeyError, TypeError or ValueError for what is no such item."""
     cursor: Callable[[Item], str]
+    """Returns the ``after`` of the items behind an item."""
     combine: Callable[[Sequence[Item]], Item] = itemgetter(0)
+    """Makes one item of those at the same position."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPage:
-    """A receiver's page.
-
-    Attributes:
-        entries: Its first items after the position, each with its place in the order.
-    """
+    """A receiver's page."""
 
     entries: Sequence[tuple[Any, Item]]
+    """Its first items after the position, each with its place in the order."""
     has_more: bool
 
 

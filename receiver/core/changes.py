@@ -16,17 +16,14 @@ async def _nothing_to_wait_for() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a configuration changes in one part of the core.
-
-    Attributes:
-        commit: Puts it in force. It was built before, so that this neither fails nor waits.
-        finish: Ends what the change has replaced, after all changes are in force.
-        discard: Drops what was built, in place of ``commit``.
-    """
+    """What a configuration changes in one part of the core."""
 
     commit: Callable[[], object]
+    """Puts it in force. It was built before, so that this neither fails nor waits."""
     finish: Callable[[], Awaitable[None]] = _nothing_to_wait_for
+    """Ends what the change has replaced, after all changes are in force."""
     discard: Callable[[], object] = _nothing
+    """Drops what was built, in place of ``commit``."""
 
 
 class Changes:

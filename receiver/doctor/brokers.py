@@ -45,22 +45,19 @@ _LOCAL_HEADER: Final = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of a broker, or of a listener in front of it.
-
-    Attributes:
-        ranges: The version ranges that it offers, by API key.
-        problem: Why it does not answer; None: it does.
-        login_problem: Why it refuses the sidecar's login; None: it does not.
-        hides_resources: Whether it keeps client metrics resources that the sidecar does not read.
-        crossed: Why the upstream is probably that of another listener; None: nothing says so.
-    """
+    """The answer of a broker, or of a listener in front of it."""
 
     broker: ListenerBroker
     ranges: Mapping[int, tuple[int, int]]
+    """The version ranges that it offers, by API key."""
     problem: str | None = None
+    """Why it does not answer; None: it does."""
     login_problem: str | None = None
+    """Why it refuses the sidecar's login; None: it does not."""
     hides_resources: bool = False
+    """Whether it keeps client metrics resources that the sidecar does not read."""
     crossed: str | None = None
+    """Why the upstream is probably that of another listener; None: nothing says so."""
 
     @property
     def known(self) -> KnownBroker:

@@ -41,26 +41,23 @@ _PAGE: Final = "docs/where-are-my-metrics.md has the steps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What the running receiver knows of its clients.
-
-    Attributes:
-        clients: Client instances (``/v1/clients``).
-        connections: Open connections (``/v1/connections``).
-        subscriptions: All subscriptions (``/v1/subscriptions``).
-        owners: All owners (``/v1/owners``).
-        complete: Whether these are all clients and connections, and not the first ones.
-        bridges_alone: Whether the receiver has no listener, so that all clients come by bridges.
-        brokers_elsewhere: How many brokers of the cluster no listener is in front of. A client
-            connects to many brokers, and pushes to one of them (KIP-714, "Client behavior").
-    """
+    """What the running receiver knows of its clients."""
 
     clients: Sequence[_Document]
+    """Client instances (``/v1/clients``)."""
     connections: Sequence[_Document]
+    """Open connections (``/v1/connections``)."""
     subscriptions: Sequence[_Document]
+    """All subscriptions (``/v1/subscriptions``)."""
     owners: Sequence[_Document] = ()
+    """All owners (``/v1/owners``)."""
     complete: bool = True
+    """Whether these are all clients and connections, and not the first ones."""
     bridges_alone: bool = False
+    """Whether the receiver has no listener, so that all clients come by bridges."""
     brokers_elsewhere: int = 0
+    """How many brokers of the cluster no listener is in front of. A client connects to many
+    brokers, and pushes to one of them (KIP-714, "Client behavior")."""
 
     @property
     def asked(self) -> list[_Document]:

@@ -60,17 +60,14 @@ _NO_ACCESS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to examine, and from where.
-
-    Attributes:
-        before_start: The receiver is not to run yet: its ports must be free.
-        client: The client id or client instance id that must have pushed; None: look at all.
-        access: Where the receiver is, and what to show to it.
-    """
+    """What to examine, and from where."""
 
     before_start: bool = False
+    """The receiver is not to run yet: its ports must be free."""
     client: str | None = None
+    """The client id or client instance id that must have pushed; None: look at all."""
     access: Access = field(default_factory=Access)
+    """Where the receiver is, and what to show to it."""
 
 
 async def examine(path: Path, environ: Mapping[str, str], options: Options) -> Report:

@@ -45,20 +45,17 @@ class Area(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        check: Stable name of the check, unique within its area.
-        subject: What was checked, for example ``listener CLIENT``.
-        do: What to do; empty only for :attr:`State.OK`.
-    """
+    """The result of one check."""
 
     area: Area
     check: str
+    """Stable name of the check, unique within its area."""
     subject: str
+    """What was checked, for example ``listener CLIENT``."""
     state: State
     seen: str
     do: str = ""
+    """What to do; empty only for :attr:`State.OK`."""
 
     def __post_init__(self) -> None:
         if self.state is not State.OK and not self.do:

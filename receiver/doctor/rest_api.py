@@ -42,19 +42,16 @@ class AccessError(RestError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the receiver is, and what to show to it.
-
-    Attributes:
-        host: Host of the receiver; None: this machine, as the configuration binds.
-        token: Bearer token; None: one of the configuration's files.
-        ca: CA certificates that clients trust; None: the certificate of the configuration itself.
-        certificate: Client certificate for the REST API and for listeners that ask for one.
-    """
+    """Where the receiver is, and what to show to it."""
 
     host: str | None = None
+    """Host of the receiver; None: this machine, as the configuration binds."""
     token: str | None = None
+    """Bearer token; None: one of the configuration's files."""
     ca: Path | None = None
+    """CA certificates that clients trust; None: the certificate of the configuration itself."""
     certificate: Path | None = None
+    """Client certificate for the REST API and for listeners that ask for one."""
     key: Path | None = None
 
     def reached(self, bind: HostPort) -> HostPort:

@@ -51,14 +51,11 @@ class PluginConfigError(SettingsError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPlugin:
-    """A constructed plugin, not started, with the host's settings for it.
-
-    Attributes:
-        type: The name of its entry point.
-    """
+    """A constructed plugin, not started, with the host's settings for it."""
 
     name: str
     type: str
+    """The name of its entry point."""
     plugin: ClientTelemetryReceiver = field(repr=False)
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     settings: HostSettings = field(default_factory=HostSettings)

@@ -33,58 +33,46 @@ class LinkError(Exception):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """The first message of a relay.
-
-    Attributes:
-        version: :data:`PROTOCOL_VERSION` of the relay.
-        process: The name of the relay's process, such as ``relay-1``.
-    """
+    """The first message of a relay."""
 
     version: int
+    """:data:`PROTOCOL_VERSION` of the relay."""
     process: str
+    """The name of the relay's process, such as ``relay-1``."""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A connection that is open: a new one, or one whose identity changed.
-
-    Attributes:
-        resumed: Whether an earlier core knew the connection, so that it counts as no new one.
-        slot: Where its counters are in the relay's table; -1: they are not shared.
-    """
+    """A connection that is open: a new one, or one whose identity changed."""
 
     number: int
     identity: ClientIdentity
     resumed: bool = False
+    """Whether an earlier core knew the connection, so that it counts as no new one."""
     slot: int = -1
+    """Where its counters are in the relay's table; -1: they are not shared."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A connection has closed.
-
-    Attributes:
-        reason: Why, as in the metric of closed connections; empty: an earlier version does not say.
-    """
+    """A connection has closed."""
 
     number: int
     reason: str = ""
+    """Why, as in the metric of closed connections; empty: an earlier version does not say."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A request that the core answers, of a client that may make it.
-
-    Attributes:
-        token: Identifies the call among those of the relay.
-        header: The request's header; its API key and version say what it is.
-        body: The request's body, which the core alone reads.
-        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
-            that the kept part of its metrics must exceed.
-    """
+    """A request that the core answers, of a client that may make it."""
 
     number: int
     token: int
+    """Identifies the call among those of the relay."""
     header: RequestHeader
+    """The request's header; its API key and version say what it is."""
     body: bytes
+    """The request's body, which the core alone reads."""
     cut_beyond: int | None = None
+    """None for a whole request. For a push whose end was not kept: the number of bytes that the
+    kept part of its metrics must exceed."""
 
 
 class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -97,14 +85,11 @@ class Problems(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class BrokerKnown(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """What is known of the broker behind a listener.
-
-    Attributes:
-        known: The broker. The core tells other relays of it if its node id is proven.
-    """
+    """What is known of the broker behind a listener."""
 
     listener: str
     known: KnownBroker
+    """The broker. The core tells other relays of it if its node id is proven."""
 
 
 class TokenOwner(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -118,90 +103,73 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """What a relay has counted since its last report.
 
     Answered by :class:`ReportTaken`.
-
-    Attributes:
-        usage: Units used of limits over time: scope, peer, limit, units, and the monotonic time of
-            the first use.
-        events: Metric events: name, labels, count or observed value.
-        number: The number of the report on its relay, from 1. A report that is sent again over
-            another link keeps it.
     """
 
     usage: tuple[tuple[str, str, str, _Amount, float], ...]
+    """Units used of limits over time: scope, peer, limit, units, and the monotonic time of the
+    first use."""
     events: tuple[tuple[str, tuple[str, ...], _Amount], ...]
+    """Metric events: name, labels, count or observed value."""
     number: int = 0
+    """The number of the report on its relay, from 1. A report that is sent again over another link
+    keeps it."""
 
 
 class Statistics(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """The state of a relay process.
-
-    Attributes:
-        request: The number of the request that this answers.
-        cpu_s: Seconds of CPU time since the start.
-        loop_lag_s: The longest turn of the event loop since the last statistics, in seconds.
-        held_bytes: Memory of waiting bytes on connections.
-        certificates: Listener, side (``client`` or ``upstream``) and expiry in seconds since the
-            epoch of each certificate in use.
-        log_lines_dropped: Lines that the log had no room for, since the start.
-    """
+    """The state of a relay process."""
 
     request: int
+    """The number of the request that this answers."""
     cpu_s: float
+    """Seconds of CPU time since the start."""
     resident_bytes: int
     loop_lag_s: float
+    """The longest turn of the event loop since the last statistics, in seconds."""
     held_bytes: int
+    """Memory of waiting bytes on connections."""
     certificates: tuple[tuple[str, str, float], ...]
+    """Listener, side (``client`` or ``upstream``) and expiry in seconds since the epoch of each
+    certificate in use."""
     log_lines_dropped: int
+    """Lines that the log had no room for, since the start."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=64):
-    """The answer to a call.
-
-    Attributes:
-        throttled: Whether the client is over a limit, so that it is not read from for a while.
-        malformed: Why the request can't be read, so that its connection has to be closed: what was
-            expected, at which offset, and what was found.
-        instance: The client instance id of the request, if it is another one than the core knew of
-            the connection.
-    """
+    """The answer to a call."""
 
     token: int
     frame: bytes
     throttled: bool = False
+    """Whether the client is over a limit, so that it is not read from for a while."""
     malformed: tuple[str, int, str] | None = None
+    """Why the request can't be read, so that its connection has to be closed: what was expected, at
+    which offset, and what was found."""
     instance: _UuidBytes | None = None
+    """The client instance id of the request, if it is another one than the core knew of the
+    connection."""
 
 
 class EndConnection(msgspec.Struct, frozen=True, array_like=True, tag=65):
-    """A connection has to be closed.
-
-    Attributes:
-        reason: ``limit``: there are too many on all relays together. ``internal_error``: a call
-            failed in the core.
-    """
+    """A connection has to be closed."""
 
     number: int
     reason: Literal["limit", "internal_error"]
+    """``limit``: there are too many on all relays together. ``internal_error``: a call failed in
+    the core."""
 
 
 class Levels(msgspec.Struct, frozen=True, array_like=True, tag=66):
-    """Limits over time that peers have used in all relays together.
-
-    Attributes:
-        levels: Scope, peer, limit, and the monotonic time at which its bucket will be empty.
-    """
+    """Limits over time that peers have used in all relays together."""
 
     levels: tuple[tuple[str, str, str, float], ...]
+    """Scope, peer, limit, and the monotonic time at which its bucket will be empty."""
 
 
 class ReportTaken(msgspec.Struct, frozen=True, array_like=True, tag=68):
-    """The core has counted the relay's report; the relay may send the next one.
-
-    Attributes:
-        levels: The limits over time that the report used, as in :class:`Levels`.
-    """
+    """The core has counted the relay's report; the relay may send the next one."""
 
     levels: tuple[tuple[str, str, str, float], ...] = ()
+    """The limits over time that the report used, as in :class:`Levels`."""
 
 
 class StatisticsRequest(msgspec.Struct, frozen=True, array_like=True, tag=67):

@@ -30,21 +30,18 @@ _PREFIX = "kafka_telemetry_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNumbers:
-    """The state of one process of the receiver.
-
-    Attributes:
-        process: ``core``, or ``relay-1`` and so on.
-        cpu_s: Seconds of CPU time since its start.
-        resident_bytes: Resident memory, shared pages included.
-        loop_lag_s: The longest turn of its event loop since the last scrape, in seconds.
-        log_lines_dropped: Lines that its log had no room for, since its start.
-    """
+    """The state of one process of the receiver."""
 
     process: str
+    """``core``, or ``relay-1`` and so on."""
     cpu_s: float
+    """Seconds of CPU time since its start."""
     resident_bytes: int
+    """Resident memory, shared pages included."""
     loop_lag_s: float
+    """The longest turn of its event loop since the last scrape, in seconds."""
     log_lines_dropped: int
+    """Lines that its log had no room for, since its start."""
 
 
 class StoreHealth(Protocol):
@@ -63,37 +60,34 @@ class StoreHealth(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The sources of the collected metrics.
-
-    Attributes:
-        connections: The registry's open connections (KIP-511).
-        instances: The telemetry core's client instances.
-        telemetry: The telemetry core, for series budgets and reduced subscriptions.
-        store: Whether the store of subscriptions can be used.
-        relays: The number of relays that are linked to the core.
-        ready: Whether the receiver accepts clients.
-        warnings: What works and should be otherwise, as ``/readyz`` has it, by kind.
-        draining: Whether the receiver is stopping.
-        certificates: For each certificate in use: the listener's name, or ``rest``; the side that
-            it is shown to, ``client`` or ``upstream``; its expiry in seconds since the epoch.
-        listeners: Each listener, what is known of its broker, and its open connections.
-        peers: The number of peers that the limits track, by scope.
-        held_bytes: Memory of waiting bytes on connections.
-    """
+    """The sources of the collected metrics."""
 
     connections: Callable[[], Iterable[ClientIdentity]]
+    """The registry's open connections (KIP-511)."""
     instances: Callable[[], ClientInstances]
+    """The telemetry core's client instances."""
     telemetry: Callable[[], ClientTelemetry]
+    """The telemetry core, for series budgets and reduced subscriptions."""
     store: Callable[[], StoreHealth]
+    """Whether the store of subscriptions can be used."""
     processes: Callable[[], Iterable[ProcessNumbers]]
     relays: Callable[[], int]
+    """The number of relays that are linked to the core."""
     ready: Callable[[], bool]
+    """Whether the receiver accepts clients."""
     warnings: Callable[[], Mapping[str, Sequence[str]]]
+    """What works and should be otherwise, as ``/readyz`` has it, by kind."""
     draining: Callable[[], bool]
+    """Whether the receiver is stopping."""
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
+    """For each certificate in use: the listener's name, or ``rest``; the side that it is shown to,
+    ``client`` or ``upstream``; its expiry in seconds since the epoch."""
     listeners: Callable[[], Iterable[ListenerState]]
+    """Each listener, what is known of its broker, and its open connections."""
     peers: Callable[[], Mapping[Scope, int]]
+    """The number of peers that the limits track, by scope."""
     held_bytes: Callable[[], int]
+    """Memory of waiting bytes on connections."""
 
 
 class PulledMetrics(Collector):

@@ -14,18 +14,15 @@ Scope: TypeAlias = Literal["source_address", "address_block", "principal", "clie
 
 
 class Peers(NamedTuple):
-    """The peers of a connection.
-
-    Attributes:
-        source: The IPv4 address, or the network of 64 bits around an IPv6 address.
-        block: The IPv4 address, or the network of 48 bits around an IPv6 address.
-        addresses: Those of the source address that have limits of their own. The block of an IPv4
-            address is the source itself, and is not counted twice.
-    """
+    """The peers of a connection."""
 
     source: str
+    """The IPv4 address, or the network of 64 bits around an IPv6 address."""
     block: str
+    """The IPv4 address, or the network of 48 bits around an IPv6 address."""
     addresses: tuple[tuple[Scope, str], ...]
+    """Those of the source address that have limits of their own. The block of an IPv4 address is
+    the source itself, and is not counted twice."""
     limited: tuple[tuple[Scope, str], ...]
 
 

@@ -14,24 +14,21 @@ from receiver.wire.headers import RequestHeader
 
 
 class OpenCall(ABC):
-    """A call that waits for its answer. Its connection has no other one.
-
-    Attributes:
-        answer_within_s: Seconds that the core has to answer.
-        waits_for_others: Whether the core may wait for a disk or a broker, so that a late answer
-            does not mean that the core is slow.
-        body: The request's body, which the core alone reads.
-        cut_beyond: None for a whole request. For a push whose end was not kept: the number of bytes
-            that the kept part of its metrics must exceed.
-    """
+    """A call that waits for its answer. Its connection has no other one."""
 
     __slots__ = ()
 
     answer_within_s: ClassVar[float]
+    """Seconds that the core has to answer."""
     waits_for_others: ClassVar[bool] = False
+    """Whether the core may wait for a disk or a broker, so that a late answer does not mean that
+    the core is slow."""
     header: RequestHeader
     body: bytes
+    """The request's body, which the core alone reads."""
     cut_beyond: int | None
+    """None for a whole request. For a push whose end was not kept: the number of bytes that the
+    kept part of its metrics must exceed."""
 
     @abstractmethod
     def unanswered(self) -> bytes:

@@ -47,39 +47,33 @@ class SessionEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request that the session reads.
-
-    Attributes:
-        header: Its header, without tagged fields.
-        client_id: The client id that holds for it (KIP-1313).
-        data: The request without its length, under the header that the broker knows.
-        reader: At the body in :attr:`data`.
-        cut: Whether the end of the request was not kept, because it is too long. Only a push may be
-            cut.
-        translated: The client's header, if the broker gets another one (KIP-1313).
-    """
+    """A request that the session reads."""
 
     header: RequestHeader
+    """Its header, without tagged fields."""
     client_id: str | None
+    """The client id that holds for it (KIP-1313)."""
     data: bytes
+    """The request without its length, under the header that the broker knows."""
     reader: Reader
+    """At the body in :attr:`data`."""
     cut: bool = False
+    """Whether the end of the request was not kept, because it is too long. Only a push may be
+    cut."""
     translated: RequestHeader | None = None
+    """The client's header, if the broker gets another one (KIP-1313)."""
 
 
 class Connection(Protocol):
-    """The connection of an exchange: what is known of it, and what it may do.
-
-    Attributes:
-        upstream: The versions that the broker speaks.
-        max_push_bytes: Most bytes of metrics in a push.
-    """
+    """The connection of an exchange: what is known of it, and what it may do."""
 
     identity: ClientIdentity
     broker: ListenerBroker
     upstream: Upstream
+    """The versions that the broker speaks."""
     login: Login
     max_push_bytes: int
+    """Most bytes of metrics in a push."""
 
     def emit(self, effect: Effect) -> None:
         """Add an effect; see :mod:`receiver.session.effects`."""
@@ -148,19 +142,15 @@ class Exchange(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of request that sessions read.
-
-    Attributes:
-        keys: Its API keys. No other kind has them.
-        begin: Takes a request, and returns the frames that the broker gets in its place.
-        watched: Returns those keys that a new session reads in front of a broker; None: all.
-        longest: The longest request that is read, by API key; a longer one passes.
-        answered_here: Whether the receiver speaks all versions that are offered, whatever the
-            broker has.
-    """
+    """A kind of request that sessions read."""
 
     keys: frozenset[int]
+    """Its API keys. No other kind has them."""
     begin: Callable[[Request, Connection], bytes]
+    """Takes a request, and returns the frames that the broker gets in its place."""
     watched: Callable[[Upstream], frozenset[int]] | None = None
+    """Returns those keys that a new session reads in front of a broker; None: all."""
     longest: Mapping[int, int] = field(default_factory=dict)
+    """The longest request that is read, by API key; a longer one passes."""
     answered_here: bool = False
+    """Whether the receiver speaks all versions that are offered, whatever the broker has."""

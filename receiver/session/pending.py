@@ -20,25 +20,22 @@ from receiver.wire.walk import compiled
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request of an exchange, until its response.
-
-    Attributes:
-        correlation_id: The correlation id that the broker's response will have.
-        held_bytes: Memory that the exchange holds until then.
-        max_read_bytes: A longer response is passed on unread.
-        client_correlation_id: The correlation id that such a response gets: the client's own.
-        decides: Whether its response may open a call.
-        work: The work for its response; see :data:`~receiver.session.exchanges.addresses.COSTLY`.
-    """
+    """A request of an exchange, until its response."""
 
     work: ClassVar[int] = COSTLY
+    """The work for its response; see :data:`~receiver.session.exchanges.addresses.COSTLY`."""
 
     correlation_id: int
+    """The correlation id that the broker's response will have."""
     exchange: Exchange
     held_bytes: int = 0
+    """Memory that the exchange holds until then."""
     max_read_bytes: int = GREATEST_INT32
+    """A longer response is passed on unread."""
     client_correlation_id: int = 0
+    """The correlation id that such a response gets: the client's own."""
     decides: bool = False
+    """Whether its response may open a call."""
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         """Give the response to the exchange; return what the client gets now."""

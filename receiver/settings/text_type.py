@@ -11,17 +11,14 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class TextType:
-    """A value written as text: :meth:`parse` reads it, ``str`` writes it.
-
-    Attributes:
-        EXPECTED: What a value that is no text should have been.
-        PATTERN: The form of the text, for JSON schemas; :meth:`parse` checks more.
-    """
+    """A value written as text: :meth:`parse` reads it, ``str`` writes it."""
 
     __slots__ = ()
 
     EXPECTED: ClassVar[str]
+    """What a value that is no text should have been."""
     PATTERN: ClassVar[str]
+    """The form of the text, for JSON schemas; :meth:`parse` checks more."""
 
     @classmethod
     @abstractmethod

@@ -21,16 +21,13 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A subscription of a file.
-
-    Attributes:
-        document: What the file says of it.
-        place: Where its name is, ``FILE:LINE:COLUMN``.
-    """
+    """A subscription of a file."""
 
     subscription: Subscription
     document: dict[str, Any]
+    """What the file says of it."""
     place: str
+    """Where its name is, ``FILE:LINE:COLUMN``."""
 
 
 def read_entries(file: str, content: bytes, *, stem: str | None = None) -> tuple[list[Entry], list[str]]:

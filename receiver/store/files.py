@@ -32,15 +32,12 @@ _log = structlog.get_logger("receiver.store")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """The subscriptions of a folder.
-
-    Attributes:
-        subscriptions: All of them, valid together.
-        files: The name of each subscription's file, by the subscription's name.
-    """
+    """The subscriptions of a folder."""
 
     subscriptions: SubscriptionSet
+    """All of them, valid together."""
     files: dict[str, str]
+    """The name of each subscription's file, by the subscription's name."""
 
 
 def read_folder(folder: Path) -> Folder:

@@ -24,13 +24,10 @@ _Stamps = tuple[tuple[str, Stamp], ...]
 
 @dataclass(eq=False)
 class FolderError(StoreError):
-    """Files of a folder can't be used; no file is applied.
-
-    Attributes:
-        mistakes: A line for each, ``FILE:LINE:COLUMN: FIELD: PROBLEM``.
-    """
+    """Files of a folder can't be used; no file is applied."""
 
     mistakes: tuple[str, ...] = ()
+    """A line for each, ``FILE:LINE:COLUMN: FIELD: PROBLEM``."""
 
 
 def folder_error(folder: Path, mistakes: list[str]) -> FolderError:

@@ -51,17 +51,14 @@ _log = structlog.get_logger("receiver.store")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What this store wrote of a subscription; None: it deleted it.
-
-    Attributes:
-        now: The latest.
-        earlier: What a broker that is behind may still answer.
-        until: The monotonic time after which no broker is behind.
-    """
+    """What this store wrote of a subscription; None: it deleted it."""
 
     now: Subscription | None
+    """The latest."""
     earlier: list[Subscription | None]
+    """What a broker that is behind may still answer."""
     until: float
+    """The monotonic time after which no broker is behind."""
 
 
 class KafkaSubscriptionStore:

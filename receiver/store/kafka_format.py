@@ -51,15 +51,12 @@ _OF_KAFKA: Final = ("name", "metrics", "interval_ms", "match")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A subscription in Kafka.
-
-    Attributes:
-        configs: The keys of the resource; None: there is none.
-        beside: The record's value; empty: there is no record.
-    """
+    """A subscription in Kafka."""
 
     configs: Mapping[str, str] | None = None
+    """The keys of the resource; None: there is none."""
     beside: Mapping[str, Any] = field(default_factory=dict)
+    """The record's value; empty: there is no record."""
 
     @property
     def exists(self) -> bool:

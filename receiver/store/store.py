@@ -40,18 +40,15 @@ class ReadOnlyError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatus:
-    """Whether the store can be used.
-
-    Attributes:
-        problem: Why the subscriptions in force are not the store's present ones, on one line and
-            with no values of subscriptions but their names. None while they are.
-        failures: Changes that could not be used and reads that failed, since the start.
-        known: Whether the store's subscriptions, or a copy of them, have ever been read.
-    """
+    """Whether the store can be used."""
 
     problem: str | None = None
+    """Why the subscriptions in force are not the store's present ones, on one line and with no
+    values of subscriptions but their names. None while they are."""
     failures: int = 0
+    """Changes that could not be used and reads that failed, since the start."""
     known: bool = True
+    """Whether the store's subscriptions, or a copy of them, have ever been read."""
 
 
 def unusable(place: str, refused: Mapping[str, str]) -> str:

@@ -18,14 +18,11 @@ _MAX_NAME_SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a store has not of some subscriptions; names are sorted.
-
-    Attributes:
-        other: Those that it has in another form.
-    """
+    """What a store has not of some subscriptions; names are sorted."""
 
     missing: tuple[Subscription, ...]
     other: tuple[Subscription, ...]
+    """Those that it has in another form."""
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.other)

@@ -23,14 +23,11 @@ from receiver.supervisor.states import STARTS_CORE, ChildState, Lifecycle, State
 
 @dataclass(frozen=True, slots=True)
 class Linkable:
-    """A relay that can be linked to the core.
-
-    Attributes:
-        traffic: The descriptor of its table of traffic; None: its supervisor has passed none.
-    """
+    """A relay that can be linked to the core."""
 
     give: Callable[[socket.socket], object]
     traffic: int | None
+    """The descriptor of its table of traffic; None: its supervisor has passed none."""
 
 
 _log = structlog.get_logger("receiver.supervisor")

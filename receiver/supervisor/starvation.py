@@ -17,16 +17,13 @@ _ENOUGH_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorTime:
-    """What the threads of a process have had of the processors so far.
-
-    Attributes:
-        at_s: When it was read, in monotonic seconds.
-        waited_s: Seconds that they could have run, and no processor was free.
-    """
+    """What the threads of a process have had of the processors so far."""
 
     at_s: float
+    """When it was read, in monotonic seconds."""
     ran_s: float
     waited_s: float
+    """Seconds that they could have run, and no processor was free."""
 
 
 def processor_time(pid: int, now_s: float) -> ProcessorTime:

@@ -19,22 +19,20 @@ class ClientState(StrEnum):
 
     A client that comes by a bridge is never failing, unsubscribed or waiting, because the bridge
     sees nothing of it then.
-
-    Attributes:
-        TERMINATED: Its last accepted push was its last.
-        SILENT: It has sent no request for more than one and a half push intervals.
-        FAILING: The last answer was an error.
-        UNSUBSCRIBED: It is asked for no metrics.
-        WAITING: It is asked for metrics and has not pushed yet.
-        PUSHING: It pushes.
     """
 
     TERMINATED = "terminated"
+    """Its last accepted push was its last."""
     SILENT = "silent"
+    """It has sent no request for more than one and a half push intervals."""
     FAILING = "failing"
+    """The last answer was an error."""
     UNSUBSCRIBED = "unsubscribed"
+    """It is asked for no metrics."""
     WAITING = "waiting"
+    """It is asked for metrics and has not pushed yet."""
     PUSHING = "pushing"
+    """It pushes."""
 
 
 def state_of(instance: ClientInstance, now: float) -> ClientState:

@@ -28,15 +28,12 @@ UNKNOWN = "unknown"
 
 
 class Via(StrEnum):
-    """The way that a client's telemetry comes.
-
-    Attributes:
-        GATEWAY: Over a connection to a listener: all its telemetry requests are seen.
-        BRIDGE: From a plugin in the broker: only the pushes that the broker accepted are seen.
-    """
+    """The way that a client's telemetry comes."""
 
     GATEWAY = "gateway"
+    """Over a connection to a listener: all its telemetry requests are seen."""
     BRIDGE = "bridge"
+    """From a plugin in the broker: only the pushes that the broker accepted are seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

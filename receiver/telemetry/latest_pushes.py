@@ -24,15 +24,12 @@ MAX_PUSHES: Final = 60
 
 
 class KeptPush(NamedTuple):
-    """A push that is kept.
-
-    Attributes:
-        received_at_ns: When it arrived, in nanoseconds since the epoch.
-        data: Its metrics as OTLP bytes, labelled.
-    """
+    """A push that is kept."""
 
     received_at_ns: int
+    """When it arrived, in nanoseconds since the epoch."""
     data: bytes
+    """Its metrics as OTLP bytes, labelled."""
 
 
 class LatestPushes:

@@ -35,21 +35,19 @@ _Report = Callable[[SubscriptionError], None]
 class Owner:
     """A team, and the clients that belong to it.
 
-    Attributes:
-        team: Its name, unique.
-        match: Regular expressions (RE2) by selector, as of a subscription.
-        principals: Principals that should be connected.
-
     Raises:
         SubscriptionError: A value is invalid. The error names its field, and ``further`` has the
             errors of all other fields.
     """
 
     team: str
+    """Its name, unique."""
     match: Mapping[str, str] = field(hash=False)
+    """Regular expressions (RE2) by selector, as of a subscription."""
     contact: str = ""
     link: str = ""
     principals: tuple[str, ...] = ()
+    """Principals that should be connected."""
 
     def __post_init__(self) -> None:
         errors: list[SubscriptionError] = []

@@ -64,18 +64,15 @@ _CACHE_SIZE = 256
 
 
 class Quirk(QuirkSettings):
-    """A built-in rule: what an operator can set, and more properties.
-
-    Attributes:
-        one_prefix: Whether to request the longest common beginning instead of several prefixes.
-        kinds: Metric names by kind of client. When the prefixes match no metric of one kind,
-            nothing is requested.
-        checks: The checks of the test kit that find it, by id.
-    """
+    """A built-in rule: what an operator can set, and more properties."""
 
     one_prefix: bool = False
+    """Whether to request the longest common beginning instead of several prefixes."""
     kinds: tuple[tuple[str, ...], ...] = ()
+    """Metric names by kind of client. When the prefixes match no metric of one kind, nothing is
+    requested."""
     checks: tuple[str, ...] = ()
+    """The checks of the test kit that find it, by id."""
 
 
 #: The rules for known clients.

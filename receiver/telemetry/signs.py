@@ -29,17 +29,14 @@ class SignKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a push has a sign.
-
-    Attributes:
-        metrics: The names of the metrics, without ``org.apache.kafka.``.
-        passes: Compares a value with ``bound``; the value that is furthest beyond it counts.
-        bound: The bound, in the metric's unit.
-    """
+    """When a push has a sign."""
 
     metrics: tuple[str, ...]
+    """The names of the metrics, without ``org.apache.kafka.``."""
     passes: Callable[[float, float], bool]
+    """Compares a value with ``bound``; the value that is furthest beyond it counts."""
     bound: float
+    """The bound, in the metric's unit."""
     meaning: str
     advice: str
 

@@ -70,36 +70,34 @@ class Assignment:
 class Subscription:
     """One valid subscription (KIP-714, "Client metrics configuration").
 
-    Attributes:
-        name: Any text without control characters, as Kafka allows for a resource.
-        metrics: Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is
-            every metric; an empty tuple is none.
-        interval_ms: The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`.
-        match: Regular expressions (RE2) by selector. All must match, each the whole value; that of
-            ``selector!`` must not match. An empty mapping matches every client.
-        expires_at: When it ends by itself; to the millisecond, with a time zone.
-        temporality: How its clients push counters; None leaves it to ``telemetry``.
-        labels: The operator's own words by key. They change nothing.
-        description: The operator's own text. It changes nothing.
-        changed_by: Who changed it last, as far as the store knows.
-        changed_at: When that was.
-
     Raises:
         SubscriptionError: A value is invalid. The error names its field, and ``further`` has the
             errors of all other fields.
     """
 
     name: str
+    """Any text without control characters, as Kafka allows for a resource."""
     metrics: tuple[str, ...]
+    """Prefixes of metric names, at most :data:`MAX_METRICS`. ``*`` or an empty text is every
+    metric; an empty tuple is none."""
     interval_ms: int = DEFAULT_INTERVAL_MS
+    """The push interval, :data:`MIN_INTERVAL_MS` to :data:`MAX_INTERVAL_MS`."""
     match: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Regular expressions (RE2) by selector. All must match, each the whole value; that of
+    ``selector!`` must not match. An empty mapping matches every client."""
     enabled: bool = field(default=True, kw_only=True)
     expires_at: datetime | None = field(default=None, kw_only=True)
+    """When it ends by itself; to the millisecond, with a time zone."""
     temporality: Temporality | None = field(default=None, kw_only=True)
+    """How its clients push counters; None leaves it to ``telemetry``."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+    """The operator's own words by key. They change nothing."""
     description: str = field(default="", kw_only=True)
+    """The operator's own text. It changes nothing."""
     changed_by: str | None = field(default=None, compare=False, kw_only=True)
+    """Who changed it last, as far as the store knows."""
     changed_at: datetime | None = field(default=None, compare=False, kw_only=True)
+    """When that was."""
 
     def __post_init__(self) -> None:
         errors: list[SubscriptionError] = []

@@ -36,19 +36,16 @@ _WRITE_WITHIN_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointOptions:
-    """How the kit listens.
-
-    Attributes:
-        bind: An address for each broker; port 0 lets the system choose.
-        advertise: The addresses that clients are told, if these differ; one for each broker.
-        credentials: The login of SASL PLAIN that clients need; None for none.
-        tls: The server's TLS context; None for plaintext.
-    """
+    """How the kit listens."""
 
     bind: tuple[HostPort, ...]
+    """An address for each broker; port 0 lets the system choose."""
     advertise: tuple[HostPort, ...] = ()
+    """The addresses that clients are told, if these differ; one for each broker."""
     credentials: Credentials | None = None
+    """The login of SASL PLAIN that clients need; None for none."""
     tls: ssl.SSLContext | None = None
+    """The server's TLS context; None for plaintext."""
 
 
 class Endpoint:

@@ -81,19 +81,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What becomes of a request.
-
-    Attributes:
-        data: The answer without its length; None for no answer.
-        delay_s: Seconds until the answer.
-        close: Whether the connection ends, after the answer if there is one.
-        request: The recorded request; None if it could not be read.
-    """
+    """What becomes of a request."""
 
     data: bytes | None
+    """The answer without its length; None for no answer."""
     delay_s: float = 0.0
+    """Seconds until the answer."""
     close: bool = False
+    """Whether the connection ends, after the answer if there is one."""
     request: Request | None = None
+    """The recorded request; None if it could not be read."""
 
 
 @dataclass(slots=True)

@@ -28,26 +28,23 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One data point with what its metric says of it.
-
-    Attributes:
-        kind: ``gauge``, ``sum``, ``histogram``, ``exponential_histogram`` or ``summary``.
-        temporality: 0 none, 1 delta, 2 cumulative.
-        monotonic: Whether a sum is monotonic.
-        attributes: The point's attributes, sorted by key.
-        value: The value; None for a histogram, a summary and a point without value.
-        start_ns: The start time in nanoseconds since the epoch; 0 if there is none.
-        time_ns: The time in nanoseconds since the epoch; 0 if there is none.
-    """
+    """One data point with what its metric says of it."""
 
     name: str
     kind: str
+    """``gauge``, ``sum``, ``histogram``, ``exponential_histogram`` or ``summary``."""
     temporality: int = 0
+    """0 none, 1 delta, 2 cumulative."""
     monotonic: bool = False
+    """Whether a sum is monotonic."""
     attributes: tuple[tuple[str, Value], ...] = ()
+    """The point's attributes, sorted by key."""
     value: float | None = None
+    """The value; None for a histogram, a summary and a point without value."""
     start_ns: int = 0
+    """The start time in nanoseconds since the epoch; 0 if there is none."""
     time_ns: int = 0
+    """The time in nanoseconds since the epoch; 0 if there is none."""
 
     @property
     def series(self) -> tuple[str, tuple[tuple[str, Value], ...]]:
@@ -57,18 +54,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """The metrics of one push.
-
-    Attributes:
-        points: The data points, in order.
-        resource: The attributes of the Resources, each once.
-        inflated: The bytes of the metrics without compression.
-    """
+    """The metrics of one push."""
 
     points: tuple[Point, ...]
+    """The data points, in order."""
     resource: tuple[tuple[str, Value], ...] = ()
+    """The attributes of the Resources, each once."""
     resources: int = 1
     inflated: int = 0
+    """The bytes of the metrics without compression."""
 
     @property
     def names(self) -> set[str]:

@@ -20,21 +20,18 @@ _FIRST_ID: Final = 0x5445_5354
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What the kit does with a telemetry request.
-
-    Attributes:
-        error: The error code to answer.
-        throttle_ms: The throttle time to answer.
-        delay_s: Seconds until the answer.
-        disconnect: Whether to close the connection.
-        unanswered: Whether to do so without an answer.
-    """
+    """What the kit does with a telemetry request."""
 
     error: int = ErrorCode.NONE
+    """The error code to answer."""
     throttle_ms: int = 0
+    """The throttle time to answer."""
     delay_s: float = 0.0
+    """Seconds until the answer."""
     disconnect: bool = False
+    """Whether to close the connection."""
     unanswered: bool = False
+    """Whether to do so without an answer."""
 
 
 class Progress:

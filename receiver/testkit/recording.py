@@ -22,22 +22,19 @@ KIT: Final = "kit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """The answer to a GetTelemetrySubscriptions request.
-
-    Attributes:
-        metrics: Prefixes of metric names; ``("",)`` requests all metrics.
-        interval_ms: Milliseconds between two pushes.
-        codecs: Compression types (1 gzip, 2 snappy, 3 lz4, 4 zstd), the preferred first.
-        max_bytes: Most bytes of metrics in one push.
-        delta: Whether counters are wanted as deltas.
-    """
+    """The answer to a GetTelemetrySubscriptions request."""
 
     id: int
     metrics: tuple[str, ...]
+    """Prefixes of metric names; ``("",)`` requests all metrics."""
     interval_ms: int
+    """Milliseconds between two pushes."""
     codecs: tuple[int, ...]
+    """Compression types (1 gzip, 2 snappy, 3 lz4, 4 zstd), the preferred first."""
     max_bytes: int
+    """Most bytes of metrics in one push."""
     delta: bool
+    """Whether counters are wanted as deltas."""
 
     @property
     def interval_s(self) -> float:
@@ -56,23 +53,20 @@ class Subscription:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Connection:
-    """One connection of a client.
-
-    Attributes:
-        number: The connection's number, from 1.
-        closed_by: ``client`` or ``kit``; empty while it is open.
-        problem: Why a request could not be read; empty without such a request.
-        unrecorded: The number of requests that were over the bound of a recording.
-    """
+    """One connection of a client."""
 
     number: int
+    """The connection's number, from 1."""
     node_id: int
     opened: float
     closed: float | None = None
     closed_by: str = ""
+    """``client`` or ``kit``; empty while it is open."""
     problem: str = ""
+    """Why a request could not be read; empty without such a request."""
     requests: list[Request] = field(default_factory=list)
     unrecorded: int = 0
+    """The number of requests that were over the bound of a recording."""
 
     @property
     def hello(self) -> Hello | None:
@@ -87,24 +81,21 @@ class Connection:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Request:
-    """A request and what the kit answered.
-
-    Attributes:
-        at: When its last byte arrived.
-        header_id: The client instance id of its header (KIP-1313); None before header v3.
-        step: The step of the script that answered.
-    """
+    """A request and what the kit answered."""
 
     connection: Connection
     at: float
+    """When its last byte arrived."""
     api_key: int
     api_version: int
     client_id: str | None = None
     header_id: Uuid | None = None
+    """The client instance id of its header (KIP-1313); None before header v3."""
     answered: float | None = None
     error: int = 0
     throttle_ms: int = 0
     step: str = ""
+    """The step of the script that answered."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -124,61 +115,52 @@ class Hello(Request):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Get(Request):
-    """A GetTelemetrySubscriptions request.
-
-    Attributes:
-        assigned: The id that the client has after the answer.
-        subscription: The answer; None with an error or without an answer.
-    """
+    """A GetTelemetrySubscriptions request."""
 
     instance_id: Uuid
     assigned: Uuid
+    """The id that the client has after the answer."""
     subscription: Subscription | None = None
+    """The answer; None with an error or without an answer."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Push(Request):
-    """A PushTelemetry request.
-
-    Attributes:
-        terminating: Whether the client said that it ends.
-        codec: The compression type.
-        size: The bytes of the metrics as sent; -1 for null.
-        payload: The metrics; None if they are empty, unreadable or over the bound of a recording.
-        problem: Why the metrics could not be read.
-        wall_ns: When it arrived, in nanoseconds since the epoch.
-        subscription: What the client was last told; None before its first answer.
-    """
+    """A PushTelemetry request."""
 
     instance_id: Uuid
     subscription_id: int
     terminating: bool
+    """Whether the client said that it ends."""
     codec: int
+    """The compression type."""
     size: int
+    """The bytes of the metrics as sent; -1 for null."""
     payload: Payload | None = None
+    """The metrics; None if they are empty, unreadable or over the bound of a recording."""
     problem: str = ""
+    """Why the metrics could not be read."""
     wall_ns: int = 0
+    """When it arrived, in nanoseconds since the epoch."""
     subscription: Subscription | None = None
+    """What the client was last told; None before its first answer."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class ClientRecording:
-    """One client from its start to its end, as far as it was seen.
-
-    Attributes:
-        software: Software name and version, with a space between; empty if unknown.
-        client_id: The client id; empty if it has none.
-        brokers: The number of brokers that the kit offered.
-        script: The names of the script's steps.
-    """
+    """One client from its start to its end, as far as it was seen."""
 
     software: str
+    """Software name and version, with a space between; empty if unknown."""
     client_id: str
+    """The client id; empty if it has none."""
     connections: list[Connection]
     requests: list[Request]
     ended: float
     brokers: int
+    """The number of brokers that the kit offered."""
     script: tuple[str, ...] = ()
+    """The names of the script's steps."""
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the requests of one kind, in order."""

@@ -64,33 +64,30 @@ class SubscriptionChange(_Part):
 
 
 class Step(_Part):
-    """One step.
-
-    Attributes:
-        name: The step's name, which the report repeats.
-        subscription: What changes of the subscription. The client then gets
-            UNKNOWN_SUBSCRIPTION_ID for its next push.
-        request: The kind of request that is treated in a special way, by one of the next four.
-        error: Answer this error.
-        throttle_ms: Answer this throttle time.
-        disconnect: Close the connection, after the answer or in its place.
-        delay_ms: Answer so much later.
-        pushes: The step ends after so many further pushes that follow its subscription.
-        gets: The step ends when the client asks for its subscription so many times, if this is not
-            0. The last of these requests is answered by the next step.
-        within_s: The step ends after so many seconds in any case.
-    """
+    """One step."""
 
     name: str = Field(min_length=1, max_length=100)
+    """The step's name, which the report repeats."""
     subscription: SubscriptionChange | None = None
+    """What changes of the subscription. The client then gets UNKNOWN_SUBSCRIPTION_ID for its next
+    push."""
     request: Literal["push", "get"] = "push"
+    """The kind of request that is treated in a special way, by one of the next four."""
     error: str | None = None
+    """Answer this error."""
     throttle_ms: int = Field(default=0, ge=0, le=60_000)
+    """Answer this throttle time."""
     disconnect: Literal["answered", "unanswered"] | None = None
+    """Close the connection, after the answer or in its place."""
     delay_ms: int = Field(default=0, ge=0, le=60_000)
+    """Answer so much later."""
     pushes: int = Field(default=1, ge=0, le=10_000)
+    """The step ends after so many further pushes that follow its subscription."""
     gets: int = Field(default=0, ge=0, le=10_000)
+    """The step ends when the client asks for its subscription so many times, if this is not 0. The
+    last of these requests is answered by the next step."""
     within_s: float = Field(default=20.0, gt=0, le=86_400)
+    """The step ends after so many seconds in any case."""
 
     @field_validator("error")
     @classmethod

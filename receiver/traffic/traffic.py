@@ -54,26 +54,23 @@ _log = structlog.get_logger("receiver.core")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What a connection has moved. Bytes are those of Kafka's protocol, without TLS.
-
-    Attributes:
-        bytes_in: Bytes from the client.
-        bytes_out: Bytes to the client.
-        in_flight: Requests without a response; a Produce with acks=0 stays among them.
-        last_minute: Bytes from the client, bytes to it, and requests of the last 50 to 60 seconds.
-        idle_ms: Milliseconds since the latest bytes, of either direction.
-        last_key: The API key of the latest request; None before the first.
-        seen: The versions of its APIs (:mod:`receiver.wire.seen_versions`).
-    """
+    """What a connection has moved. Bytes are those of Kafka's protocol, without TLS."""
 
     bytes_in: int
+    """Bytes from the client."""
     bytes_out: int
+    """Bytes to the client."""
     requests: int
     in_flight: int
+    """Requests without a response; a Produce with acks=0 stays among them."""
     last_minute: _Totals
+    """Bytes from the client, bytes to it, and requests of the last 50 to 60 seconds."""
     idle_ms: int
+    """Milliseconds since the latest bytes, of either direction."""
     last_key: int | None
+    """The API key of the latest request; None before the first."""
     seen: bytes
+    """The versions of its APIs (:mod:`receiver.wire.seen_versions`)."""
 
     @property
     def api_versions(self) -> Mapping[int, tuple[int, int]]:
@@ -83,18 +80,15 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedConnection:
-    """A connection that has closed.
-
-    Attributes:
-        number: Counts the closed connections of this core, so that later ones have greater numbers.
-        closed_ms: When, in milliseconds since the epoch.
-    """
+    """A connection that has closed."""
 
     number: int
+    """Counts the closed connections of this core, so that later ones have greater numbers."""
     identity: ClientIdentity
     relay: str
     reason: str
     closed_ms: int
+    """When, in milliseconds since the epoch."""
     counters: Counters | None
 
 

@@ -125,12 +125,7 @@ class UsageRow(NamedTuple):
 
 
 class ApiUse(NamedTuple):
-    """An API that a group of clients has used.
-
-    Attributes:
-        first_ms: When it was first seen, in milliseconds since the epoch.
-        last_ms: When a connection that has used it last moved bytes.
-    """
+    """An API that a group of clients has used."""
 
     principal: str
     client_id: str
@@ -140,7 +135,9 @@ class ApiUse(NamedTuple):
     lowest: int
     highest: int
     first_ms: int
+    """When it was first seen, in milliseconds since the epoch."""
     last_ms: int
+    """When a connection that has used it last moved bytes."""
 
     @property
     def group(self) -> ApiGroup:
@@ -150,21 +147,18 @@ class ApiUse(NamedTuple):
 
 @dataclass(slots=True)
 class Settlement:
-    """What is added in one transaction.
-
-    Attributes:
-        day: The day, as ``2026-11-29``.
-        now_ms: Milliseconds since the epoch.
-        apis: The lowest and the highest version by API key, of each group.
-        networks: The networks that each principal was used from.
-    """
+    """What is added in one transaction."""
 
     stamp: int
     day: str
+    """The day, as ``2026-11-29``."""
     now_ms: int
+    """Milliseconds since the epoch."""
     usage: dict[Key, Amounts] = field(default_factory=dict)
     apis: dict[ApiGroup, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    """The lowest and the highest version by API key, of each group."""
     networks: dict[str, set[str]] = field(default_factory=dict)
+    """The networks that each principal was used from."""
 
     def add(self, key: Key, amounts: Amounts) -> None:
         """Add what was used."""

@@ -261,19 +261,16 @@ class AddressedRequests(RequestRewriter):
 
 @dataclass(frozen=True, slots=True)
 class LongResponse:
-    """How to rewrite a response that is too long to be kept.
-
-    Attributes:
-        correlation_id: The correlation id for the client.
-        fields: The fields of its body before its end.
-        plain_end: The end of a response that names no broker. It passes.
-        replace_end: Returns the end for the client, in as many bytes.
-    """
+    """How to rewrite a response that is too long to be kept."""
 
     correlation_id: int
+    """The correlation id for the client."""
     fields: Fields
+    """The fields of its body before its end."""
     plain_end: bytes
+    """The end of a response that names no broker. It passes."""
     replace_end: Callable[[bytes], bytes]
+    """Returns the end for the client, in as many bytes."""
 
 
 class AddressedResponses(ResponseRewriter):

@@ -33,16 +33,13 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfig:
-    """A change of one config.
-
-    Attributes:
-        operation: An :class:`Operation`, or a number that Kafka does not know. AlterConfigs sets
-            each config that it names.
-    """
+    """A change of one config."""
 
     name: str
     value: str | None
     operation: int = Operation.SET
+    """An :class:`Operation`, or a number that Kafka does not know. AlterConfigs sets each config
+    that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +52,12 @@ class AlteredResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigsRequest:
-    """A request to change the configs of resources.
-
-    Attributes:
-        resources: The changes. AlterConfigs replaces all configs of each resource.
-        validate_only: Whether the changes are checked and not made.
-    """
+    """A request to change the configs of resources."""
 
     resources: tuple[AlteredResource, ...]
+    """The changes. AlterConfigs replaces all configs of each resource."""
     validate_only: bool = False
+    """Whether the changes are checked and not made."""
 
 
 def decode_request(body: bytes, api_key: int, version: int) -> AlterConfigsRequest:

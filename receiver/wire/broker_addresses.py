@@ -21,13 +21,10 @@ _LEAST_ADDRESS: Final = 9
 
 
 class BrokerAddress(NamedTuple):
-    """A broker as a response names it.
-
-    Attributes:
-        node_id: The broker's id, 0 or more.
-    """
+    """A broker as a response names it."""
 
     node_id: int
+    """The broker's id, 0 or more."""
     host: str
     port: int
 

@@ -56,16 +56,13 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A request with client metrics resources, split in two.
-
-    Attributes:
-        own: The body of a request for its client metrics resources.
-        others: The body of a request for the other ones; None: there are none.
-    """
+    """A request with client metrics resources, split in two."""
 
     asked: tuple[Resource, ...]
     own: bytes
+    """The body of a request for its client metrics resources."""
     others: bytes | None
+    """The body of a request for the other ones; None: there are none."""
 
 
 def split(body: bytes, api_key: int, version: int) -> Split | None:

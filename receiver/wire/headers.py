@@ -39,37 +39,30 @@ _INT16 = Struct(">h")
 
 
 class RequestHeader(NamedTuple):
-    """Header of a request.
-
-    Attributes:
-        api_key: Type of the request (int16).
-        api_version: Version of the request's body (int16).
-        correlation_id: Correlation id of the request and its response (int32).
-        client_id: Name that the application chose, or None; always None in header v0.
-        client_instance_id: Id of the client instance in header v3 (KIP-1313); None in earlier
-            versions.
-        tagged_fields: Unknown tagged fields; empty before header v2.
-    """
+    """Header of a request."""
 
     api_key: int
+    """Type of the request (int16)."""
     api_version: int
+    """Version of the request's body (int16)."""
     correlation_id: int
+    """Correlation id of the request and its response (int32)."""
     client_id: str | None = None
+    """Name that the application chose, or None; always None in header v0."""
     client_instance_id: Uuid | None = None
+    """Id of the client instance in header v3 (KIP-1313); None in earlier versions."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields; empty before header v2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHeader:
-    """Header of a response.
-
-    Attributes:
-        correlation_id: The request's correlation id (int32).
-        tagged_fields: Unknown tagged fields; empty in header v0.
-    """
+    """Header of a response."""
 
     correlation_id: int
+    """The request's correlation id (int32)."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields; empty in header v0."""
 
 
 def request_header_version(api_key: int, api_version: int, *, translated: Container[int] = ()) -> int:

@@ -44,15 +44,12 @@ _FIRST_FLEXIBLE = 9
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a Metadata response says of the cluster.
-
-    Attributes:
-        id: The cluster id; None if the broker names none, and always in version 1.
-        brokers: The brokers that are alive.
-    """
+    """What a Metadata response says of the cluster."""
 
     id: str | None
+    """The cluster id; None if the broker names none, and always in version 1."""
     brokers: tuple[BrokerAddress, ...]
+    """The brokers that are alive."""
 
 
 def encode_no_topics_request(version: int) -> bytes:

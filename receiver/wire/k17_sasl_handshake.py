@@ -22,26 +22,20 @@ SUPPORTED_VERSIONS: Final = range(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslHandshakeRequest:
-    """A client's choice of a SASL mechanism.
-
-    Attributes:
-        mechanism: The mechanism's name, for example ``PLAIN``.
-    """
+    """A client's choice of a SASL mechanism."""
 
     mechanism: str
+    """The mechanism's name, for example ``PLAIN``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslHandshakeResponse:
-    """The broker's answer.
-
-    Attributes:
-        error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        mechanisms: The mechanisms that the broker's listener supports.
-    """
+    """The broker's answer."""
 
     error_code: int
+    """Error code (int16), also one that is not in ``ErrorCode``."""
     mechanisms: tuple[str, ...] = ()
+    """The mechanisms that the broker's listener supports."""
 
 
 def decode_request(reader: Reader, version: int) -> SaslHandshakeRequest:

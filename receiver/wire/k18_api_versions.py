@@ -42,54 +42,44 @@ _NO_ERROR = bytes(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """A client's question for the broker's versions.
-
-    Attributes:
-        client_software_name: Name of the client library; empty before version 3.
-        client_software_version: Version of the client library; empty before version 3.
-        cluster_id: The cluster that the client wants to reach, or None; None before version 5
-            (KIP-1242).
-        node_id: The broker that the client wants to reach, or -1; -1 before version 5 (KIP-1242).
-        tagged_fields: Unknown tagged fields; empty before version 3.
-    """
+    """A client's question for the broker's versions."""
 
     client_software_name: str = ""
+    """Name of the client library; empty before version 3."""
     client_software_version: str = ""
+    """Version of the client library; empty before version 3."""
     cluster_id: str | None = None
+    """The cluster that the client wants to reach, or None; None before version 5 (KIP-1242)."""
     node_id: int = -1
+    """The broker that the client wants to reach, or -1; -1 before version 5 (KIP-1242)."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields; empty before version 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersion:
-    """The range of versions of one API key that a broker speaks (int16 each).
-
-    Attributes:
-        max_version: The highest version, included.
-        tagged_fields: Unknown tagged fields; empty before version 3.
-    """
+    """The range of versions of one API key that a broker speaks (int16 each)."""
 
     api_key: int
     min_version: int
     max_version: int
+    """The highest version, included."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields; empty before version 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """The versions that a broker speaks.
-
-    Attributes:
-        error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        api_keys: The ranges by API key, in the broker's order.
-        throttle_time_ms: Milliseconds for which the client should send nothing; 0 before version 1.
-        tagged_fields: Tagged fields, the broker's features among them; empty before version 3.
-    """
+    """The versions that a broker speaks."""
 
     error_code: int
+    """Error code (int16), also one that is not in ``ErrorCode``."""
     api_keys: tuple[ApiVersion, ...] = ()
+    """The ranges by API key, in the broker's order."""
     throttle_time_ms: int = 0
+    """Milliseconds for which the client should send nothing; 0 before version 1."""
     tagged_fields: TaggedFields = ()
+    """Tagged fields, the broker's features among them; empty before version 3."""
 
 
 def is_valid_client_information(name: str, version: str) -> bool:

@@ -40,35 +40,29 @@ _NODE_ID_KEYS: Final = ("node.id", "broker.id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsRequest:
-    """A request for the configs of resources.
-
-    Attributes:
-        resources: Each resource with the names of its configs to describe; None or none: all.
-        include_synonyms: Whether the places are described from which a value could come.
-        include_documentation: Whether each config is explained.
-    """
+    """A request for the configs of resources."""
 
     resources: tuple[tuple[Resource, tuple[str, ...] | None], ...]
+    """Each resource with the names of its configs to describe; None or none: all."""
     include_synonyms: bool = False
+    """Whether the places are described from which a value could come."""
     include_documentation: bool = False
+    """Whether each config is explained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConfig:
-    """A config in a response, neither read-only nor secret.
-
-    Attributes:
-        source: Where the value comes from (Kafka's ``ConfigSource``). It is the source of the one
-            synonym of a config that was set.
-        type: The type of its value (Kafka's ``ConfigType``).
-        documentation: What it is for.
-    """
+    """A config in a response, neither read-only nor secret."""
 
     name: str
     value: str
     source: int
+    """Where the value comes from (Kafka's ``ConfigSource``). It is the source of the one synonym of
+    a config that was set."""
     type: int
+    """The type of its value (Kafka's ``ConfigType``)."""
     documentation: str
+    """What it is for."""
 
 
 @dataclass(frozen=True, slots=True)

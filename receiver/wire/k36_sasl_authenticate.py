@@ -29,35 +29,29 @@ _FIRST_FLEXIBLE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateRequest:
-    """A client's token.
-
-    Attributes:
-        auth_bytes: The token in the mechanism's format: a secret.
-        tagged_fields: Unknown tagged fields; empty before version 2.
-    """
+    """A client's token."""
 
     auth_bytes: bytes = field(repr=False)
+    """The token in the mechanism's format: a secret."""
     tagged_fields: TaggedFields = field(default=(), repr=False)
+    """Unknown tagged fields; empty before version 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateResponse:
-    """A broker's token, or its refusal.
-
-    Attributes:
-        error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        error_message: The broker's text about the error, or None.
-        auth_bytes: The token in the mechanism's format.
-        session_lifetime_ms: Milliseconds after which the client must authenticate again. 0 means
-            never, and is the value before version 1.
-        tagged_fields: Unknown tagged fields; empty before version 2.
-    """
+    """A broker's token, or its refusal."""
 
     error_code: int
+    """Error code (int16), also one that is not in ``ErrorCode``."""
     error_message: str | None = None
+    """The broker's text about the error, or None."""
     auth_bytes: bytes = field(default=b"", repr=False)
+    """The token in the mechanism's format."""
     session_lifetime_ms: int = 0
+    """Milliseconds after which the client must authenticate again. 0 means never, and is the value
+    before version 1."""
     tagged_fields: TaggedFields = field(default=(), repr=False)
+    """Unknown tagged fields; empty before version 2."""
 
 
 def decode_request(reader: Reader, version: int) -> SaslAuthenticateRequest:

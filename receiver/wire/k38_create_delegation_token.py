@@ -34,17 +34,14 @@ _TIMESTAMPS = Struct(">qqq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A delegation token without its HMAC.
-
-    Attributes:
-        token_id: The token's id, which is the user name of a login with it.
-        principal_type: Type of the owner's principal, ``User``.
-        principal_name: Name of the owner's principal.
-    """
+    """A delegation token without its HMAC."""
 
     token_id: str
+    """The token's id, which is the user name of a login with it."""
     principal_type: str
+    """Type of the owner's principal, ``User``."""
     principal_name: str
+    """Name of the owner's principal."""
 
 
 def decode_response(reader: Reader, version: int) -> DelegationToken | None:

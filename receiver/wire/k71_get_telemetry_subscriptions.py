@@ -28,47 +28,39 @@ _INTERVAL_LIMIT_TEMPORALITY = Struct(">ii?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTelemetrySubscriptionsRequest:
-    """A client's question which metrics to push.
-
-    Attributes:
-        client_instance_id: The client instance's id. Zero if it has none yet, and after version 0,
-            where the request header has it.
-        tagged_fields: Unknown tagged fields.
-    """
+    """A client's question which metrics to push."""
 
     client_instance_id: Uuid = ZERO_UUID
+    """The client instance's id. Zero if it has none yet, and after version 0, where the request
+    header has it."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTelemetrySubscriptionsResponse:
-    """The metrics that a client is asked to push, and how often.
-
-    Attributes:
-        throttle_time_ms: Milliseconds for which the client should send nothing.
-        error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        client_instance_id: The client instance's id; not encoded after version 0.
-        subscription_id: Id of this set of subscriptions (int32).
-        accepted_compression_types: Codecs (int8 each), the preferred first: 1 gzip, 2 snappy, 3
-            lz4, 4 zstd.
-        push_interval_ms: Milliseconds between two pushes.
-        telemetry_max_bytes: Most bytes of metrics in one push.
-        delta_temporality: True to push counters as deltas, False for cumulative values.
-        requested_metrics: Prefixes of metric names. No prefix requests nothing, an empty one
-            everything.
-        tagged_fields: Unknown tagged fields.
-    """
+    """The metrics that a client is asked to push, and how often."""
 
     throttle_time_ms: int = 0
+    """Milliseconds for which the client should send nothing."""
     error_code: int = 0
+    """Error code (int16), also one that is not in ``ErrorCode``."""
     client_instance_id: Uuid = ZERO_UUID
+    """The client instance's id; not encoded after version 0."""
     subscription_id: int = 0
+    """Id of this set of subscriptions (int32)."""
     accepted_compression_types: tuple[int, ...] = ()
+    """Codecs (int8 each), the preferred first: 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     push_interval_ms: int = 0
+    """Milliseconds between two pushes."""
     telemetry_max_bytes: int = 0
+    """Most bytes of metrics in one push."""
     delta_temporality: bool = False
+    """True to push counters as deltas, False for cumulative values."""
     requested_metrics: tuple[str, ...] = ()
+    """Prefixes of metric names. No prefix requests nothing, an empty one everything."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields."""
 
 
 def decode_request(reader: Reader, version: int) -> GetTelemetrySubscriptionsRequest:

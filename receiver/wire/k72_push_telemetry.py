@@ -31,41 +31,34 @@ _THROTTLE_ERROR_AND_NO_TAGS = Struct(">ihx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTelemetryRequest:
-    """One push of a client's metrics.
-
-    Attributes:
-        client_instance_id: The client instance's id; zero after version 0, where the request header
-            has it.
-        subscription_id: The set of subscriptions that the push follows (int32).
-        terminating: Whether the client is about to close.
-        compression_type: Codec of the metrics (int8): 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        metrics: OTLP MetricsData as the client compressed it. After decoding it is a view into the
-            buffer, which must not change while the view is in use. None if the client sent null:
-            the schema forbids it, but librdkafka before 2.10.1 sends it when no metric matched.
-        tagged_fields: Unknown tagged fields.
-    """
+    """One push of a client's metrics."""
 
     client_instance_id: Uuid = ZERO_UUID
+    """The client instance's id; zero after version 0, where the request header has it."""
     subscription_id: int = 0
+    """The set of subscriptions that the push follows (int32)."""
     terminating: bool = False
+    """Whether the client is about to close."""
     compression_type: int = 0
+    """Codec of the metrics (int8): 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     metrics: bytes | memoryview | None = b""
+    """OTLP MetricsData as the client compressed it. After decoding it is a view into the buffer,
+    which must not change while the view is in use. None if the client sent null: the schema forbids
+    it, but librdkafka before 2.10.1 sends it when no metric matched."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTelemetryResponse:
-    """The answer to a push.
-
-    Attributes:
-        throttle_time_ms: Milliseconds for which the client should send nothing.
-        error_code: Error code (int16), also one that is not in ``ErrorCode``.
-        tagged_fields: Unknown tagged fields.
-    """
+    """The answer to a push."""
 
     throttle_time_ms: int = 0
+    """Milliseconds for which the client should send nothing."""
     error_code: int = 0
+    """Error code (int16), also one that is not in ``ErrorCode``."""
     tagged_fields: TaggedFields = ()
+    """Unknown tagged fields."""
 
 
 def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTelemetryRequest:

@@ -83,7 +83,9 @@ class PythonWalk:
     _table: Any  # the same: what is awaited
     _walks_requests: bool
     awaited: int | None
+    """Correlation id of the response that does not pass; None if there is none."""
     frames: int
+    """Number of frames that have begun."""
     last_key: int
     max_replaced_bytes: int
 

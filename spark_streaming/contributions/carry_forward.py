@@ -42,18 +42,15 @@ class Source(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class CarryResult:
-    """Changes made by carrying counts forward.
-
-    Attributes:
-        counts: First and last minute, encoded counts, and 1 to add or -1 to subtract them.
-        new: Contributions of minutes that had none.
-        contributions: Other contributions of minutes that counts are carried to, or no longer
-            carried to, each for one minute.
-    """
+    """Changes made by carrying counts forward."""
 
     counts: list[tuple[int, int, bytes, int]] = field(default_factory=list)
+    """First and last minute, encoded counts, and 1 to add or -1 to subtract them."""
     new: list[Contribution] = field(default_factory=list)
+    """Contributions of minutes that had none."""
     contributions: list[Contribution] = field(default_factory=list)
+    """Other contributions of minutes that counts are carried to, or no longer carried to, each for
+    one minute."""
     clients: list[ClientState] = field(default_factory=list)
 
     def add(self, client_key: int, first: int, until: int, *, packed: bytes, last_ns: int) -> None:

@@ -69,18 +69,15 @@ class CodecError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointColumns:
-    """Points of many entries. The points of one entry keep their order.
-
-    Attributes:
-        entry: Index of each point's entry.
-        integers: The int64 columns by name.
-        flags: Rule and ``BREAKDOWN``.
-    """
+    """Points of many entries. The points of one entry keep their order."""
 
     entry: Integers
+    """Index of each point's entry."""
     integers: dict[str, Integers]
+    """The int64 columns by name."""
     value: Values
     flags: npt.NDArray[np.int8]
+    """Rule and ``BREAKDOWN``."""
 
 
 def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:

@@ -25,30 +25,26 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Points of pairs (instance and minute), and rows combined before.
-
-    Attributes:
-        pair: Index of the pair.
-        entry: Number of the point's entry, increasing with time within a pair. -1 for combined
-            rows.
-        fleet: Fleet series id.
-        flags: The decoder's flags.
-        weight: 1 for a point, or the weight of the combined row.
-        stored: Whether it belongs to stored entries, which are in the totals already.
-        newest: Whether it belongs to the newest push of the pair.
-        carried: Whether the push has it in an earlier minute, so that this minute's totals lack it.
-    """
+    """Points of pairs (instance and minute), and rows combined before."""
 
     pair: Integers
+    """Index of the pair."""
     entry: Integers
+    """Number of the point's entry, increasing with time within a pair. -1 for combined rows."""
     series: Integers
     fleet: Integers
+    """Fleet series id."""
     value: Values
     flags: npt.NDArray[np.int8]
+    """The decoder's flags."""
     weight: Integers
+    """1 for a point, or the weight of the combined row."""
     stored: Mask
+    """Whether it belongs to stored entries, which are in the totals already."""
     newest: Mask
+    """Whether it belongs to the newest push of the pair."""
     carried: Mask
+    """Whether the push has it in an earlier minute, so that this minute's totals lack it."""
 
     def concat(self, others: Parts) -> Parts:
         """Return these and other parts."""

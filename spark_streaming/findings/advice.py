@@ -17,22 +17,19 @@ _KIP: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Advice:
-    """One change.
-
-    Attributes:
-        now: What the evidence shows, with fields of the evidence.
-        java: The change in the keys of the Java client.
-        librdkafka: The same in librdkafka's; empty: the same keys.
-        blind: What the rule can't see.
-    """
+    """One change."""
 
     rule: str
     now: str
+    """What the evidence shows, with fields of the evidence."""
     java: str
+    """The change in the keys of the Java client."""
     librdkafka: str = ""
+    """The same in librdkafka's; empty: the same keys."""
     why: str
     source: str
     blind: str
+    """What the rule can't see."""
 
 
 _ADVICE: Final[dict[str, tuple[_Advice, ...]]] = {

@@ -52,27 +52,25 @@ class FilterError(ValueError):
 class FindingFilter:
     """Which findings to return. All that are given must hold.
 
-    Attributes:
-        client_id: A regular expression (RE2) that matches the whole client id of a client that the
-            finding is about: a member of its group, or one that runs its version.
-        principal: The same of the principal.
-        group: The same of the consumer group.
-        kinds: Kinds; empty: all.
-        severity: The least severity.
-        since: Only findings whose condition held at this time or later.
-        is_open: No resolved findings.
-
     Raises:
         FilterError: A pattern, kind or severity is wrong.
     """
 
     client_id: str | None = None
+    """A regular expression (RE2) that matches the whole client id of a client that the finding is
+    about: a member of its group, or one that runs its version."""
     principal: str | None = None
+    """The same of the principal."""
     group: str | None = None
+    """The same of the consumer group."""
     kinds: tuple[str, ...] = ()
+    """Kinds; empty: all."""
     severity: str = "info"
+    """The least severity."""
     since: datetime | None = None
+    """Only findings whose condition held at this time or later."""
     is_open: bool = True
+    """No resolved findings."""
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:

@@ -20,31 +20,25 @@ _FULL: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """How the evidence of a kind counts.
-
-    Attributes:
-        leak: What a minute takes from the bucket. Zero if minutes with data empty it.
-        window: Minutes. Without a leak, evidence counts for the minutes since the member's data
-            before, at most the window, and a window without data empties the bucket.
-    """
+    """How the evidence of a kind counts."""
 
     leak: float
+    """What a minute takes from the bucket. Zero if minutes with data empty it."""
     window: int
+    """Minutes. Without a leak, evidence counts for the minutes since the member's data before, at
+    most the window, and a window without data empties the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Minutes in which a bucket was not empty.
-
-    Attributes:
-        began: The first minute with evidence; minus infinity if it is before the data.
-        last: The last minute with more evidence than leaked since the minute before it.
-        drained: When the bucket was empty again; infinity if it is not.
-    """
+    """Minutes in which a bucket was not empty."""
 
     began: float
+    """The first minute with evidence; minus infinity if it is before the data."""
     last: float
+    """The last minute with more evidence than leaked since the minute before it."""
     drained: float
+    """When the bucket was empty again; infinity if it is not."""
 
 
 Points = Sequence[tuple[int, float]]
@@ -119,17 +113,14 @@ def spells(members: Iterable[Sequence[Run]]) -> list[Run]:
 
 @dataclass(frozen=True, slots=True)
 class Onset:
-    """When a condition began and last showed.
-
-    Attributes:
-        began: The first minute, since the epoch.
-        last: The last minute that shows it.
-        is_certain: Nothing that happened before the data can change ``began``.
-    """
+    """When a condition began and last showed."""
 
     began: int
+    """The first minute, since the epoch."""
     last: int
+    """The last minute that shows it."""
     is_certain: bool
+    """Nothing that happened before the data can change ``began``."""
 
 
 def onset(members: Sequence[Points], bucket: Bucket, *, start: int, end: int) -> Onset | None:

@@ -40,16 +40,12 @@ _MAX_SOFTWARE: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingCounts:
-    """Numbers of changed findings by kind, without zeros.
-
-    Attributes:
-        left_out: Findings without a row, because `max_open` older or worse ones of the kind are
-            open.
-    """
+    """Numbers of changed findings by kind, without zeros."""
 
     opened: Mapping[str, int]
     resolved: Mapping[str, int]
     left_out: Mapping[str, int]
+    """Findings without a row, because `max_open` older or worse ones of the kind are open."""
 
 
 def find(

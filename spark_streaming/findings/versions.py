@@ -66,18 +66,15 @@ class SoftwareVersions(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareVerdict:
-    """Problems of one software version.
-
-    Attributes:
-        client_software_name: The name that the client sends (KIP-511).
-        severity: The worst severity of the reasons.
-        reasons: What is wrong, the worst first.
-    """
+    """Problems of one software version."""
 
     client_software_name: str
+    """The name that the client sends (KIP-511)."""
     client_software_version: str
     severity: Severity
+    """The worst severity of the reasons."""
     reasons: tuple[str, ...]
+    """What is wrong, the worst first."""
     sources: tuple[str, ...]
 
 

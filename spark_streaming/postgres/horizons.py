@@ -17,15 +17,12 @@ DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizons:
-    """Since when rows are kept.
-
-    Attributes:
-        now: The server's time.
-        since: First time of each grain's rows, by the name of the grain.
-    """
+    """Since when rows are kept."""
 
     now: datetime
+    """The server's time."""
     since: dict[str, datetime]
+    """First time of each grain's rows, by the name of the grain."""
 
     @classmethod
     def read(cls, cursor: psycopg.Cursor[Any]) -> Horizons:

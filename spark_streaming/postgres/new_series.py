@@ -45,28 +45,22 @@ _NEW: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomers:
-    """What bounds the series to add.
-
-    Attributes:
-        minutes: When the push of each was received, in minutes since the epoch.
-    """
+    """What bounds the series to add."""
 
     minutes: Sequence[int]
+    """When the push of each was received, in minutes since the epoch."""
     settings: NewSeriesSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Series that were not added.
-
-    Attributes:
-        high: First halves of their hashes.
-        client_id: The client id with most of them.
-    """
+    """Series that were not added."""
 
     high: Ids
+    """First halves of their hashes."""
     bounds: Mapping[Bound, int]
     client_id: str | None
+    """The client id with most of them."""
     principal: str | None
 
 

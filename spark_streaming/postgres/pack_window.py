@@ -61,14 +61,11 @@ class _PartitionInUseError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """One kind of totals of one window: the unit of packing.
-
-    Attributes:
-        grain: Of the rows.
-    """
+    """One kind of totals of one window: the unit of packing."""
 
     totals: Totals
     grain: Grain
+    """Of the rows."""
     start: datetime
 
     def __str__(self) -> str:

@@ -34,15 +34,12 @@ _FLEET: Final = ("metric", "cluster_id", "client_software_name", "client_softwar
 
 
 class Added(NamedTuple):
-    """The result of :func:`add`.
-
-    Attributes:
-        folded: The number of series that are added up as another one.
-        refused: The series over a bound, which were not added; None if there are none.
-    """
+    """The result of :func:`add`."""
 
     folded: int
+    """The number of series that are added up as another one."""
     refused: Refused | None
+    """The series over a bound, which were not added; None if there are none."""
 
 
 def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -> FoundSeries:

@@ -21,13 +21,10 @@ _MAX_SERIES: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSeries:
-    """Ids of hashes, in the order of the query.
-
-    Attributes:
-        known: Which hashes the database has. The ids of the others are undefined.
-    """
+    """Ids of hashes, in the order of the query."""
 
     known: npt.NDArray[np.bool_]
+    """Which hashes the database has. The ids of the others are undefined."""
     series: Ids
     fleet: Ids
 

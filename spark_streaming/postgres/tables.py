@@ -53,20 +53,17 @@ _WITH_OLD: Final[dict[Combination, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """A table's length of buckets, spans of partitions, and packed window.
-
-    Attributes:
-        partition: Span of the partitions of open rows.
-        window: Span of a packed row.
-        packed_partition: Span of the partitions of packed rows. Queries prune these while they
-            run, not while they are planned, so there should be few.
-    """
+    """A table's length of buckets, spans of partitions, and packed window."""
 
     name: Literal["1m", "1h", "1d"]
     minutes: int
     partition: Span
+    """Span of the partitions of open rows."""
     window: Span
+    """Span of a packed row."""
     packed_partition: Span
+    """Span of the partitions of packed rows. Queries prune these while they run, not while they are
+    planned, so there should be few."""
 
     @property
     def length(self) -> timedelta:
@@ -97,23 +94,20 @@ MINUTES: Final = GRAINS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One kind of totals, with a table for each grain.
-
-    Attributes:
-        name: Name of the tables without the grain.
-        key: Key columns beside ``bucket``. The first is the id of the subject.
-        values: The other columns, and how they combine.
-        counts: Integer values that add up. They saturate at ``MAX_TOTAL``.
-        usual: What a packed row need not store, by value: a number, or the name of another value
-            that is the same. Null for other values.
-    """
+    """One kind of totals, with a table for each grain."""
 
     name: str
+    """Name of the tables without the grain."""
     key: tuple[str, ...]
+    """Key columns beside ``bucket``. The first is the id of the subject."""
     values: dict[str, Combination]
+    """The other columns, and how they combine."""
     grains: tuple[str, ...] = ("1m", "1h", "1d")
     counts: tuple[str, ...] = ()
+    """Integer values that add up. They saturate at ``MAX_TOTAL``."""
     usual: Mapping[str, int | str] = field(default_factory=dict)
+    """What a packed row need not store, by value: a number, or the name of another value that is
+    the same. Null for other values."""
 
     def table(self, grain: Grain) -> str:
         """Return the name of a grain's table."""

@@ -38,41 +38,36 @@ class IdKey:
     """Secret key of a database's series hashes.
 
     Anyone who knows the secret can construct two series with the same hash.
-
-    Attributes:
-        key_id: Public id of the key.
-        secret: 16 random bytes, hidden from the repr.
     """
 
     key_id: str
+    """Public id of the key."""
     secret: bytes = field(repr=False)
+    """16 random bytes, hidden from the repr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatistics:
-    """Statistics of a batch. The ledger has all but the entries.
-
-    Attributes:
-        pushes: New pushes.
-        repeats: Pushes ignored because they were counted before.
-        points: Data points in the new pushes.
-        entries: Points of one push, instance and time.
-        rows: Rows merged into minutes.
-        dead_letters: Payloads that could not be read.
-        left_out: Rows outside the retention times.
-        overflowed: Data points of series over a bound of new ones.
-        newest_received_at_ns: Time of receipt of the newest push. None without pushes.
-    """
+    """Statistics of a batch. The ledger has all but the entries."""
 
     pushes: int
+    """New pushes."""
     repeats: int
+    """Pushes ignored because they were counted before."""
     points: int
+    """Data points in the new pushes."""
     entries: int
+    """Points of one push, instance and time."""
     rows: int
+    """Rows merged into minutes."""
     dead_letters: int
+    """Payloads that could not be read."""
     left_out: int
+    """Rows outside the retention times."""
     overflowed: int
+    """Data points of series over a bound of new ones."""
     newest_received_at_ns: int | None
+    """Time of receipt of the newest push. None without pushes."""
     duration_s: float
 
 
@@ -88,33 +83,30 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Status of the store.
-
-    Attributes:
-        schema: The newest applied migration; None if there is none.
-        queries: The last batch of each query, the newest first.
-        pushes: Pushes in the batches of the ledger.
-        repeats: Repeated pushes in these batches.
-        left_out: Rows outside the retention times.
-        clients: Number of ``live``, ``silent`` and ``left`` clients.
-        stale_hours: Hours and days that will be computed again.
-        minutes_from: The oldest minute that is kept.
-        read_until: Pushes received until this time were read; None before the first batch.
-        newest_bucket: The newest minute with rows.
-        bytes: Size of the schema on disk, with indexes.
-    """
+    """Status of the store."""
 
     schema: str | None
+    """The newest applied migration; None if there is none."""
     queries: tuple[LastBatch, ...]
+    """The last batch of each query, the newest first."""
     pushes: int
+    """Pushes in the batches of the ledger."""
     repeats: int
+    """Repeated pushes in these batches."""
     left_out: int
+    """Rows outside the retention times."""
     clients: dict[str, int]
+    """Number of ``live``, ``silent`` and ``left`` clients."""
     series: int
     dead_letters: int
     open_findings: int
     stale_hours: int
+    """Hours and days that will be computed again."""
     minutes_from: datetime
+    """The oldest minute that is kept."""
     read_until: datetime | None
+    """Pushes received until this time were read; None before the first batch."""
     newest_bucket: datetime | None
+    """The newest minute with rows."""
     bytes: int
+    """Size of the schema on disk, with indexes."""

@@ -119,18 +119,14 @@ class ScrapeServer(ThreadingHTTPServer):
 
 
 class ScrapeHandler(BaseHTTPRequestHandler):
-    """Checks a request, and leaves the answer to a subclass.
-
-    Attributes:
-        settings: Prefix of the settings that errors name, ``allowed_hosts`` and
-            ``web_config_file``.
-    """
+    """Checks a request, and leaves the answer to a subclass."""
 
     server: ScrapeServer
     server_version = "kafka-client-telemetry"
     sys_version = ""
     timeout = 10.0
     settings: ClassVar[str] = ""
+    """Prefix of the settings that errors name, ``allowed_hosts`` and ``web_config_file``."""
     paths: ClassVar[tuple[str, ...]] = (METRICS_PATH,)
 
     def allows(self, path: str, authorization: str | None) -> bool:

@@ -23,18 +23,15 @@ MAX_BUCKETS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramTotal:
-    """A histogram with explicit boundaries.
-
-    Attributes:
-        sum: Sum of the observations; None if some had none.
-        bounds: Upper boundaries of the buckets, ascending.
-        buckets: Observations by bucket, one more than boundaries; or empty.
-    """
+    """A histogram with explicit boundaries."""
 
     count: int
     sum: float | None
+    """Sum of the observations; None if some had none."""
     bounds: tuple[float, ...]
+    """Upper boundaries of the buckets, ascending."""
     buckets: tuple[int, ...]
+    """Observations by bucket, one more than boundaries; or empty."""
 
     @classmethod
     def of(cls, point: Any) -> Self | None:
@@ -71,23 +68,20 @@ class HistogramTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialTotal:
-    """An exponential histogram.
-
-    Attributes:
-        sum: Sum of the observations; None if some had none.
-        scale: The base of the buckets is 2 ** 2 ** -scale.
-        zero_threshold: Absolute values up to this count as zero.
-        positive: Observations above zero by bucket index.
-        negative: Observations below zero by bucket index.
-    """
+    """An exponential histogram."""
 
     count: int
     sum: float | None
+    """Sum of the observations; None if some had none."""
     scale: int
+    """The base of the buckets is 2 ** 2 ** -scale."""
     zero_threshold: float
+    """Absolute values up to this count as zero."""
     zero_count: int
     positive: Mapping[int, int]
+    """Observations above zero by bucket index."""
     negative: Mapping[int, int]
+    """Observations below zero by bucket index."""
 
     @classmethod
     def of(cls, point: Any) -> Self | None:

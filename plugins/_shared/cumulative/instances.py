@@ -46,64 +46,55 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """One Resource of one client instance: a source of series for a destination.
-
-    Attributes:
-        key: The result of the caller's ``identify``, unique within the instance.
-        resource: The Resource's bytes in the last push.
-        series: Series by metric name, unit and kind, then by attributes.
-        shapes: The encodings of the last push's metrics, in their order.
-        size: Estimated bytes without the series.
-        state: The caller's own state; None until the caller sets it.
-    """
+    """One Resource of one client instance: a source of series for a destination."""
 
     key: Hashable
+    """The result of the caller's ``identify``, unique within the instance."""
     resource: bytes = b""
+    """The Resource's bytes in the last push."""
     series: dict[tuple[str, str, Kind], dict[tuple[bytes, ...], Series]] = field(default_factory=dict)
+    """Series by metric name, unit and kind, then by attributes."""
     shapes: list[Shape | None] = field(default_factory=list)
+    """The encodings of the last push's metrics, in their order."""
     size: int = 0
+    """Estimated bytes without the series."""
     state: Any = None
+    """The caller's own state; None until the caller sets it."""
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """A principal or a source address, from :func:`peer_of`.
-
-    Attributes:
-        instances: Its instances, the first to end first.
-        weights: :meth:`Budget.weight` of each instance.
-    """
+    """A principal or a source address, from :func:`peer_of`."""
 
     name: str
     series: int = 0
     size: int = 0
     instances: OrderedDict[str, Instance] = field(default_factory=OrderedDict)
+    """Its instances, the first to end first."""
     weights: Holdings[Instance] = field(default_factory=Holdings)
+    """:meth:`Budget.weight` of each instance."""
 
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A client instance. It stays after its series ended, while it may repeat a push.
-
-    Attributes:
-        seen_ns: Receive time of its last push, nanoseconds since the epoch.
-        silence_ns: Its series end after this long without a push.
-        swept_ns: Time of the last check for series that it no longer pushes.
-        size: Bytes of its series, targets and itself.
-        by_resource: The target of its last Resource, by the Resource's bytes.
-        pushes: Identities of its last pushes, two for each.
-    """
+    """A client instance. It stays after its series ended, while it may repeat a push."""
 
     name: str
     peer: Peer
     seen_ns: int
+    """Receive time of its last push, nanoseconds since the epoch."""
     silence_ns: int
+    """Its series end after this long without a push."""
     swept_ns: int
+    """Time of the last check for series that it no longer pushes."""
     series: int = 0
     size: int = 0
+    """Bytes of its series, targets and itself."""
     targets: dict[Hashable, Target] = field(default_factory=dict)
     by_resource: dict[bytes, Target] = field(default_factory=dict)
+    """The target of its last Resource, by the Resource's bytes."""
     pushes: deque[Hashable] = field(default_factory=lambda: deque(maxlen=2 * _REMEMBERED_PUSHES))
+    """Identities of its last pushes, two for each."""
 
     def overdue(self, now_ns: int) -> bool:
         """Return whether it has no series, or missed two of three push intervals."""

@@ -28,22 +28,19 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """The result of accumulating one push.
-
-    Attributes:
-        ended: What ended before this push or by it. The series of a terminating push end after
-            their points.
-        late: Points dropped because they are not after the last one of their series.
-        refused: Points dropped because they are invalid, too long, or have no room.
-        push: The ``PushView``; empty for a repeated push.
-    """
+    """The result of accumulating one push."""
 
     points: dict[Series, Point]
     ended: Ended
+    """What ended before this push or by it. The series of a terminating push end after their
+    points."""
     push: Any
+    """The ``PushView``; empty for a repeated push."""
     scopes: list[tuple[Any, list[OutputMetric]]] = field(default_factory=list)
     late: int = 0
+    """Points dropped because they are not after the last one of their series."""
     refused: int = 0
+    """Points dropped because they are invalid, too long, or have no room."""
 
     @property
     def data(self) -> bytes:

@@ -27,39 +27,35 @@ class Kind(Enum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Series:
-    """One series of one target, with its total.
-
-    Attributes:
-        attributes: The attributes, each an encoded ``KeyValue``, sorted.
-        number: The last cumulative value. None before the first one, and for histograms and
-            summaries.
-        start_ns: Start of the count, on the client's clock; 0 if unknown.
-        time_ns: Time of the last point, on the client's clock.
-        delta: What tells the last delta from others of its time; None for cumulative points.
-        seen_ns: Receive time of the push with the last point.
-        late: Number of consecutive late points.
-        size: Estimated bytes.
-        samples: Number of samples that ``size`` includes.
-        shape_bytes: Length of the encoded metric that ``size`` includes, for its shape.
-        state: The caller's own state; None until the caller sets it.
-    """
+    """One series of one target, with its total."""
 
     name: str
     unit: str
     description: str
     kind: Kind
     attributes: tuple[bytes, ...]
+    """The attributes, each an encoded ``KeyValue``, sorted."""
     number: int | float | None = None
+    """The last cumulative value. None before the first one, and for histograms and summaries."""
     start_ns: int = 0
+    """Start of the count, on the client's clock; 0 if unknown."""
     time_ns: int = 0
+    """Time of the last point, on the client's clock."""
     delta: float | None = None
+    """What tells the last delta from others of its time; None for cumulative points."""
     seen_ns: int = 0
+    """Receive time of the push with the last point."""
     late: int = 0
+    """Number of consecutive late points."""
     alive: bool = True
     size: int = 0
+    """Estimated bytes."""
     samples: int = 0
+    """Number of samples that ``size`` includes."""
     shape_bytes: int = 0
+    """Length of the encoded metric that ``size`` includes, for its shape."""
     state: Any = None
+    """The caller's own state; None until the caller sets it."""
     # A sum of doubles by plain addition, and its accumulated rounding error.
     _rounded: float = field(default=0.0, init=False)
     _error: float = field(default=0.0, init=False)

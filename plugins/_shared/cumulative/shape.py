@@ -23,17 +23,14 @@ _INT_AT: Final = struct.Struct("<BQBq")
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Shape:
-    """The constant bytes of a metric with one number, which is a delta or cumulative.
-
-    Attributes:
-        size: Length of the encoded metric.
-        fields: Layout of start, time and number, between the head and the tail.
-    """
+    """The constant bytes of a metric with one number, which is a delta or cumulative."""
 
     series: Series
     delta: bool
     size: int
+    """Length of the encoded metric."""
     fields: struct.Struct
+    """Layout of start, time and number, between the head and the tail."""
     has_start: bool
     tag: int
     head: bytes

@@ -26,34 +26,28 @@ _IMPORT: Final = re.compile(rb"""(\b(?:from|import)\s*\(?\s*)(["'])([@a-z][@a-z/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A file as it is served.
-
-    Attributes:
-        compressed: The content as gzip.
-        media_type: The value of ``Content-Type``.
-        tag: An entity tag (RFC 9110, section 8.8.3).
-    """
+    """A file as it is served."""
 
     content: bytes
     compressed: bytes
+    """The content as gzip."""
     media_type: str
+    """The value of ``Content-Type``."""
     tag: str
+    """An entity tag (RFC 9110, section 8.8.3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """The page and its files.
-
-    Attributes:
-        page: The HTML document.
-        build: The folder of the files, which stands for the content of all of them.
-        lazy: The names of those that only some states of the page need.
-    """
+    """The page and its files."""
 
     page: Asset
+    """The HTML document."""
     build: str
+    """The folder of the files, which stands for the content of all of them."""
     files: dict[str, Asset]
     lazy: frozenset[str]
+    """The names of those that only some states of the page need."""
 
 
 @functools.cache

@@ -91,15 +91,12 @@ class RefusedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Handshake:
-    """A client that has to complete its handshake.
-
-    Attributes:
-        deadline: Ends it.
-        displaced: Whether it was ended to make room for another client.
-    """
+    """A client that has to complete its handshake."""
 
     deadline: asyncio.Timeout
+    """Ends it."""
     displaced: bool = False
+    """Whether it was ended to make room for another client."""
 
 
 class Admission:

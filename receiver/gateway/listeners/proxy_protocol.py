@@ -53,16 +53,13 @@ class ProxyProtocolError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyHeader:
-    """A parsed header.
-
-    Attributes:
-        size: The header's length in bytes.
-        source: The client's address and port. None if the header names none (LOCAL, UNKNOWN, or a
-            family other than TCP); the connection's own address then counts.
-    """
+    """A parsed header."""
 
     size: int
+    """The header's length in bytes."""
     source: tuple[str, int] | None
+    """The client's address and port. None if the header names none (LOCAL, UNKNOWN, or a family
+    other than TCP); the connection's own address then counts."""
 
 
 def may_begin(data: bytes) -> bool:

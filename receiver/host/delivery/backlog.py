@@ -19,21 +19,18 @@ _LEAST_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """The pushes that wait for a destination.
-
-    Attributes:
-        pushes: Waiting pushes, in memory, on disk and in flight.
-        bytes: OTLP bytes in memory, and compressed bytes on disk.
-        used: The used share of the spool, or of the memory without a spool; 0 to 1.
-        full_in_s: Seconds until it is full at the present rate; None if it does not grow.
-        away_s: Seconds since the destination began to fail; 0.0 if its circuit is closed.
-    """
+    """The pushes that wait for a destination."""
 
     pushes: int
+    """Waiting pushes, in memory, on disk and in flight."""
     bytes: int
+    """OTLP bytes in memory, and compressed bytes on disk."""
     used: float
+    """The used share of the spool, or of the memory without a spool; 0 to 1."""
     full_in_s: float | None
+    """Seconds until it is full at the present rate; None if it does not grow."""
     away_s: float
+    """Seconds since the destination began to fail; 0.0 if its circuit is closed."""
     has_spool: bool
 
     def __str__(self) -> str:

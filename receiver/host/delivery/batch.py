@@ -26,25 +26,22 @@ _PROOFS: Final = 3
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Part:
-    """Pushes that are exported together.
-
-    Attributes:
-        pushes: At least one.
-        failures: Failures in a row.
-        failed_at: The time of the first of them, in monotonic seconds.
-        retry_after_s: The delay that the destination asked for last.
-        is_suspect: Whether this single push has failed alone, for an unclear reason.
-        contradictions: How often it failed directly after another push was accepted.
-        outcome: What became of it; None: it is still to be exported.
-    """
+    """Pushes that are exported together."""
 
     pushes: Sequence[Push]
+    """At least one."""
     failures: int = 0
+    """Failures in a row."""
     failed_at: float = 0.0
+    """The time of the first of them, in monotonic seconds."""
     retry_after_s: float | None = None
+    """The delay that the destination asked for last."""
     is_suspect: bool = False
+    """Whether this single push has failed alone, for an unclear reason."""
     contradictions: int = 0
+    """How often it failed directly after another push was accepted."""
     outcome: Accepted | Refused | None = None
+    """What became of it; None: it is still to be exported."""
 
     def failed(self, now: float, retry_after_s: float | None) -> None:
         """Count a failure."""

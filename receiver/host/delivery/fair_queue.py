@@ -20,22 +20,19 @@ from receiver.plugin import Push
 
 @dataclass(slots=True)
 class Queued:
-    """A push in memory.
-
-    Attributes:
-        size: Its OTLP bytes.
-        since: The time of its offer, in monotonic seconds.
-        stored: Called with whether the push is safe; None if nothing waits for that.
-        copied: Whether it is on disk, too.
-        number: Its position in the queue; set by :class:`FairQueue`.
-    """
+    """A push in memory."""
 
     push: Push
     size: int
+    """Its OTLP bytes."""
     since: float
+    """The time of its offer, in monotonic seconds."""
     stored: Callable[[bool], None] | None = None
+    """Called with whether the push is safe; None if nothing waits for that."""
     copied: bool = False
+    """Whether it is on disk, too."""
     number: int = 0
+    """Its position in the queue; set by :class:`FairQueue`."""
 
     @property
     def block(self) -> str:

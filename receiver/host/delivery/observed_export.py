@@ -49,13 +49,10 @@ class BatchRefused:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """It is not known whether the destination or a push is at fault.
-
-    Attributes:
-        is_crash: The plugin raised an exception outside the contract, so its state is unknown.
-    """
+    """It is not known whether the destination or a push is at fault."""
 
     is_crash: bool
+    """The plugin raised an exception outside the contract, so its state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,14 @@ _JITTER = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long to wait between the attempts of one export, and when to give up.
-
-    Attributes:
-        initial_s: The first back-off in seconds.
-        max_s: The longest back-off in seconds, before jitter.
-        max_elapsed_s: Seconds from the first failure to the last attempt; may be infinite.
-    """
+    """How long to wait between the attempts of one export, and when to give up."""
 
     initial_s: float
+    """The first back-off in seconds."""
     max_s: float
+    """The longest back-off in seconds, before jitter."""
     max_elapsed_s: float
+    """Seconds from the first failure to the last attempt; may be infinite."""
 
     @classmethod
     def from_settings(cls, settings: RetrySettings, *, default_elapsed_s: float) -> RetryPolicy:

@@ -48,82 +48,77 @@ class PluginState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginStatistics:
-    """One plugin's statistics; counters count from the start of the receiver.
-
-    Attributes:
-        type: The name of its entry point.
-        delivery: Which pushes go to disk: ``memory`` (none), ``spool_when_behind`` or
-            ``spool_always``.
-        isolation: Where it runs: ``thread`` or ``process``.
-        circuit: The state of its circuit breaker: ``closed`` (normal), ``open`` or ``half_open``.
-        queue_items: Pushes in memory.
-        queue_bytes: OTLP bytes in memory.
-        queue_high_water_items: The most pushes ever in memory.
-        queue_high_water_bytes: The most OTLP bytes ever in memory.
-        queue_max_items: The memory's bound in pushes.
-        queue_max_bytes: The memory's bound in bytes.
-        spool_bytes: Bytes on disk, compressed, including delivered pushes that are not deleted yet.
-        spool_max_bytes: The spool's bound in bytes; 0 without a spool.
-        spool_problem: Why the spool can't be written or committed; None if it works.
-        files_problem: Why changed secrets or certificates can't be used; None if they are in use.
-        in_flight_pushes: Pushes read for an export, and neither exported nor dropped yet.
-        lag_s: The age of the oldest push that is neither exported nor dropped, in seconds; 0.0
-            without one.
-        offered_pushes: Pushes handed to the host.
-        recovered_pushes: Pushes of an earlier run, found on disk.
-        exported_pushes: Pushes that the destination accepted, also in part.
-        exported_batches: Exports that the destination accepted.
-        rejected_points: Data points that the destination rejected in accepted exports (OTLP's
-            partial success).
-        failures: Failed calls of the plugin's start and export.
-        restarts: Restarts of the plugin, or of its process, after a crash.
-        consecutive_failures: Failures since the last success.
-        deliveries: Exported pushes by the time from their receipt to their export: one number for
-            each of :data:`DELIVERY_BOUNDS_S`, and one for longer times.
-        delivery_seconds: The sum of these times.
-        export_seconds: Seconds spent in export calls, including failed ones.
-        exports: Export calls that returned.
-        backlog: The pushes that wait, and the room for more.
-        call_seconds: Seconds for which the current call of the plugin has lasted; 0 without one. A
-            hang shows here.
-    """
+    """One plugin's statistics; counters count from the start of the receiver."""
 
     name: str
     type: str
+    """The name of its entry point."""
     state: PluginState
     delivery: str
+    """Which pushes go to disk: ``memory`` (none), ``spool_when_behind`` or ``spool_always``."""
     isolation: str
+    """Where it runs: ``thread`` or ``process``."""
     circuit: str
+    """The state of its circuit breaker: ``closed`` (normal), ``open`` or ``half_open``."""
     queue_items: int
+    """Pushes in memory."""
     queue_bytes: int
+    """OTLP bytes in memory."""
     queue_high_water_items: int
+    """The most pushes ever in memory."""
     queue_high_water_bytes: int
+    """The most OTLP bytes ever in memory."""
     queue_max_items: int
+    """The memory's bound in pushes."""
     queue_max_bytes: int
+    """The memory's bound in bytes."""
     spool_pushes: int
     spool_bytes: int
+    """Bytes on disk, compressed, including delivered pushes that are not deleted yet."""
     spool_max_bytes: int
+    """The spool's bound in bytes; 0 without a spool."""
     spool_problem: str | None
+    """Why the spool can't be written or committed; None if it works."""
     files_problem: str | None
+    """Why changed secrets or certificates can't be used; None if they are in use."""
     in_flight_pushes: int
+    """Pushes read for an export, and neither exported nor dropped yet."""
     lag_s: float
+    """The age of the oldest push that is neither exported nor dropped, in seconds; 0.0 without
+    one."""
     offered_pushes: int
+    """Pushes handed to the host."""
     recovered_pushes: int
+    """Pushes of an earlier run, found on disk."""
     exported_pushes: int
+    """Pushes that the destination accepted, also in part."""
     exported_batches: int
+    """Exports that the destination accepted."""
     dropped: Mapping[DropReason, int]
     rejected_points: int
+    """Data points that the destination rejected in accepted exports (OTLP's partial success)."""
     failures: int
+    """Failed calls of the plugin's start and export."""
     retries: int
     restarts: int
+    """Restarts of the plugin, or of its process, after a crash."""
     consecutive_failures: int
+    """Failures since the last success."""
     last_error: str | None
     deliveries: tuple[int, ...]
+    """Exported pushes by the time from their receipt to their export: one number for each of
+    :data:`DELIVERY_BOUNDS_S`, and one for longer times."""
     delivery_seconds: float
+    """The sum of these times."""
     export_seconds: float
+    """Seconds spent in export calls, including failed ones."""
     exports: int
+    """Export calls that returned."""
     backlog: Backlog
+    """The pushes that wait, and the room for more."""
     call_seconds: float
+    """Seconds for which the current call of the plugin has lasted; 0 without one. A hang shows
+    here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,31 +127,28 @@ class QueueStatistics:
 
     ``offered + recovered`` is the sum of ``memory``, ``disk``, ``in_flight``, ``exported`` and all
     of ``dropped``.
-
-    Attributes:
-        offered: Pushes ever offered.
-        recovered: Pushes of an earlier run, found on disk.
-        memory: Pushes in memory and not in flight.
-        memory_bytes: Their OTLP bytes.
-        disk: Pushes on disk and not in flight.
-        in_flight: Pushes read and not acknowledged.
-        exported: Delivered pushes.
-        oldest_received_at_ns: The receive time of the oldest push that is neither exported nor
-            dropped, in nanoseconds since the epoch; None without one.
-        writing_since: The start of the current write to disk, in monotonic seconds; None without
-            one.
     """
 
     offered: int
+    """Pushes ever offered."""
     recovered: int = 0
+    """Pushes of an earlier run, found on disk."""
     memory: int
+    """Pushes in memory and not in flight."""
     memory_bytes: int
+    """Their OTLP bytes."""
     disk: int = 0
+    """Pushes on disk and not in flight."""
     in_flight: int
+    """Pushes read and not acknowledged."""
     exported: int
+    """Delivered pushes."""
     dropped: Mapping[DropReason, int]
     oldest_received_at_ns: int | None
+    """The receive time of the oldest push that is neither exported nor dropped, in nanoseconds
+    since the epoch; None without one."""
     writing_since: float | None = None
+    """The start of the current write to disk, in monotonic seconds; None without one."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -74,34 +74,27 @@ class _Message(BaseModel):
 
 
 class Load(_Message):
-    """What the child needs to construct the plugin.
-
-    Attributes:
-        config: The operator's settings for the plugin, as JSON. The child reads secrets in files
-            itself.
-        sys_path: The receiver's module path.
-        max_memory_bytes: Address space that the child may allocate once it has started.
-    """
+    """What the child needs to construct the plugin."""
 
     config: str = Field(repr=False)
+    """The operator's settings for the plugin, as JSON. The child reads secrets in files itself."""
     sys_path: list[str]
+    """The receiver's module path."""
     max_memory_bytes: int
+    """Address space that the child may allocate once it has started."""
 
 
 class Answer(_Message):
-    """The answer to a request.
-
-    Attributes:
-        text: The error, or the destination's message, on one line and without secrets.
-        retry_after_s: The delay that the destination asked for, in seconds.
-        cpu_s: CPU seconds that the child spent on the request, in all its threads.
-    """
+    """The answer to a request."""
 
     outcome: Outcome
     text: str = ""
+    """The error, or the destination's message, on one line and without secrets."""
     rejected_points: int = Field(default=0, ge=0)
     retry_after_s: float | None = None
+    """The delay that the destination asked for, in seconds."""
     cpu_s: float = Field(default=0.0, ge=0, le=86_400)
+    """CPU seconds that the child spent on the request, in all its threads."""
 
 
 class Channel:

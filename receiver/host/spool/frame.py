@@ -48,25 +48,22 @@ class FrameError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameHeader:
-    """A frame's header.
-
-    Attributes:
-        body_bytes: The body's stored length.
-        raw_bytes: The body's inflated length.
-        compressed: Whether the body is a zstd frame.
-        pushes: The number of pushes, at least 1.
-        first: The number of the first push.
-        oldest_received_at_ns: The oldest receive time of the pushes.
-        body_crc: CRC-32C of the stored body.
-    """
+    """A frame's header."""
 
     body_bytes: int
+    """The body's stored length."""
     raw_bytes: int
+    """The body's inflated length."""
     compressed: bool
+    """Whether the body is a zstd frame."""
     pushes: int
+    """The number of pushes, at least 1."""
     first: int
+    """The number of the first push."""
     oldest_received_at_ns: int
+    """The oldest receive time of the pushes."""
     body_crc: int
+    """CRC-32C of the stored body."""
 
     @property
     def frame_bytes(self) -> int:
@@ -81,15 +78,12 @@ class FrameHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """An encoded frame.
-
-    Attributes:
-        first: The number of its first push.
-        end: The number of its last push plus one.
-    """
+    """An encoded frame."""
 
     first: int
+    """The number of its first push."""
     end: int
+    """The number of its last push plus one."""
     data: bytes
 
 

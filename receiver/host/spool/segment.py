@@ -37,22 +37,19 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(slots=True, kw_only=True)
 class Segment:
-    """A segment file.
-
-    Attributes:
-        first: The number of its first push, which is also its name.
-        end: The number of its last push plus one.
-        size: Bytes up to the end of its last valid frame.
-        file_bytes: Bytes on disk.
-        damaged: Whether a part can't be read, so that the file is set aside instead of deleted.
-    """
+    """A segment file."""
 
     path: Path
     first: int
+    """The number of its first push, which is also its name."""
     end: int
+    """The number of its last push plus one."""
     size: int
+    """Bytes up to the end of its last valid frame."""
     file_bytes: int
+    """Bytes on disk."""
     damaged: bool = False
+    """Whether a part can't be read, so that the file is set aside instead of deleted."""
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:

@@ -67,25 +67,23 @@ class NamingRequest(NamedTuple):
 
     A connection on which addresses are replaced makes one for each fetch. So it is a tuple, and
     what its response needs is prepared when the response comes.
-
-    Attributes:
-        correlation_id: The correlation id that the broker's response will have.
-        version: The API version that the broker got.
-        max_read_bytes: A longer response is not kept as a whole.
-        work: The work for its response; see :data:`COSTLY`.
-        held_bytes: What this tuple takes, rounded up.
-        decides: As of :class:`~receiver.session.pending.PendingRequest`.
     """
 
     correlation_id: int
+    """The correlation id that the broker's response will have."""
     api_key: int
     version: int
+    """The API version that the broker got."""
     client_correlation_id: int
     max_read_bytes: int
+    """A longer response is not kept as a whole."""
     work: int
+    """The work for its response; see :data:`COSTLY`."""
     addresses: ReplacedAddresses
     held_bytes: int = 256
+    """What this tuple takes, rounded up."""
     decides: bool = False
+    """As of :class:`~receiver.session.pending.PendingRequest`."""
 
     def responded(self, response: bytes, _: Connection) -> bytes:
         """Return the client's answer as a frame; see :meth:`ReplacedAddresses.answer`."""

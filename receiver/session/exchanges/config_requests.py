@@ -73,19 +73,16 @@ _NO_LOGIN: Final = "Log in first: this listener needs SASL."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """A request with client metrics resources: what the broker gets of it.
-
-    Attributes:
-        own: The body of a request for its client metrics resources, which the receiver answers.
-        others: The body of a request for the other resources; None: there are none.
-        question: The header's API key and version, and the body, of the question for the right.
-    """
+    """A request with client metrics resources: what the broker gets of it."""
 
     header: RequestHeader
     own: bytes
+    """The body of a request for its client metrics resources, which the receiver answers."""
     asked: tuple[Resource, ...]
     others: bytes | None
+    """The body of a request for the other resources; None: there are none."""
     question: tuple[int, int, bytes]
+    """The header's API key and version, and the body, of the question for the right."""
 
     def question_frame(self, correlation_id: int, client_id: str | None) -> bytes:
         """Write the question as a frame."""

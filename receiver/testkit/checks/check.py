@@ -24,36 +24,30 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found.
-
-    Attributes:
-        passed: None if it could not be tried.
-        seen: What was seen, or what is missing.
-    """
+    """What a check found."""
 
     passed: bool | None
+    """None if it could not be tried."""
     seen: str
+    """What was seen, or what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckText:
-    """What a check is, without its function.
-
-    Attributes:
-        id: Its id, which never changes its meaning.
-        title: What a good client or broker does, in a few words.
-        sentence: The specification's sentence, in short.
-        source: The specification and its section.
-        severity: How much it counts.
-        repeat: How to see it again.
-    """
+    """What a check is, without its function."""
 
     id: str
+    """Its id, which never changes its meaning."""
     title: str
+    """What a good client or broker does, in a few words."""
     sentence: str
+    """The specification's sentence, in short."""
     source: str
+    """The specification and its section."""
     severity: Severity
+    """How much it counts."""
     repeat: str
+    """How to see it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(ABC):
-    """Who was judged, and the verdicts.
-
-    Attributes:
-        judgements: One for each check, in the table's order.
-    """
+    """Who was judged, and the verdicts."""
 
     judgements: tuple[Judgement, ...]
+    """One for each check, in the table's order."""
 
     @property
     @abstractmethod
