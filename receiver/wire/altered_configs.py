@@ -61,11 +61,7 @@ class AlterConfigsRequest:
 
 
 def decode_request(body: bytes, api_key: int, version: int) -> AlterConfigsRequest:
-    """Read a request body; tagged fields and what follows the body are ignored.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Read a request body; tagged fields and what follows the body are ignored."""
     reader = EitherReader(body, flexible=_is_flexible(api_key, version))
     resources = []
     for _ in range(reader.count("Resources", item_size=3)):

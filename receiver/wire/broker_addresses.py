@@ -49,9 +49,6 @@ def copy_address(reader: Reader, writer: Writer, replace: ReplaceAddress, *, fle
         reader: At the node id.
         writer: Gets the three fields.
         flexible: Whether the host is a compact string.
-
-    Raises:
-        WireError: The fields are malformed.
     """
     node_id = reader.int32("NodeId")
     host = reader.compact_string("Host") if flexible else reader.string("Host")
@@ -79,9 +76,6 @@ def copy_brokers(
         reader: At the array's length.
         flexible: Whether the array and the hosts have compact lengths.
         rest: Reads the fields after the port of one item; their bytes are copied.
-
-    Raises:
-        WireError: The array is malformed.
     """
     if flexible:
         count = reader.compact_array_length("Brokers", item_size=_LEAST_ADDRESS)

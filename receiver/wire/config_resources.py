@@ -71,9 +71,6 @@ def split(body: bytes, api_key: int, version: int) -> Split | None:
     Returns:
         The two bodies; None if no resource is of the type CLIENT_METRICS, or if there are more than
         :data:`MAX_ITEMS` resources and configs.
-
-    Raises:
-        WireError: The body is malformed, up to the end of its resources.
     """
     reader = EitherReader(body, flexible=is_flexible(api_key, version))
     asked: list[Resource] = []
@@ -141,9 +138,6 @@ def merge(asked: Sequence[Resource], api_key: int, version: int, own: bytes, oth
     Returns:
         The body, with the results in the order of ``asked``. If a response is longer than
         :data:`MAX_ORDERED_BYTES`, those of ``own`` come first.
-
-    Raises:
-        WireError: A body is malformed.
     """
     if len(others) > MAX_ORDERED_BYTES or len(own) > MAX_ORDERED_BYTES:
         return _merge_unordered(api_key, version, own, others)
@@ -162,11 +156,7 @@ def merge(asked: Sequence[Resource], api_key: int, version: int, own: bytes, oth
 
 
 def check_response(body: bytes, api_key: int, version: int) -> None:
-    """Check as much of a response as :func:`merge` reads of it.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Check as much of a response as :func:`merge` reads of it."""
     throttle_time_ms(body)
     if len(body) > MAX_ORDERED_BYTES:
         at_results(body, api_key, version)
@@ -186,21 +176,13 @@ def _merge_unordered(api_key: int, version: int, own: bytes, others: bytes) -> b
 
 
 def read_results(body: bytes, api_key: int, version: int) -> list[Result]:
-    """Read the beginnings of all results of a response.
-
-    Raises:
-        WireError: The body is malformed, up to the end of its results.
-    """
+    """Read the beginnings of all results of a response."""
     results, _ = _results(body, api_key, version)
     return [result for result, _, _ in results]
 
 
 def throttle_time_ms(body: bytes) -> int:
-    """Return a response's throttle time in ms, its first field (KIP-124).
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Return a response's throttle time in ms, its first field (KIP-124)."""
     return EitherReader(body, flexible=False).int32("ThrottleTimeMs")
 
 

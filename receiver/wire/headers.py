@@ -236,9 +236,6 @@ def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
 
     Args:
         response: The response, without its length.
-
-    Raises:
-        WireError: The header is malformed.
     """
     reader = Reader(response)
     decode_response_header(reader, response_header_version(api_key, api_version))

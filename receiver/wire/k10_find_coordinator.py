@@ -78,9 +78,6 @@ def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> byt
     """Replace the coordinators' addresses in a response body.
 
     See :mod:`.broker_addresses`.
-
-    Raises:
-        WireError: The body is malformed, up to the last address.
     """
     check_version(api_keys.FIND_COORDINATOR, version, SUPPORTED_VERSIONS)
     if version in WITH_COORDINATORS:
@@ -134,11 +131,7 @@ class CoordinatorsEdit:
         self._wanted = 1 if done else 2 * len(data)
 
     def finish(self, response: bytes) -> bytes:
-        """Return the whole body, with other addresses.
-
-        Raises:
-            WireError: The body is malformed, up to the last address.
-        """
+        """Return the whole body, with other addresses."""
         self._wanted = 0
         self.feed(response)
         if self._left != 0:

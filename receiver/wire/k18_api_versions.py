@@ -194,11 +194,7 @@ def unsupported_version_body(versions: range = SUPPORTED_VERSIONS) -> bytes:
 
 
 def without_api_keys(body: bytes, version: int, keys: Collection[int]) -> bytes:
-    """Remove API keys from a response; the body itself if it lists none of them.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Remove API keys from a response; the body itself if it lists none of them."""
     response = decode_response(Reader(body), version)
     if not any(key.api_key in keys for key in response.api_keys):
         return body
@@ -216,9 +212,6 @@ def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tup
 
     Returns:
         The lowest and highest version by API key; keys that are not listed are left out.
-
-    Raises:
-        WireError: The body is malformed, up to the end of its API keys.
     """
     check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     table = EntryTable(body, version)
@@ -236,9 +229,6 @@ def cap_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, int]
 
     Args:
         ranges: The lowest and highest version that may stay, by API key. Other keys are removed.
-
-    Raises:
-        WireError: The body is malformed.
     """
     response = decode_response(Reader(body), version)
     kept = []
@@ -261,9 +251,6 @@ def splice_api_keys(body: bytes, version: int, ranges: Mapping[int, tuple[int, i
 
     Returns:
         The edited body; the body itself if it has an error or no API keys.
-
-    Raises:
-        WireError: The body is malformed, up to the end of its API keys.
 
     Source: KIP-35; KIP-714 for the meaning of keys 71 and 72 to a client.
     """

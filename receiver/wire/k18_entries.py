@@ -38,9 +38,6 @@ class EntryTable:
 
     Attributes:
         keys: The API keys in the response's order; empty if the array is null.
-
-    Raises:
-        WireError: The body is malformed, up to the end of its API keys.
     """
 
     __slots__ = ("_count_at", "_ends", "_entries_at", "_flexible", "_size", "error_code", "keys")

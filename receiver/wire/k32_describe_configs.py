@@ -74,11 +74,7 @@ class DescribedResource:
 
 
 def decode_request(body: bytes, version: int) -> DescribeConfigsRequest:
-    """Read a request body; tagged fields and what follows the body are ignored.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Read a request body; tagged fields and what follows the body are ignored."""
     check_version(DESCRIBE_CONFIGS, version, SUPPORTED_VERSIONS)
     reader = EitherReader(body, flexible=is_flexible(DESCRIBE_CONFIGS, version))
     resources = []

@@ -29,11 +29,7 @@ _AFTER_MESSAGE_BYTES = 4 + 4 + 8
 
 
 def remove_listeners(body: bytes, version: int) -> bytes:
-    """Remove the controllers' listeners from a response body.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Remove the controllers' listeners from a response body."""
     check_version(api_keys.DESCRIBE_QUORUM, version, SUPPORTED_VERSIONS)
     if version < _FIRST_WITH_NODES:
         return body

@@ -24,11 +24,7 @@ _FIRST_WITH_FENCED = 2
 
 
 def replace_addresses(body: bytes, version: int, replace: ReplaceAddress) -> bytes:
-    """Replace the addresses of brokers or controllers in a response body.
-
-    Raises:
-        WireError: The body is malformed, up to the last address.
-    """
+    """Replace the addresses of brokers or controllers in a response body."""
     check_version(api_keys.DESCRIBE_CLUSTER, version, SUPPORTED_VERSIONS)
     reader, writer = Reader(body), Writer()
     copy_fields(reader, writer, lambda fields: _before_brokers(fields, version))

@@ -27,11 +27,7 @@ _LEAST_RESOURCE: Final = 2
 
 
 def asks_for(body: bytes, version: int, resource_type: int) -> bool:
-    """Return whether a request asks for resources of a type.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Return whether a request asks for resources of a type."""
     check_version(LIST_CONFIG_RESOURCES, version, SUPPORTED_VERSIONS)
     reader = EitherReader(body, flexible=True)
     if version == LIST_ONLY:
@@ -57,11 +53,7 @@ def encode_response(names: Sequence[str], *, error_code: int) -> bytes:
 
 
 def decode_response(body: bytes) -> tuple[int, tuple[str, ...]]:
-    """Read the error code and the names of a response body of version 0.
-
-    Raises:
-        WireError: The body is malformed.
-    """
+    """Read the error code and the names of a response body of version 0."""
     reader = EitherReader(body, flexible=True)
     reader.int32("ThrottleTimeMs")
     error_code = reader.int16("ErrorCode")

@@ -79,8 +79,5 @@ def replace_addresses(body: bytes, api_key: int, version: int, replace: ReplaceA
     Args:
         version: The request's API version.
         replace: Gives the host and port of each broker.
-
-    Raises:
-        WireError: The body is malformed, up to the last address.
     """
     return _EDITS[api_key](body, version, replace)

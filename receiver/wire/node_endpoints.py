@@ -83,9 +83,6 @@ def replace_addresses(end: bytes, api_key: int, replace: ReplaceAddress, *, same
         replace: Gives the host and port of each broker. It is also called for brokers that are left
             out then.
         same_size: Whether the result must have as many bytes as ``end``.
-
-    Raises:
-        WireError: The end is malformed.
     """
     reader = Reader(end)
     if api_key in _TAGGED:
