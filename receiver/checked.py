@@ -200,7 +200,6 @@ def _subscriptions(settings: ReceiverSettings) -> Iterator[SettingsError]:
 
 
 def _owners(settings: ReceiverSettings) -> Iterator[SettingsError]:
-    """Yield the mistakes of the folder of owners."""
     if settings.owners is not None:
         yield from _folder(("owners", "path"), settings.owners.path, read_owners)
 

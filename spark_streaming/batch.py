@@ -453,7 +453,6 @@ class _Results:
         return sum(row[name] or 0 for row in self._rows)
 
     def seconds(self, stage: TaskStage) -> float:
-        """Return the time of a stage of all tasks."""
         return float(sum(row[f"{stage}_s"] for row in self._rows))
 
     def largest(self) -> Iterator[tuple[str, int]]:

@@ -156,7 +156,6 @@ def _fetch_verified(profile: str, folder: Path) -> None:
 
 
 def _digests(profile: str, folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each jar in a folder."""
     return {
         f"{profile}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest()
         for jar in sorted(folder.glob("*.jar"))

@@ -340,7 +340,6 @@ class _Task:
         return entries, states, contributions
 
     def _with_client_keys(self, entries: pa.Table) -> pa.Table:
-        """Add the column ``client_key``."""
         instances = entries["client_instance_id"].combine_chunks().dictionary_encode()
         texts = instances.dictionary.to_pylist()
         keys = self._store.client_keys(texts)
@@ -470,7 +469,6 @@ def _with_several_slots(decoded: pa.Table) -> list[str]:
 
 
 def _flat(lists: pa.ChunkedArray, schema: pa.Schema | None = None) -> pa.Table | None:
-    """Return the structs in lists, with the columns of a schema."""
     flat = pc.list_flatten(lists.combine_chunks())
     table = pa.Table.from_struct_array(flat) if len(flat) else None
     if schema is None:

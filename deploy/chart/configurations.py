@@ -95,8 +95,6 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Described(GenerateJsonSchema):
-    """Generates schemas with the descriptions of settings."""
-
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         shape = super().model_schema(schema)
         for name, text in descriptions(schema["cls"]).items():

@@ -155,8 +155,6 @@ class Dashboard:
 
 
 class _Built(Builder[models.Panel]):
-    """A panel that is built already, for a builder of dashboards."""
-
     def __init__(self, panel: models.Panel) -> None:
         self._panel = panel
 

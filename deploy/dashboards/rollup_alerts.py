@@ -95,8 +95,6 @@ _VERSION: Final = _Subject(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FindingRule:
-    """The rule of a kind of finding."""
-
     kind: str
     subject: _Subject
     title: str

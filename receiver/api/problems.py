@@ -184,7 +184,6 @@ async def _on_parameters(request: Request, error: Any) -> Response:
 
 
 def _parameter_detail(request: Request, error: ErrorDetails) -> str:
-    """Word the error of a parameter as those of the configuration are."""
     models = [
         parameter.field_info.annotation
         for dependant in (request.scope["route"].dependant, *request.scope["route"].dependant.dependencies)

@@ -328,7 +328,6 @@ class _BridgeConnection(asyncio.Protocol):
             self.end("timeout", f"acknowledgements are not read for {_STUCK_S:.0f} s")
 
     def end(self, kind: str, reason: str) -> None:
-        """Refuse the bridge for a reason."""
         self._conversation.refuse(reason)
         self._listener.metrics.refused(kind)
         self._listener.warnings.warning(

@@ -81,8 +81,6 @@ class _Profile(_Access):
 
 
 class _Profiles(BaseModel):
-    """The file."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     defaults: _Access = Field(default_factory=_Access)

@@ -110,7 +110,6 @@ def plugin_problem(plugin: dict[str, Any]) -> str | None:
 
 
 def _items(session: Session, path: str) -> list[dict[str, Any]]:
-    """Return the items of a list without pages."""
     items: list[dict[str, Any]] = document_of(session.get(path))["items"]
     return items
 

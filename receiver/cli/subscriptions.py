@@ -557,7 +557,6 @@ def _differences(document: dict[str, Any], existing: dict[str, Any] | None) -> l
 
 
 def _field_text(value: Any) -> str:
-    """Return the value of a field as one writes it in a file."""
     return json.dumps(value, ensure_ascii=False)
 
 

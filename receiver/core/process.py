@@ -402,7 +402,6 @@ class _Core:
         return None if settings.owners is None else OwnersFolder(settings.owners.path, strict=strict)
 
     def _use_owners(self, folder: OwnersFolder | None) -> None:
-        """Use the owners of a folder, and follow it."""
         self._telemetry.owners = Owners() if folder is None else folder.owners
         if folder is not None:
 

@@ -186,7 +186,6 @@ def _entry(
 
 
 def _hosted(index: int, name: str, entry: _Entry) -> HostedPlugin:
-    """Construct the plugin of an entry."""
     try:
         plugin = entry.plugin_class(entry.plugin_config)
     except Exception as error:

@@ -264,7 +264,6 @@ def _has_unknown_outer_fields(data: bytes) -> bool:
 
 
 def _has_unknown_fields(resource_metrics: Any) -> bool:
-    """Return whether a ResourceMetrics has unknown fields beside its ScopeMetrics."""
     known = type(resource_metrics)()
     known.CopyFrom(resource_metrics)
     known.ClearField("scope_metrics")

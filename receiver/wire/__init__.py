@@ -5,6 +5,7 @@ API key (`k72_push_telemetry`), which begins with the history of its versions.
 
 The ``decode_*`` functions take a reader at the message's body and the request's API version. All
 that read bytes of a peer raise :class:`receiver.wire.errors.WireError` if these are malformed, as
-far as they read. ``decode_*`` and ``encode_*`` raise ``ValueError`` for a version that is not in the
-module's ``SUPPORTED_VERSIONS``. Unknown tagged fields, error codes and API keys are kept or skipped.
+far as they read. ``decode_*`` and ``encode_*`` raise ``ValueError`` for a version that is not in
+the module's ``SUPPORTED_VERSIONS``. Unknown tagged fields, error codes and API keys are kept or
+skipped.
 """

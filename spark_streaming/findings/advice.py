@@ -17,8 +17,6 @@ _KIP: Final = "https://cwiki.apache.org/confluence/display/KAFKA/KIP-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Advice:
-    """One change."""
-
     rule: str
     now: str
     """What the evidence shows, with fields of the evidence."""

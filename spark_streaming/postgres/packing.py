@@ -225,7 +225,6 @@ class Packing:
         ]
 
     def _windows_due(self, closed: datetime) -> list[Window]:
-        """The windows that are due and may have rows."""
         return [
             Window(totals=totals, grain=grain, start=start)
             for grain in GRAINS

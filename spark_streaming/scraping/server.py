@@ -204,7 +204,6 @@ class _Slots:
                 self._asking.add(connection)
 
     def release(self, connection: socket.socket) -> None:
-        """Stop counting a connection."""
         with self._lock:
             self._forget(connection)
 

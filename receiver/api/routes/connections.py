@@ -372,7 +372,6 @@ def _sum(members: Sequence[Item], by: ConnectionGroup) -> Item:
 def _sorted_page(
     rows: Sequence[tuple[int, Item]], query: ConnectionQuery, start: tuple[int, str, str] | None
 ) -> dict[str, Any]:
-    """Return a page of groups."""
     sign, by = _sign(query), ConnectionGroup.PRINCIPAL if query.by is None else query.by
     places = [((sign * value, str(item[by.value])), item) for value, item in rows]
     if start is not None:

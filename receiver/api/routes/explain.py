@@ -222,7 +222,6 @@ async def explain_one_client(
 
 
 async def _explanation_of(receiver: str, client_instance_id: str, dependencies: ApiDependencies) -> Any:
-    """Return another receiver's explanation."""
     for answer in await dependencies.cluster.ask(f"/v1/clients/{client_instance_id}/explain", {}):
         if answer.receiver == receiver and answer.status == 200:
             return answer.document

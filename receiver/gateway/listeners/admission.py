@@ -91,8 +91,6 @@ class RefusedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Handshake:
-    """A client that has to complete its handshake."""
-
     deadline: asyncio.Timeout
     """Ends it."""
     displaced: bool = False

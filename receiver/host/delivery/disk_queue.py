@@ -421,7 +421,6 @@ class DiskQueue(MemoryQueue):
         return True
 
     def _commit(self) -> None:
-        """Commit the acknowledged pushes on disk."""
         with self._lock:
             count = self._account.uncommitted
             position, self._commit_position = self._commit_position, None

@@ -322,7 +322,6 @@ class Spool:
         return segment
 
     def _end_segment(self) -> None:
-        """Close the newest segment."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

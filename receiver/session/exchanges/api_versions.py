@@ -152,7 +152,6 @@ class _Refused(Exchange):
         self._asked = asked
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
-        """See the base class."""
         if self._refusal.close:
             connection.end(SessionEnd.INVALID_REQUEST)
         connection.emit(ApiVersionsAnswered(self._header, self._refusal.error_code, self._asked))

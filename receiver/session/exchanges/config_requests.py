@@ -85,7 +85,6 @@ class _Parts:
     """The header's API key and version, and the body, of the question for the right."""
 
     def question_frame(self, correlation_id: int, client_id: str | None) -> bytes:
-        """Write the question as a frame."""
         api_key, api_version, body = self.question
         return _request(api_key, api_version, correlation_id, client_id, body)
 

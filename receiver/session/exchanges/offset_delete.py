@@ -32,7 +32,6 @@ class _Translated(Exchange):
         self._header = header
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
-        """See the base class."""
         body = at_body(response, api_keys.OFFSET_DELETE, self._header.api_version - 1)
         return answer_frame(self._header, response_to_v1(body))
 

@@ -146,7 +146,6 @@ class _Refused(Exchange):
         self._answer = refusal(header, body)
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
-        """See the base class."""
         connection.emit(ClientInstanceRefused(self._header))
         return self._answer
 

@@ -301,11 +301,9 @@ class _Response:
         }
 
     def take(self) -> bytes:
-        """Return what was written."""
         return self._writer.take()
 
     def write(self, fields: Sequence[_Field], values: Sequence[_Value]) -> None:
-        """Write a structure with its tagged fields."""
         writer, following = self._writer, iter(values)
         for field in fields:
             if isinstance(field, _List):

@@ -34,7 +34,6 @@ class _Handshake(ObservedExchange):
         self._login = login
 
     def observe(self, response: bytes, connection: Connection) -> None:
-        """See the base class."""
         body = at_body(response, api_keys.SASL_HANDSHAKE, self.header.api_version)
         if k17_sasl_handshake.decode_response(body, self.header.api_version).error_code != ErrorCode.NONE:
             _end(connection, self._login, connection.login.refuse(self._login))
@@ -50,7 +49,6 @@ class _Token(ObservedExchange):
         self._login = login  # None: it can't be followed
 
     def observe(self, response: bytes, connection: Connection) -> None:
-        """See the base class."""
         login, version = self._login, self.header.api_version
         if login is None:
             return
