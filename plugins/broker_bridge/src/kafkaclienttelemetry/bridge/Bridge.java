@@ -3,6 +3,7 @@ package kafkaclienttelemetry.bridge;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import kafkaclienttelemetry.bridge.Counters.Count;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
@@ -91,13 +92,13 @@ final class Bridge {
             return;
         }
         try {
-            counters.received();
+            counters.add(Count.RECEIVED);
             // Other plugins have the same buffer, and one may have read it up. Kafka hands it over at
             // position 0. Its array is longer than the metrics.
             ByteBuffer data = payload.data().duplicate().rewind();
             long size = (long) data.remaining() + Push.OVERHEAD_BYTES;
             if (!current.budget().take(size)) {
-                counters.droppedFull();
+                counters.add(Count.DROPPED_FULL);
                 return;
             }
             Push push = null;
@@ -118,7 +119,7 @@ final class Bridge {
 
     /** Counts a push that was dropped for an error of the bridge's own. */
     void failed() {
-        counters.droppedError();
+        counters.add(Count.DROPPED_ERROR);
     }
 
     private static int number(Object value, int standard) {

@@ -1,5 +1,7 @@
 package kafkaclienttelemetry.bridge;
 
+import kafkaclienttelemetry.bridge.Counters.Count;
+
 /** Reads the bridge's metrics. */
 final class BridgeMetrics implements BridgeMetricsMBean {
     private final Delivery delivery;
@@ -12,52 +14,52 @@ final class BridgeMetrics implements BridgeMetricsMBean {
 
     @Override
     public long getReceived() {
-        return counters.getReceived();
+        return counters.get(Count.RECEIVED);
     }
 
     @Override
     public long getForwarded() {
-        return counters.getForwarded();
+        return counters.get(Count.FORWARDED);
     }
 
     @Override
     public long getAcknowledged() {
-        return counters.getAcknowledged();
+        return counters.get(Count.ACKNOWLEDGED);
     }
 
     @Override
     public long getRefused() {
-        return counters.getRefused();
+        return counters.get(Count.REFUSED);
     }
 
     @Override
     public long getResent() {
-        return counters.getResent();
+        return counters.get(Count.RESENT);
     }
 
     @Override
     public long getDroppedQueueFull() {
-        return counters.getDroppedFull();
+        return counters.get(Count.DROPPED_FULL);
     }
 
     @Override
     public long getDroppedTooLarge() {
-        return counters.getDroppedTooLarge();
+        return counters.get(Count.DROPPED_TOO_LARGE);
     }
 
     @Override
     public long getDroppedStopped() {
-        return counters.getDroppedStopped();
+        return counters.get(Count.DROPPED_STOPPED);
     }
 
     @Override
     public long getDroppedError() {
-        return counters.getDroppedError();
+        return counters.get(Count.DROPPED_ERROR);
     }
 
     @Override
     public long getUnreadableDetails() {
-        return counters.getUnreadable();
+        return counters.get(Count.UNREADABLE);
     }
 
     @Override

@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import kafkaclienttelemetry.bridge.Counters.Count;
 
 /**
  * One connection to a receiver: the handshake, and what is not acknowledged.
@@ -234,9 +235,9 @@ final class Connection implements Runnable {
             }
             budget.giveBack(push.bytes());
             if (frame[at + 8] == Frames.REFUSED_PUSH) {
-                counters.refused();
+                counters.add(Count.REFUSED);
             } else {
-                counters.acknowledged();
+                counters.add(Count.ACKNOWLEDGED);
             }
         }
         progressAt = System.nanoTime();

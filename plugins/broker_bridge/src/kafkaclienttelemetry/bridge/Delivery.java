@@ -14,6 +14,7 @@ import javax.management.JMException;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
 import javax.management.StandardMBean;
+import kafkaclienttelemetry.bridge.Counters.Count;
 import org.apache.kafka.common.Uuid;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -118,7 +119,7 @@ final class Delivery implements Runnable {
     /** Counts a push that was dropped because the plugin was closed, and gives its room back. */
     void dropStopped(Push push) {
         budget.giveBack(push.bytes());
-        counters.droppedStopped();
+        counters.add(Count.DROPPED_STOPPED);
     }
 
     /**
@@ -239,18 +240,18 @@ final class Delivery implements Runnable {
     /** Logs drops at most once a minute, because a line for each would fill the broker's log. */
     private void logDrops(long now) {
         long drops =
-                counters.getDroppedFull()
-                        + counters.getDroppedTooLarge()
-                        + counters.getDroppedError()
-                        + counters.getRefused();
+                counters.get(Count.DROPPED_FULL)
+                        + counters.get(Count.DROPPED_TOO_LARGE)
+                        + counters.get(Count.DROPPED_ERROR)
+                        + counters.get(Count.REFUSED);
         if (drops > dropsLogged && (dropsLogged == 0 || now - dropsLoggedAt >= DROPS_LOGGED_NS)) {
             log.warn(
                     "telemetry pushes dropped since the start: queue_full={} too_large={} error={} "
                             + "refused_by_receiver={}; connected to {} of {} receivers",
-                    counters.getDroppedFull(),
-                    counters.getDroppedTooLarge(),
-                    counters.getDroppedError(),
-                    counters.getRefused(),
+                    counters.get(Count.DROPPED_FULL),
+                    counters.get(Count.DROPPED_TOO_LARGE),
+                    counters.get(Count.DROPPED_ERROR),
+                    counters.get(Count.REFUSED),
                     linksConnected(),
                     links.length);
             dropsLogged = drops;

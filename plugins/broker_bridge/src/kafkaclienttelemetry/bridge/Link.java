@@ -10,6 +10,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
+import kafkaclienttelemetry.bridge.Counters.Count;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -192,7 +193,7 @@ final class Link implements Runnable {
             // In front of what waits, in their order.
             ArrayDeque<Push> unacknowledged = last.takeUnacknowledged();
             while (!unacknowledged.isEmpty()) {
-                counters.resent();
+                counters.add(Count.RESENT);
                 again.addFirst(unacknowledged.removeLast());
             }
         }
@@ -248,17 +249,17 @@ final class Link implements Runnable {
     private void send(Connection current, Push push) throws IOException {
         if (push.metrics.length > current.maxPushBytes()) {
             delivery.budget().giveBack(push.bytes());
-            counters.droppedTooLarge();
+            counters.add(Count.DROPPED_TOO_LARGE);
             return;
         }
         try {
             current.encode(push);
         } catch (RuntimeException error) { // a principal of the operator's own class, say
             delivery.budget().giveBack(push.bytes());
-            counters.droppedError();
+            counters.add(Count.DROPPED_ERROR);
             return;
         }
-        counters.forwarded();
+        counters.add(Count.FORWARDED);
         current.send(push);
     }
 

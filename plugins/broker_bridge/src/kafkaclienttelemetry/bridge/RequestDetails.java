@@ -3,6 +3,7 @@ package kafkaclienttelemetry.bridge;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.util.Optional;
+import kafkaclienttelemetry.bridge.Counters.Count;
 import org.apache.kafka.common.network.ClientInformation;
 import org.apache.kafka.common.requests.RequestContext;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
@@ -35,7 +36,7 @@ final class RequestDetails {
                     : Push.UNKNOWN_PORT;
         } catch (Throwable error) {
             port = null;
-            counters.unreadable();
+            counters.add(Count.UNREADABLE);
             return Push.UNKNOWN_PORT;
         }
     }
@@ -81,7 +82,7 @@ final class RequestDetails {
 
     private void failed() {
         readable = false;
-        counters.unreadable();
+        counters.add(Count.UNREADABLE);
     }
 
     private static MethodHandle portField() {
