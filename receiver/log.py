@@ -58,7 +58,6 @@ class RateLimitedLog:
 
     Args:
         every_s: The least time between two lines of one kind, in seconds.
-        clock: Monotonic seconds.
     """
 
     def __init__(

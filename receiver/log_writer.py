@@ -39,9 +39,6 @@ class LogWriter(io.TextIOBase):
     """Writes lines to a descriptor, in a thread of its own.
 
     Safe to use from any thread, and after a fork.
-
-    Args:
-        max_bytes: The most bytes that wait.
     """
 
     def __init__(self, descriptor: int, *, max_bytes: int = _MAX_BYTES) -> None:

@@ -90,7 +90,6 @@ class Batches:
     Args:
         progress_at: Maps the newest time of receipt in a batch (ns), or None before a batch, to how
             far pushes were read.
-        id_key: The key of the store's series hashes.
         metrics: Gets the stages and the results of batches.
         min_minute: Change no earlier minute, for a rebuild. Data points of the three hours before
             only tell which counts continue, and the last values of cumulative sums.
@@ -423,7 +422,6 @@ class _Results:
         rows: ``RESULT_ROWS``, one of each task.
 
     Attributes:
-        load_ids: Loads of the attempts that won.
         first_minutes: The first minutes of each hour of each load, since the epoch.
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
         repeated: Positions of the pushes that were counted before, if there is a lake.

@@ -29,7 +29,6 @@ class Entries:
 
     Args:
         plan: The decoder's plan.
-        key_id: The id of the key of series hashes.
     """
 
     def __init__(self, plan: str, key_id: str) -> None:
@@ -57,7 +56,6 @@ class Entries:
 
         Args:
             pushes: Columns as in :mod:`spark_streaming.sources`.
-            describe_all: Send the dimensions of all series.
         """
         slot = routes.slot(self._client_id, self._instance).alias("slot")
         return pushes.select(*self._decoded).select(*self._read[describe_all]).select(*self._selected, slot)

@@ -13,9 +13,5 @@ def pause_s(spent_s: float, *, usual_s: float) -> float:
 
     The work takes half a percent of the time, unless its result would be older than ``usual_s``. At
     most it takes a twentieth.
-
-    Args:
-        spent_s: Seconds that it took.
-        usual_s: Seconds that its result may usually be old.
     """
     return max(_LEAST_FACTOR * spent_s, min(_USUAL_FACTOR * spent_s, usual_s))

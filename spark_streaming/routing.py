@@ -57,7 +57,6 @@ class Routes:
         Args:
             client_id: The client id with the most points of a task.
             points: Its points in the batch.
-            of: All points of the batch.
         """
         if tasks > 1 and points * tasks > of * HEAVY:
             self._client_ids.add(client_id)

@@ -51,10 +51,6 @@ def register_key(spark: SparkSession, key: IdKey) -> None:
 def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
     """Number the distinct hashes.
 
-    Args:
-        high: First halves of the hashes.
-        low: Second halves.
-
     Returns:
         The number of each hash, and for each number an index of its hash.
     """

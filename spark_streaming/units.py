@@ -41,7 +41,6 @@ def with_units(document: Any, annotation: Any, key: str = "") -> Any:
 
     Args:
         document: The configuration, or the part of it below ``key``; it is not changed.
-        annotation: Its type, such as the model of the settings.
     """
     options = list(_options(annotation))
     if isinstance(document, str):

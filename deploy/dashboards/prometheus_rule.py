@@ -23,7 +23,6 @@ class PrometheusRule:
         """Return it as an entry of a rule file.
 
         Args:
-            dashboard: The uid of the dashboard that shows more.
             by: Labels that are also variables of the dashboard.
         """
         return {

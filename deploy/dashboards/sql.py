@@ -247,8 +247,6 @@ def most_in_hours(dimension: str, *, view: str, rows: str, value: str, condition
     comes last, by the labels of clients.
 
     Args:
-        dimension: The column to rank.
-        view: Its name without the grain.
         rows: The condition on the rows of hours.
         value: Aggregates them.
         condition: A further condition on the rows, and on clients.

@@ -29,11 +29,7 @@ _RESERVED: Final = frozenset({*RESOURCE_NAMES.values(), _SYSTEM})
 
 
 def renamed(data: bytes, *, both: bool) -> bytes:
-    """Return a MetricsData with OpenTelemetry's names.
-
-    Args:
-        both: Keep Kafka's names beside them.
-    """
+    """Return a MetricsData with OpenTelemetry's names."""
     metrics = MetricsData.FromString(data)
     for resource_metrics in metrics.resource_metrics:
         attributes = resource_metrics.resource.attributes

@@ -77,7 +77,6 @@ class Authenticator:
     Without a usable token file it cannot be made (ServerError).
 
     Args:
-        clock: Returns monotonic seconds.
         sessions: The open sessions, which outlive a reload; None: none.
     """
 

@@ -40,11 +40,7 @@ class Session:
 
 
 class Sessions:
-    """The open sessions, the oldest first. They end with the core.
-
-    Args:
-        clock: Returns monotonic seconds.
-    """
+    """The open sessions, the oldest first. They end with the core."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

@@ -70,7 +70,6 @@ class BridgeListener:
         listening: The listening socket; the listener owns its descriptor.
         taken: Which pushes were taken; a listener that takes this one's place has the same.
         metrics: Counts connections and what bridges report.
-        clock: Monotonic seconds.
 
     Raises:
         BridgeListenerError: The token's file or a file of TLS can't be used.

@@ -54,7 +54,6 @@ class ListenerBroker:
     Args:
         configured: The node id and the cluster id of the configuration; None: to be learned.
         upstream: Host and port of the broker's own listener.
-        port: The port of the sidecar's listener.
         machine: The name of this machine. In a pod a broker's address begins with it.
         is_one: Whether all connections reach one broker. Clients that only bootstrap may reach any.
         named_by_cluster: Whether the node id and the upstream are those of a Metadata response, and

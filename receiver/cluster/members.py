@@ -75,9 +75,6 @@ def new_receiver_id() -> str:
 class Members:
     """The receivers of the cluster, which are asked over REST.
 
-    Args:
-        clock: Returns monotonic seconds.
-
     Raises:
         ClusterError: A file can't be used.
     """

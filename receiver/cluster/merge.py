@@ -71,7 +71,6 @@ def merged_page(
 
     Args:
         pages: The pages of all receivers, each in order.
-        passes: Whether a combined item is on the page.
     """
     # Behind its last item, a receiver with more may have items that come before those of others.
     ends = [page.entries[-1] for page in pages if page.has_more and page.entries]

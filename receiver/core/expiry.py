@@ -30,7 +30,6 @@ class Expiry:
     """The timer of the subscriptions in force. Use it on the event loop only.
 
     Args:
-        now: Returns the time of the wall clock.
         call_later: Calls a function after so many seconds, unless its result is cancelled.
     """
 

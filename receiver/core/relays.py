@@ -76,16 +76,11 @@ class Relays:
     """The relays that are linked to this core.
 
     Args:
-        expected: The number of relays that the receiver should have.
         monotonic: Monotonic seconds.
-        on_identity: Called with each identity that is new or has changed.
-        on_close: Called with the id of each connection that has closed.
-        on_broker: Called when something else is known of a broker.
 
     Attributes:
         expected: As given; a reload may change it.
         max_connections: The most connections by listener, on all relays together.
-        brokers: What relays know of the broker behind each listener.
         registry: Who is connected to all relays.
         open: The number of connections by listener.
     """

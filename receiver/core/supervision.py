@@ -21,9 +21,6 @@ class Supervision(Collector):
 
     The report is :class:`receiver.supervisor.report.Report`'s.
 
-    Args:
-        now: The time, in seconds of a monotonic clock.
-
     Attributes:
         restarts: Processes that died and were started again, by kind.
     """

@@ -111,11 +111,7 @@ class TelemetryCalls:
             waiting.wait(answer)
 
     def not_stored(self, identity: ClientIdentity, *, overdue: bool) -> None:
-        """Count and log a push that is refused because it was not stored.
-
-        Args:
-            overdue: Whether it may still be stored.
-        """
+        """Count and log a push that is refused because it was not stored."""
         self._overdue += overdue
         self._metrics.push_not_stored()
         self._log.warning(

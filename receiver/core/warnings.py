@@ -70,12 +70,7 @@ def clock_warnings(ahead_s: float | None) -> Iterator[str]:
 
 
 def store_warnings(problem: str | None, known: bool) -> Iterator[str]:  # noqa: FBT001 -- as in the status
-    """Yield why the store of subscriptions can't be used.
-
-    Args:
-        problem: What is wrong; None: nothing.
-        known: Whether subscriptions were read from it before.
-    """
+    """Yield why the store of subscriptions can't be used."""
     if problem is not None and known:
         yield f"the last known subscriptions stay in force: {problem}"
     elif problem is not None:

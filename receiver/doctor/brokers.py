@@ -313,7 +313,6 @@ def listener_findings(
     """Return what clients get from the running listener.
 
     Args:
-        plugins: The names of the running receiver's plugins.
         broker_answers: Whether the broker behind it answered when it was asked directly.
     """
     subject = f"listener {listener.name}"

@@ -71,11 +71,7 @@ class Options:
 
 
 async def examine(path: Path, environ: Mapping[str, str], options: Options) -> Report:
-    """Examine the setup that a configuration describes.
-
-    Args:
-        environ: Environment variables that override it.
-    """
+    """Examine the setup that a configuration describes."""
     checked, findings = check_file(path, environ)
     if checked is None:
         return Report(findings)

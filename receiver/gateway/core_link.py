@@ -115,7 +115,6 @@ class CoreLink:
         process: The name of this relay.
         brokers: Returns what is known of the broker behind each listener, by the listener's name.
         problems: Returns why the relay does not accept clients, a line for each listener.
-        traffic: Where connections count what they move.
         statistics: Returns the statistics for the request of this number.
         count_traffic: Counts the bytes since the last call in the metrics.
     """

@@ -60,7 +60,6 @@ class PluginHost:
         plugins: The plugins of :func:`receiver.host.load_plugins`; may be empty.
         hangs_after_s: Seconds that a call of a plugin lasts before the plugin counts as hanging.
         watch_every_s: Seconds between two checks for dropped pushes and hanging calls.
-        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -102,7 +101,6 @@ class PluginHost:
         Args:
             plugins: Those of :func:`receiver.host.discovery.load_plugins`, which was given
                 :attr:`running`.
-            timeout_s: The drain time of each plugin that is stopped, in seconds.
         """
         running = {plugin.hosted.name: plugin for plugin in self._plugins}
         deliveries = []

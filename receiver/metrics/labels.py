@@ -40,12 +40,7 @@ def mechanism_label(mechanism: str) -> str:
 
 
 class SoftwareLabels:
-    """Turns software names and versions into a bounded number of labels.
-
-    Args:
-        max_names: Distinct names besides :data:`KNOWN_SOFTWARE`.
-        max_versions: Distinct pairs of name and version.
-    """
+    """Turns software names and versions into a bounded number of labels."""
 
     def __init__(self, *, max_names: int = 100, max_versions: int = 500) -> None:
         self._max_names = max_names

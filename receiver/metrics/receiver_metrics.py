@@ -66,13 +66,9 @@ class ReceiverMetrics:
 
     Args:
         version: The receiver's version, for ``kafka_telemetry_build_info``.
-        labels: The bound on labels that clients choose.
-        clock: Monotonic seconds.
 
     Attributes:
         registry: Holds every series of the receiver, and none of another library.
-        labels: The bound on labels that clients choose.
-        bridges: What comes by plugins in brokers.
     """
 
     def __init__(

@@ -58,7 +58,6 @@ class CarryResult:
 
         Args:
             packed: Encoded counts.
-            last_ns: Time of the entry that has them.
         """
         self.counts.append((first, until, decode_contribution(packed).body, 1))
         self.new.append(Contribution(client_key, first, 0, last_ns, packed, until))
@@ -106,9 +105,7 @@ def carry_forward(
         sources: In ascending order: minutes whose newest push is in this batch, and pushes without
             entries.
         state: Stored state of the client.
-        cumulative: Its encoded cumulative sums, if they changed.
         known: The contributions before.
-        closed: The last minute that is complete.
     """
     if _is_in_order(sources, state) and not known.has_stored(client_key):
         _follow(client_key, sources, state, cumulative, closed, carried)

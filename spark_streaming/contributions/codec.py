@@ -84,7 +84,6 @@ def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
     """Decode the points of many entries at once.
 
     Args:
-        blobs: Encoded points of each entry.
         names: The int64 columns in order. Values (float64) and flags (int8) follow them.
 
     Raises:
@@ -135,7 +134,6 @@ class EncodedPoints:
 
         Args:
             series: Series id of each point, in the order of :meth:`hashes`.
-            fleet: Fleet series id of each point.
             kept: Which points are kept; None for all.
         """
         blobs = [b""] * self._size
@@ -209,7 +207,6 @@ def encode_contribution(form: Form, push_id: str, body: bytes) -> bytes:
     """Encode a contribution.
 
     Args:
-        form: Layout of the body.
         push_id: Id of the newest push.
         body: Rows of ``COUNT_ROW`` (carried), the decoder's gauges (entry), or rows of
             ``COMBINED_ROW``.

@@ -52,11 +52,8 @@ class Corrections:
         """Add one correction for each element of the arrays.
 
         Args:
-            fleet: Fleet series ids.
-            flags: The decoder's flags of the points.
             total: Added to ``sum``; NaN makes it null.
             points: Added to ``points``.
-            spread: Spread buckets that ``observations`` is added to.
             observations: 1 or -1 with ``spread``.
         """
         size = len(minute)

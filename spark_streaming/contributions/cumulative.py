@@ -63,8 +63,6 @@ def reconcile_cumulative(
 
     Args:
         blobs: The decoder's cumulative points of each entry.
-        histograms: The decoder's parts of cumulative histograms of each entry.
-        client: Client key of each entry.
         minute: Minute of each entry.
         push_interval_ms: Push interval of each entry.
 

@@ -91,7 +91,6 @@ def in_ranges(
     Args:
         changed: Changed contributions of carried counts, each for one minute.
         new: Carried counts of ranges of minutes that had no contribution.
-        own: Changed contributions of entries.
 
     Returns:
         The contributions of carried counts to store, and the states.

@@ -91,7 +91,6 @@ def required_pairs(entries: pa.Table, clients: Mapping[int, ClientState]) -> set
 
     Args:
         entries: ``ENTRY_ROWS``.
-        clients: Stored states of the entries' clients.
     """
     pairs: set[tuple[int, int]] = set()
     columns = ("client_key", "minute", "time_ns", "push_interval_ms")
@@ -388,8 +387,6 @@ def _across_minutes(columns: _EntryColumns, points: PointColumns, pair: Integers
 
     Args:
         points: The gauges of the entries.
-        pair: Index of each entry's pair.
-        newest: Index of each pair's newest entry.
 
     Returns:
         Parts of the later pairs, all ``carried`` and ``newest``.

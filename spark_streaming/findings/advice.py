@@ -164,9 +164,6 @@ _LIBRDKAFKA: Final = ("librdkafka", "confluent-kafka")
 def advice(kind: str, evidence: Mapping[str, Any], software: Collection[str | None]) -> list[dict[str, Any]]:
     """Return what to change about a finding.
 
-    Args:
-        software: The names of the client software of its clients.
-
     Returns:
         For each change: ``rule``, ``now``, ``change`` by client library, ``why``, ``source`` and
         ``cannot_see``.

@@ -50,7 +50,6 @@ def runs(points: Points, bucket: Bucket, *, start: int, end: int, level: float) 
     Args:
         points: Minutes in rising order, and their evidence: positive for the condition, and 1 for
             as much as a window needs.
-        start: The first minute of the data.
         level: The level before the first minute, from 0 to 1.
     """
     found: list[Run] = []
@@ -130,7 +129,6 @@ def onset(members: Sequence[Points], bucket: Bucket, *, start: int, end: int) ->
 
     Args:
         members: The evidence of each member, as for :func:`runs`.
-        start: The first minute of the data.
         end: The last one, at which the condition holds.
 
     Returns:
@@ -153,7 +151,6 @@ def last_minute(members: Sequence[Points], bucket: Bucket, *, began: int, start:
     Args:
         members: As for :func:`onset`.
         bucket: As for :func:`onset`.
-        start: The first minute of the data.
 
     Returns:
         None if the data does not show it.

@@ -18,11 +18,7 @@ _USUAL_PAUSE_S: Final = 300.0
 
 
 class PacedFindings:
-    """Calls :func:`find` when it is due.
-
-    Args:
-        clock: Seconds of a monotonic clock.
-    """
+    """Calls :func:`find` when it is due."""
 
     def __init__(self, settings: FindingSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings

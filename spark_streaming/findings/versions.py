@@ -92,7 +92,6 @@ def judge_versions(
 
     Args:
         software: Names and versions that clients send (KIP-511).
-        ranges: Old or bad versions.
         role: What the clients do. Ranges of the other role are ignored.
     """
     by_name: dict[str, list[SoftwareVersions]] = {}

@@ -160,11 +160,9 @@ class RollupMetrics:
             repeats: Pushes counted before.
             points: Data points of the new pushes.
             entries: Points of one push, instance and time.
-            rows: Rows added to the totals of minutes.
             loads: Sets of rows, one for each writer, that the commit made visible.
             overflowed: Data points of series over a bound of new ones.
             refused_series: Such series by bound.
-            dead_letters: Unreadable pushes and files.
             newest_received_at_ns: Time of receipt of the newest push. None without pushes.
         """
         self._batches.inc()
@@ -188,12 +186,7 @@ class RollupMetrics:
             self._advance(min(newest_received_at_ns / 1e9, self._clock()))
 
     def task_stage(self, stage: Stage, seconds: float) -> None:
-        """Add the time that tasks spent on a stage.
-
-        Args:
-            stage: A part of the stage ``run``.
-            seconds: Of all tasks of a batch together.
-        """
+        """Add the time that tasks spent on a stage."""
         self._stages.labels(stage).observe(seconds)
 
     def spark_finished(self, durations_ms: Mapping[str, float]) -> None:
@@ -232,11 +225,7 @@ class RollupMetrics:
             self._maintenance_at.set(self._clock())
 
     def findings_open(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Set the numbers of open findings.
-
-        Args:
-            counts: All kinds with all severities.
-        """
+        """Set the numbers of open findings."""
         for (kind, severity), count in counts.items():
             self._findings.labels(kind, severity).set(count)
 
@@ -285,7 +274,6 @@ class StageClock:
 
     Args:
         observe: Gets each stage that ended, and its seconds.
-        clock: Monotonic seconds.
     """
 
     def __init__(

@@ -56,7 +56,6 @@ def states(
 
     Args:
         cursor: A binary cursor in the transaction.
-        condition: Selects clients by columns of ``client_state``.
     """
     columns = sql.SQL(", ").join(map(sql.Identifier, _STATE))
     query = sql.SQL("SELECT {} FROM client_state WHERE minute IS NOT NULL AND {}").format(columns, condition)

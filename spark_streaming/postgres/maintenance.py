@@ -47,7 +47,6 @@ class Maintenance:
 
     Args:
         connection: In a transaction that holds the store's lock.
-        now_ns: The time, nanoseconds since the epoch.
     """
 
     def __init__(
@@ -73,11 +72,7 @@ class Maintenance:
         self._clock = min(self._now, datetime.fromtimestamp(now_ns / 1e9, UTC))
 
     def clients_to_carry(self, closed: int) -> dict[int, ClientState]:
-        """Return the states of clients whose counts must be carried forward.
-
-        Args:
-            closed: The last minute that is complete.
-        """
+        """Return the states of clients whose counts must be carried forward."""
         return clients.states(
             self._binary,
             sql.SQL("to_carry AND covered_until < %s"),

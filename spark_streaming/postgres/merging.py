@@ -56,9 +56,6 @@ class Merging:
     def merge_next(self, now_ns: int) -> datetime | None:
         """Merge the oldest closed minute that was not merged.
 
-        Args:
-            now_ns: The time, nanoseconds since the epoch.
-
         Returns:
             The minute; None if there is none.
         """

@@ -58,7 +58,6 @@ def migrate(
 
     Args:
         connection: In a transaction that holds the store's lock.
-        retention: Determines the first horizons.
 
     Returns:
         The names of the migrations that were applied.

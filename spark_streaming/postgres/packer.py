@@ -38,7 +38,6 @@ class Packer:
 
     Args:
         url: As for :class:`~spark_streaming.postgres.Store`.
-        retention: When to pack, and over how many connections.
 
     Raises:
         StoreError: The URL is invalid.
@@ -58,7 +57,6 @@ class Packer:
         A window that fails does not undo others, and the others go on.
 
         Args:
-            now_ns: The time, nanoseconds since the epoch.
             all_of_them: Go on until nothing is left, instead of for some seconds.
 
         Returns:

@@ -94,11 +94,7 @@ class Packing:
         self._until = self._read_until("")
 
     def note_late(self, buckets: Mapping[str, Iterable[datetime]]) -> None:
-        """Note buckets that got open rows. If they are packed, they will be packed again.
-
-        Args:
-            buckets: By the name of the grain.
-        """
+        """Note buckets that got open rows. If they are packed, they will be packed again."""
         self._until = self._read_until("FOR UPDATE")
         for grain in GRAINS:
             until, window = self._until[grain.name], grain.window

@@ -25,7 +25,6 @@ def days_of(received_at_ns: Mapping[str, int], *, today: datetime, kept_days: in
 
     Args:
         received_at_ns: Times of receipt by push id, nanoseconds since the epoch.
-        today: The server's day.
         kept_days: Days before today that a push may have.
     """
     last = (today - EPOCH).days

@@ -47,9 +47,6 @@ def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -
 
     Args:
         cursor: In a transaction that holds the lock of series, if the cache lacks one.
-        cache: Gets the series that were found.
-        high: First halves of the hashes.
-        low: Second halves.
     """
     found = cache.find(high, low)
     asked = np.flatnonzero(~found.known)

@@ -37,7 +37,6 @@ class Store:
 
     Args:
         url: ``postgresql://...`` or a libpq connection string.
-        retention: How long rows are kept.
         reader_role: A role that may read the views, for Grafana. :meth:`migrate` creates it if
             needed.
 
@@ -108,9 +107,6 @@ class Store:
     def batch(self, query_id: str, batch_id: int) -> Iterator[Batch | None]:
         """Run a block as the transaction of one batch.
 
-        Args:
-            query_id: Spark's id of the query.
-
         Yields:
             The batch. None if it was committed before.
 
@@ -169,7 +165,6 @@ class Store:
         It runs beside batches, over connections of its own.
 
         Args:
-            now_ns: The time, nanoseconds since the epoch.
             all_of_them: Go on until nothing is left, instead of for some seconds.
 
         Returns:

@@ -49,11 +49,7 @@ class Sums:
     Rows older than the kept minutes are added to hours, rows older than those to days. Rows older
     than the kept days, or more than two days ahead, are left out.
 
-    Args:
-        horizons: Since when rows are kept.
-
     Attributes:
-        left_out: Number of rows outside the retention times.
         tables: Rows by kind and grain, sorted by key.
     """
 

@@ -147,7 +147,6 @@ class Totals:
             cursor: In the transaction of the load.
             grain: Of the rows. Minutes go to their table, whose partitions exist. Hours and days
                 wait until :meth:`add_waiting`.
-            rows: The table's columns.
         """
         rows = rows.select(["bucket", *self.key, *self.values])
         loads = pa.array(np.full(rows.num_rows, load_id))

@@ -35,7 +35,6 @@ class TaskStore:
 
     Args:
         url: As for :class:`~spark_streaming.postgres.Store`.
-        retention: How long rows are kept.
 
     Raises:
         StoreError: The URL is invalid. Every method may raise it for a permanent error, and
@@ -116,11 +115,7 @@ class TaskStore:
         return added
 
     def were_refused(self, high: Ids) -> npt.NDArray[np.bool_]:
-        """Return which series were refused this minute.
-
-        Args:
-            high: First halves of their hashes.
-        """
+        """Return which series were refused this minute."""
         return self._refused.contains(high)
 
     @contextmanager
@@ -130,7 +125,6 @@ class TaskStore:
         """Write a load in one transaction. It stays pending.
 
         Args:
-            sums: The totals that the load will have.
             batch: The query id and the number of the batch.
 
         Raises:

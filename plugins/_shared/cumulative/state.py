@@ -51,7 +51,6 @@ class Cumulative:
     instance only its share of its peer's.
 
     Args:
-        max_series: Bound on the number of live series.
         max_bytes: Bound on the estimated bytes of all series, targets and instances.
         identify: Returns the part of a Resource (``resource.proto`` bytes) that identifies a target
             within an instance. By default all of it, so that a client whose Resource changes starts

@@ -77,9 +77,6 @@ class Listener:
             descriptor. None: another listener gives it clients.
         node_id: The node whose port this is, of a rewriting listener; None: the listener itself.
         nodes: The nodes behind it, whose addresses it rewrites; None: there are none.
-        broker: What is known of the broker; completed here.
-        upstream: The API versions of the broker; set here.
-        core: The link to the core, which knows the open connections.
     """
 
     def __init__(

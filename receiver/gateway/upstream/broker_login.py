@@ -36,7 +36,6 @@ async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> No
 
     Args:
         ask: Sends a request on the connection, and returns its response.
-        upstream: The versions that the broker speaks.
 
     Raises:
         BrokerLoginError: The password can't be read, the broker refuses, or it does not know the

@@ -59,9 +59,6 @@ async def ask_api_versions(
     """Return the candidate that the broker answers to.
 
     None if it does not say (KIP-1242).
-
-    Args:
-        candidates: The node ids to try.
     """
     _, highest = upstream.ranges.get(api_keys.API_VERSIONS, (0, 0))
     if highest < _FIRST_WITH_NODE or cluster_id is None or not candidates:

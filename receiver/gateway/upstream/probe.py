@@ -46,11 +46,7 @@ _TLS_ALERT: Final = b"\x15\x03"
 
 
 class ProbeError(Exception):
-    """The broker can't be reached, or is no Kafka broker.
-
-    Attributes:
-        connected: Whether a connection opened.
-    """
+    """The broker can't be reached, or is no Kafka broker."""
 
     def __init__(self, problem: str, *, connected: bool = True) -> None:
         super().__init__(problem)

@@ -53,7 +53,6 @@ class UpstreamWatch:
     ``on_cluster``, the broker is asked for its cluster now and then, and each answer goes there.
 
     Attributes:
-        problem: Why the broker can't be reached; None while it can.
         away: Whether the latest probe could not connect.
     """
 

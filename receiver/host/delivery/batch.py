@@ -52,11 +52,7 @@ class Part:
 
 
 class Batch:
-    """The parts of one batch, in the order of the queue.
-
-    Args:
-        max_items: The most pushes in one export.
-    """
+    """The parts of one batch, in the order of the queue."""
 
     def __init__(self, pushes: Sequence[Push], max_items: int) -> None:
         self._parts: list[Part] = []

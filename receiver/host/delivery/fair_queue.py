@@ -45,8 +45,6 @@ class FairQueue:
 
     Attributes:
         bytes: OTLP bytes in the queue.
-        high_water_items: The most pushes ever in the queue.
-        high_water_bytes: The most OTLP bytes ever in the queue.
         reserved_items: Pushes taken out that still count against the bounds.
         reserved_bytes: Their OTLP bytes.
     """

@@ -18,11 +18,7 @@ from receiver.plugin import ClientTelemetryReceiver
 
 
 class PluginLifecycle:
-    """Starts, restarts and stops a plugin, and handles all its exceptions.
-
-    Args:
-        rng: Uniform numbers in [0, 1), for the jitter.
-    """
+    """Starts, restarts and stops a plugin, and handles all its exceptions."""
 
     def __init__(
         self,

@@ -55,12 +55,9 @@ class PluginDelivery:
 
     Args:
         hangs_after_s: Seconds that a call of the plugin lasts before the plugin counts as hanging.
-        cpu: Charged with the CPU time of exports and of the spool.
 
     Attributes:
-        hosted: The plugin with the operator's settings.
         offer: :meth:`MemoryQueue.offer` of the plugin's queue.
-        read_files_again: :meth:`PluginFiles.read_again` of the plugin's files.
     """
 
     def __init__(

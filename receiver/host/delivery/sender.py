@@ -40,11 +40,7 @@ _JITTER = 0.5
 
 
 class Sender:
-    """Exports the pushes of one queue to one plugin.
-
-    Args:
-        rng: Uniform numbers in [0, 1), for the jitter.
-    """
+    """Exports the pushes of one queue to one plugin."""
 
     def __init__(
         self,

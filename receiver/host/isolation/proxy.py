@@ -78,7 +78,6 @@ class PluginProxy(ClientTelemetryReceiver):
 
     Args:
         plugin: The plugin, constructed here to check its settings, and not used further.
-        type_: The name of its entry point.
         own: The operator's settings for the plugin itself.
 
     Attributes:

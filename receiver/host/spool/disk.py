@@ -27,11 +27,9 @@ class Disk:
     Callers hold :attr:`lock` during every call, and until they have accounted for its result.
 
     Attributes:
-        lock: Serialises operations.
         spool: The spool, for calls that can't fail.
         problem: Why the spool can't be written; None while it can.
         retry_at: If there is a problem, the time of the next retry, in monotonic seconds.
-        max_bytes: The most bytes of the spool's files.
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class SpoolReader:
 
     Args:
         segments: The segments, oldest first. The spool changes the deque.
-        number: The number of the first push to read.
 
     Attributes:
         committed: All pushes with a lower number are delivered or deleted.
