@@ -84,21 +84,15 @@ _Config = Annotated[
         metavar="FILE",
     ),
 ]
-_Source = Annotated[
-    Source | None, typer.Option("--source", help="Kind of the source that pushes are read from.")
-]
+_Source = Annotated[Source | None, typer.Option(help="Kind of the source that pushes are read from.")]
 _Path = Annotated[
-    Path | None,
-    typer.Option("--path", help="Folder that the receiver's plugin spool_files writes.", metavar="DIR"),
+    Path | None, typer.Option(help="Folder that the receiver's plugin spool_files writes.", metavar="DIR")
 ]
-_Servers = Annotated[
-    str | None, typer.Option("--bootstrap-servers", help="Kafka brokers.", metavar="HOST:PORT,...")
-]
-_Topic = Annotated[str | None, typer.Option("--topic", help="Kafka topic.", metavar="NAME")]
+_Servers = Annotated[str | None, typer.Option(help="Kafka brokers.", metavar="HOST:PORT,...")]
+_Topic = Annotated[str | None, typer.Option(help="Kafka topic.", metavar="NAME")]
 _Postgres = Annotated[
     str | None,
     typer.Option(
-        "--postgres",
         envvar="KAFKA_TELEMETRY_ROLLUP_POSTGRES",
         help="postgresql://user@host/database, or embedded:DIR to start a PostgreSQL with its data in DIR. "
         "All users of the machine can read arguments: pass a password in the variable, in PGPASSWORD, "
@@ -106,24 +100,18 @@ _Postgres = Annotated[
         metavar="URL",
     ),
 ]
-_PostgresFile = Annotated[
-    Path | None, typer.Option("--postgres-file", help="File that contains the URL.", metavar="FILE")
-]
+_PostgresFile = Annotated[Path | None, typer.Option(help="File that contains the URL.", metavar="FILE")]
 _Checkpoint = Annotated[
-    str | None,
-    typer.Option("--checkpoint", help="Folder for this job's offsets and progress.", metavar="DIR"),
+    str | None, typer.Option(help="Folder for this job's offsets and progress.", metavar="DIR")
 ]
 _Lake = Annotated[
     str | None,
-    typer.Option("--lake", help="Also write raw data points and roll-up rows to this folder.", metavar="DIR"),
+    typer.Option(help="Also write raw data points and roll-up rows to this folder.", metavar="DIR"),
 ]
-_LakeFormat = Annotated[
-    LakeFormat | None, typer.Option("--lake-format", help="File format of the lake; default parquet.")
-]
+_LakeFormat = Annotated[LakeFormat | None, typer.Option(help="File format of the lake; default parquet.")]
 _MetricsBind = Annotated[
     str | None,
     typer.Option(
-        "--metrics-bind",
         help="Serve the roll-up's own metrics to Prometheus, at /metrics on this address.",
         metavar="HOST:PORT",
     ),
@@ -211,10 +199,7 @@ def rebuild(
     since: Annotated[
         datetime,
         typer.Option(
-            "--since",
-            parser=_time,
-            help="First minute to rebuild, for example 2026-01-31T00:00Z.",
-            metavar="TIME",
+            parser=_time, help="First minute to rebuild, for example 2026-01-31T00:00Z.", metavar="TIME"
         ),
     ],
     source: _Source = None,
@@ -293,26 +278,22 @@ def status(
 def findings(
     *,
     client_id: Annotated[
-        str | None,
-        typer.Option("--client-id", help="Only of clients whose whole id this regular expression matches."),
+        str | None, typer.Option(help="Only of clients whose whole id this regular expression matches.")
     ] = None,
     principal: Annotated[
-        str | None,
-        typer.Option("--principal", help="Only of principals that this regular expression matches."),
+        str | None, typer.Option(help="Only of principals that this regular expression matches.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Only of groups that this regular expression matches.")
+        str | None, typer.Option(help="Only of groups that this regular expression matches.")
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only of this kind; may be given several times.")
+        list[str] | None, typer.Option(help="Only of this kind; may be given several times.")
     ] = None,
     severity: Annotated[
-        str | None,
-        typer.Option("--severity", help="Only of this severity or worse: info, warning, critical."),
+        str | None, typer.Option(help="Only of this severity or worse: info, warning, critical.")
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", help="Only what held at this time or later: 2026-01-31T00:00Z, or 2h."),
+        str | None, typer.Option(help="Only what held at this time or later: 2026-01-31T00:00Z, or 2h.")
     ] = None,
     resolved: Annotated[bool, typer.Option("--all", help="Also resolved findings.")] = False,
     check: Annotated[

@@ -137,7 +137,7 @@ def watch_clients(
         float, typer.Option("--every", min=0.1, help="Seconds between two looks.", metavar="SECONDS")
     ] = 2.0,
     looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="Stop after so many looks.", metavar="COUNT")
+        int | None, typer.Option(min=1, help="Stop after so many looks.", metavar="COUNT")
     ] = None,
 ) -> None:
     """Write a line when a client comes, goes, or changes its state, until Ctrl-C.

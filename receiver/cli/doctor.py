@@ -44,19 +44,15 @@ def doctor(
     client: Annotated[
         str | None,
         typer.Option(
-            "--client",
-            help="Prove that the client with this client id or client instance id pushes.",
-            metavar="ID",
+            help="Prove that the client with this client id or client instance id pushes.", metavar="ID"
         ),
     ] = None,
     host: Annotated[
-        str | None,
-        typer.Option("--host", help="The receiver runs on this host, not on this machine.", metavar="HOST"),
+        str | None, typer.Option(help="The receiver runs on this host, not on this machine.", metavar="HOST")
     ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            "--token-file",
             help=f"File with a token for the REST API. Without it, the variable {TOKEN_VARIABLE} or a file "
             "of rest.tokens holds the token.",
             metavar="FILE",
@@ -65,7 +61,6 @@ def doctor(
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            "--ca-file",
             help="PEM file with the CA certificates that clients trust. Without it, listeners and the REST "
             "API must show the configured certificates.",
             metavar="FILE",
@@ -76,7 +71,6 @@ def doctor(
     client_certificate: Annotated[
         Path | None,
         typer.Option(
-            "--client-certificate",
             help="PEM file with the certificate to show to listeners and the REST API.",
             metavar="FILE",
             exists=True,
@@ -86,11 +80,7 @@ def doctor(
     client_key: Annotated[
         Path | None,
         typer.Option(
-            "--client-key",
-            help="PEM file with its private key, not encrypted.",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
+            help="PEM file with its private key, not encrypted.", metavar="FILE", exists=True, dir_okay=False
         ),
     ] = None,
 ) -> None:

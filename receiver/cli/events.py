@@ -28,7 +28,7 @@ def follow_events(
     fleet: Fleet,
     kept: Annotated[bool, typer.Option("--kept", help="Begin with the events that are kept.")] = False,  # noqa: FBT002 -- an option
     count: Annotated[
-        int | None, typer.Option("--count", min=1, help="End after so many events.", metavar="COUNT")
+        int | None, typer.Option(min=1, help="End after so many events.", metavar="COUNT")
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:

@@ -16,12 +16,9 @@ _PATTERN = "regular expression (RE2) for the whole"
 
 Scope = Annotated[
     AnswerScope,
-    typer.Option(
-        "--scope",
-        help="`cluster`: ask also the other receivers that the sidecar's `cluster.members` names.",
-    ),
+    typer.Option(help="`cluster`: ask also the other receivers that the sidecar's `cluster.members` names."),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Most items to list.")]
+Limit = Annotated[int, typer.Option(min=1, help="Most items to list.")]
 Id = Annotated[
     str,
     typer.Argument(
@@ -33,7 +30,6 @@ Id = Annotated[
 ClientId = Annotated[
     str | None,
     typer.Option(
-        "--client-id",
         help=f"Only with this client id; a {_PATTERN} of it.",
         metavar="REGEX",
         autocompletion=client_field("client_id"),
@@ -42,7 +38,6 @@ ClientId = Annotated[
 Software = Annotated[
     str | None,
     typer.Option(
-        "--software",
         help=f"Only with this software; a {_PATTERN} name. librdkafka finds its bindings too.",
         metavar="REGEX",
         autocompletion=client_field("client_software_name"),
@@ -51,46 +46,33 @@ Software = Annotated[
 Version = Annotated[
     str | None,
     typer.Option(
-        "--version",
         help=f"Only with this software version; a {_PATTERN} version, or that of the librdkafka in it.",
         metavar="REGEX",
         autocompletion=client_field("client_software_version"),
     ),
 ]
 Principal = Annotated[
-    str | None,
-    typer.Option("--principal", help=f"Only with this principal; a {_PATTERN} of it.", metavar="REGEX"),
+    str | None, typer.Option(help=f"Only with this principal; a {_PATTERN} of it.", metavar="REGEX")
 ]
 Listener = Annotated[
-    str | None,
-    typer.Option("--listener", help=f"Only at this listener; a {_PATTERN} name.", metavar="REGEX"),
+    str | None, typer.Option(help=f"Only at this listener; a {_PATTERN} name.", metavar="REGEX")
 ]
 Owner = Annotated[
     str | None,
-    typer.Option(
-        "--owner", help=f"Only with this owner; a {_PATTERN} name. '': without an owner.", metavar="REGEX"
-    ),
+    typer.Option(help=f"Only with this owner; a {_PATTERN} name. '': without an owner.", metavar="REGEX"),
 ]
 Subscription = Annotated[
     str | None,
-    typer.Option(
-        "--subscription",
-        help="Only those that this subscription matches.",
-        autocompletion=subscription_names,
-    ),
+    typer.Option(help="Only those that this subscription matches.", autocompletion=subscription_names),
 ]
 State = Annotated[
     str | None,
-    typer.Option(
-        "--state", help=f"Only in this state: {', '.join(ClientState)}.", autocompletion=client_states
-    ),
+    typer.Option(help=f"Only in this state: {', '.join(ClientState)}.", autocompletion=client_states),
 ]
 ConnectionState = Annotated[
     str | None,
     typer.Option(
-        "--state",
-        help=f"Only in this state: no_telemetry, {', '.join(ClientState)}.",
-        autocompletion=client_states,
+        help=f"Only in this state: no_telemetry, {', '.join(ClientState)}.", autocompletion=client_states
     ),
 ]
 

@@ -44,12 +44,10 @@ _INSTRUCTIONS: Final = (
 def serve_mcp(
     target: Target,
     http: Annotated[
-        str | None,
-        typer.Option("--http", help="Serve HTTP at this address, and not stdio.", metavar="HOST:PORT"),
+        str | None, typer.Option(help="Serve HTTP at this address, and not stdio.", metavar="HOST:PORT")
     ] = None,
     http_token_file: Annotated[
-        Path | None,
-        typer.Option("--http-token-file", help="File with the token that callers must show.", metavar="FILE"),
+        Path | None, typer.Option(help="File with the token that callers must show.", metavar="FILE")
     ] = None,
     config: Annotated[
         Path | None,

@@ -47,7 +47,7 @@ def show_plugins(fleet: Fleet, output: Output = OutputFormat.TABLE) -> None:
 @rest_command
 def show_series(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=PAGE, help="Most rows of each kind.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="Most rows of each kind.")] = 10,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show the series budgets, their use, and the clients that use most.

@@ -88,7 +88,6 @@ def check(
     origins: Annotated[
         Path | None,
         typer.Option(
-            "--origins",
             metavar="FILE",
             help="YAML mapping of keys to the places that they came from. Errors name these places.",
         ),

@@ -55,7 +55,6 @@ def _complete_profile(incomplete: str) -> list[str]:
 _Urls = Annotated[
     list[str] | None,
     typer.Option(
-        "--url",
         help=f"URL of a sidecar's REST API; repeat it for several. Without it and --profile, the variable "
         f"{URL_VARIABLE} or {PROFILE_VARIABLE} counts, or else {DEFAULT_URL}.",
         metavar="URL",
@@ -75,22 +74,17 @@ _ProfileNames = Annotated[
 _TokenFile = Annotated[
     Path | None,
     typer.Option(
-        "--token-file",
-        help=f"File with a token; without it the variable {TOKEN_VARIABLE} holds the token.",
-        metavar="FILE",
+        help=f"File with a token; without it the variable {TOKEN_VARIABLE} holds the token.", metavar="FILE"
     ),
 ]
 _CaFile = Annotated[
-    Path | None,
-    typer.Option("--ca-file", help="PEM file with the CA of the sidecar's certificate.", metavar="FILE"),
+    Path | None, typer.Option(help="PEM file with the CA of the sidecar's certificate.", metavar="FILE")
 ]
 _Certificate = Annotated[
-    Path | None,
-    typer.Option("--client-certificate", help="PEM file with the certificate to show.", metavar="FILE"),
+    Path | None, typer.Option(help="PEM file with the certificate to show.", metavar="FILE")
 ]
 _Key = Annotated[
-    Path | None,
-    typer.Option("--client-key", help="PEM file with its private key, not encrypted.", metavar="FILE"),
+    Path | None, typer.Option(help="PEM file with its private key, not encrypted.", metavar="FILE")
 ]
 
 

@@ -22,10 +22,7 @@ from receiver.telemetry.subscription import Subscription
 from receiver.telemetry.subscription_document import read_document
 
 _To = Annotated[
-    Path,
-    typer.Option(
-        "--to", help="Configuration of a sidecar whose store gets the subscriptions.", metavar="FILE"
-    ),
+    Path, typer.Option(help="Configuration of a sidecar whose store gets the subscriptions.", metavar="FILE")
 ]
 _From = Annotated[
     Path | None,

@@ -67,7 +67,6 @@ _Interval = Annotated[
 _Match = Annotated[
     list[str] | None,
     typer.Option(
-        "--match",
         help="Selector and a regular expression (RE2) for its whole value. Repeated: all must match. "
         "SELECTOR!=REGEX: must not match. "
         f"Without it the subscription matches every client. Selectors: {', '.join(SELECTORS)}.",
@@ -80,14 +79,13 @@ _For = Annotated[
     typer.Option("--for", help="End by itself after this time: 90s, 15m, 2h, 7d.", metavar="DURATION"),
 ]
 _ExpiresAt = Annotated[
-    str | None,
-    typer.Option("--expires-at", help="End by itself at this time (RFC 3339).", metavar="TIME"),
+    str | None, typer.Option(help="End by itself at this time (RFC 3339).", metavar="TIME")
 ]
-_Temporality = Annotated[Temporality | None, typer.Option("--temporality", help="How clients push counters.")]
+_Temporality = Annotated[Temporality | None, typer.Option(help="How clients push counters.")]
 _Labels = Annotated[
-    list[str] | None, typer.Option("--label", help="A label; repeat it for several.", metavar="KEY=TEXT")
+    list[str] | None, typer.Option(help="A label; repeat it for several.", metavar="KEY=TEXT")
 ]
-_Description = Annotated[str | None, typer.Option("--description", help="Text for people.")]
+_Description = Annotated[str | None, typer.Option(help="Text for people.")]
 _File = Annotated[
     Path,
     typer.Option(
@@ -158,7 +156,7 @@ def put_subscription(
     ] = None,
     preset: Annotated[
         Preset | None,
-        typer.Option("--preset", help="The metrics that dashboards, findings and alerts read, each minute."),
+        typer.Option(help="The metrics that dashboards, findings and alerts read, each minute."),
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -207,40 +205,29 @@ def put_subscription(
 def patch_subscription(
     session: Session,
     name: _Name,
-    add_metric: Annotated[
-        list[str] | None, typer.Option("--add-metric", help="Prefix to add.", metavar="PREFIX")
-    ] = None,
+    add_metric: Annotated[list[str] | None, typer.Option(help="Prefix to add.", metavar="PREFIX")] = None,
     remove_metric: Annotated[
-        list[str] | None, typer.Option("--remove-metric", help="Prefix to remove.", metavar="PREFIX")
+        list[str] | None, typer.Option(help="Prefix to remove.", metavar="PREFIX")
     ] = None,
     interval_ms: Annotated[
         int | None, typer.Option("--interval-ms", "--interval", help="Push interval in milliseconds.")
     ] = None,
     match: Annotated[
         list[str] | None,
-        typer.Option(
-            "--match",
-            help="Pattern to add or replace.",
-            metavar="SELECTOR=REGEX",
-            autocompletion=selectors,
-        ),
+        typer.Option(help="Pattern to add or replace.", metavar="SELECTOR=REGEX", autocompletion=selectors),
     ] = None,
     remove_match: Annotated[
-        list[str] | None, typer.Option("--remove-match", help="Selector to remove.", metavar="SELECTOR")
+        list[str] | None, typer.Option(help="Selector to remove.", metavar="SELECTOR")
     ] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it applies.")] = None,
     duration: _For = None,
     expires_at: Annotated[
         str | None,
-        typer.Option(
-            "--expires-at", help="End by itself at this time (RFC 3339); never: not at all.", metavar="TIME"
-        ),
+        typer.Option(help="End by itself at this time (RFC 3339); never: not at all.", metavar="TIME"),
     ] = None,
     temporality: _Temporality = None,
     label: _Labels = None,
-    remove_label: Annotated[
-        list[str] | None, typer.Option("--remove-label", help="Label to remove.", metavar="KEY")
-    ] = None,
+    remove_label: Annotated[list[str] | None, typer.Option(help="Label to remove.", metavar="KEY")] = None,
     description: _Description = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -392,7 +379,7 @@ def explain_subscription(
 def match_clients(
     fleet: Fleet,
     name: _Name,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most clients to list.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Most clients to list.")] = 1000,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the clients that a subscription matches.
@@ -420,9 +407,9 @@ def _draft(
     delete: Annotated[bool, typer.Option("--delete", hidden=True)] = False,  # noqa: FBT002 -- an option
     list_all: Annotated[bool, typer.Option("--list", hidden=True)] = False,  # noqa: FBT002 -- an option
     name: Annotated[str | None, typer.Option("--id", hidden=True)] = None,
-    metric: Annotated[list[str] | None, typer.Option("--metric", hidden=True)] = None,
+    metric: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     interval_ms: Annotated[int | None, typer.Option("--interval", "--interval-ms", hidden=True)] = None,
-    match: Annotated[list[str] | None, typer.Option("--match", hidden=True)] = None,
+    match: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Which metrics which clients push, and how often.
 

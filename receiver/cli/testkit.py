@@ -42,7 +42,6 @@ def judge_clients(
     bind: Annotated[
         list[str],
         typer.Option(
-            "--bind",
             help="Where to listen. Each further --bind is a further broker of the cluster; port 0 lets the "
             "system choose.",
             metavar="HOST:PORT",
@@ -51,7 +50,6 @@ def judge_clients(
     advertise: Annotated[
         list[str] | None,
         typer.Option(
-            "--advertise",
             help="The address that clients are told, if it is not that of --bind; one for each --bind.",
             metavar="HOST:PORT",
         ),
@@ -59,38 +57,26 @@ def judge_clients(
     script: Annotated[
         str,
         typer.Option(
-            "--script",
-            help="YAML file with steps, or default, invalid-record, invalid-request.",
-            metavar="FILE",
+            help="YAML file with steps, or default, invalid-record, invalid-request.", metavar="FILE"
         ),
     ] = "default",
-    report: Annotated[
-        ReportFormat, typer.Option("--report", help="The report's format.")
-    ] = ReportFormat.TEXT,
+    report: Annotated[ReportFormat, typer.Option(help="The report's format.")] = ReportFormat.TEXT,
     seconds: Annotated[
         float | None,
-        typer.Option(
-            "--seconds", help="End after so many seconds, not only at a signal.", min=0.1, metavar="N"
-        ),
+        typer.Option(help="End after so many seconds, not only at a signal.", min=0.1, metavar="N"),
     ] = None,
     clients: Annotated[
-        int,
-        typer.Option(
-            "--clients", help="Fail also if fewer clients than this were judged.", min=0, metavar="N"
-        ),
+        int, typer.Option(help="Fail also if fewer clients than this were judged.", min=0, metavar="N")
     ] = 0,
     only: Annotated[
-        str | None,
-        typer.Option("--only", help="Judge only clients whose whole client id matches.", metavar="REGEX"),
+        str | None, typer.Option(help="Judge only clients whose whole client id matches.", metavar="REGEX")
     ] = None,
     badge: Annotated[
-        Path | None,
-        typer.Option("--badge", help="Write a badge as JSON for shields.io/endpoint.", metavar="FILE"),
+        Path | None, typer.Option(help="Write a badge as JSON for shields.io/endpoint.", metavar="FILE")
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            "--against",
             help="Judge this broker, or what stands in front of one, by a scripted client, and end. A "
             "subscription with an interval of at most 10 s must match software name "
             "kafka-telemetry-testkit.",
@@ -100,18 +86,15 @@ def judge_clients(
     sasl_user: Annotated[
         str | None,
         typer.Option(
-            "--sasl-user",
             help=f"Demand SASL PLAIN from this user. The variable {PASSWORD_VARIABLE} has the password.",
             metavar="NAME",
         ),
     ] = None,
     tls_certificate: Annotated[
-        Path | None,
-        typer.Option("--tls-certificate", help="PEM file with the chain to show: TLS.", metavar="FILE"),
+        Path | None, typer.Option(help="PEM file with the chain to show: TLS.", metavar="FILE")
     ] = None,
     tls_key: Annotated[
-        Path | None,
-        typer.Option("--tls-key", help="PEM file with its private key, not encrypted.", metavar="FILE"),
+        Path | None, typer.Option(help="PEM file with its private key, not encrypted.", metavar="FILE")
     ] = None,
 ) -> None:
     """Judge the telemetry of Kafka clients, without a broker.

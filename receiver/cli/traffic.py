@@ -17,17 +17,15 @@ from receiver.cli.session import Fleet, fleet_command, is_document
 from receiver.settings.cluster import AnswerScope
 from receiver.traffic.order import ConnectionGroup, ConnectionOrder, UsageGroup
 
-By = Annotated[
-    ConnectionGroup | None, typer.Option("--by", help="Add the connections up by this.", metavar="FIELD")
-]
+By = Annotated[ConnectionGroup | None, typer.Option(help="Add the connections up by this.", metavar="FIELD")]
 OrderBy = Annotated[
     ConnectionOrder | None,
-    typer.Option("--order-by", help=f"The greatest first: {', '.join(ConnectionOrder)}.", metavar="FIELD"),
+    typer.Option(help=f"The greatest first: {', '.join(ConnectionOrder)}.", metavar="FIELD"),
 ]
 Closed = Annotated[bool, typer.Option("--closed", help="The latest connections that have closed.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Show the list anew every two seconds, until Ctrl-C.")]
 Looks = Annotated[
-    int | None, typer.Option("--looks", min=1, help="Stop after so many looks with --watch.", metavar="COUNT")
+    int | None, typer.Option(min=1, help="Stop after so many looks with --watch.", metavar="COUNT")
 ]
 
 _EVERY_S: Final = 2.0
@@ -126,14 +124,11 @@ def _number(amount: int | None) -> str:
 @fleet_command
 def show_usage(
     fleet: Fleet,
-    by: Annotated[UsageGroup, typer.Option("--by", help="What to add usage up by.")] = UsageGroup.PRINCIPAL,
+    by: Annotated[UsageGroup, typer.Option(help="What to add usage up by.")] = UsageGroup.PRINCIPAL,
     since: Annotated[
-        str | None,
-        typer.Option("--since", help="The first day (UTC); by default 30 days ago.", metavar="DAY"),
+        str | None, typer.Option(help="The first day (UTC); by default 30 days ago.", metavar="DAY")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="The last day; by default today.", metavar="DAY")
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="The last day; by default today.", metavar="DAY")] = None,
     principal: filters.Principal = None,
     client_id: filters.ClientId = None,
     limit: filters.Limit = 10_000,
@@ -166,12 +161,8 @@ def _usage_row(item: Mapping[str, Any], by: UsageGroup) -> dict[str, str]:
 @fleet_command
 def check_upgrade(
     fleet: Fleet,
-    to: Annotated[
-        str, typer.Option("--to", help="The version of Kafka, for example 4.0.", metavar="VERSION")
-    ],
-    days: Annotated[
-        int, typer.Option("--days", min=1, help="Only clients seen in the last so many days.")
-    ] = 30,
+    to: Annotated[str, typer.Option(help="The version of Kafka, for example 4.0.", metavar="VERSION")],
+    days: Annotated[int, typer.Option(min=1, help="Only clients seen in the last so many days.")] = 30,
     principal: filters.Principal = None,
     client_id: filters.ClientId = None,
     owner: filters.Owner = None,
