@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from receiver.host.delivery.backlog import Backlog, FillRate
 from receiver.host.delivery.cpu_account import CpuAccount
@@ -18,12 +19,12 @@ from receiver.host.delivery.retry import RetryPolicy
 from receiver.host.delivery.sender import Sender
 from receiver.host.delivery.spooler import Spooler
 from receiver.host.delivery.statistics import (
+    CallStatistics,
     DropReason,
     PluginState,
     PluginStatistics,
     QueueStatistics,
     Tally,
-    TallySnapshot,
 )
 from receiver.host.discovery import HostedPlugin
 from receiver.host.failure_log import FailureLog
@@ -184,7 +185,7 @@ class PluginDelivery:
             error=self._tally.snapshot().last_error,
         )
 
-    def _backlog(self, queue: QueueStatistics, tally: TallySnapshot) -> Backlog:
+    def _backlog(self, queue: QueueStatistics, tally: CallStatistics) -> Backlog:
         settings, memory = self.hosted.settings, self._queue.memory
         on_disk = 0 if self._disk is None else self._disk.statistics.bytes
         used = (
@@ -207,12 +208,14 @@ class PluginDelivery:
         hosted, settings = self.hosted, self.hosted.settings
         queue, memory = self._queue.statistics(), self._queue.memory
         tally = self._tally.snapshot()
-        hangs = self._hangs(tally.call_started_at) and tally.state is not PluginState.ABANDONED
-        plugin = hosted.plugin
+        if self._hangs(tally.call_started_at) and tally.state is not PluginState.ABANDONED:
+            tally.state = PluginState.HANGS
+        if isinstance(hosted.plugin, PluginProxy):
+            tally.restarts = hosted.plugin.restarts
         return PluginStatistics(
+            **asdict(tally),
             name=hosted.name,
             type=hosted.type,
-            state=PluginState.HANGS if hangs else tally.state,
             delivery=str(settings.delivery),
             isolation=str(settings.isolation),
             circuit=str(self._sender.circuit),
@@ -232,18 +235,7 @@ class PluginDelivery:
             offered_pushes=queue.offered,
             recovered_pushes=queue.recovered,
             exported_pushes=queue.exported,
-            exported_batches=tally.exported_batches,
             dropped=queue.dropped,
-            rejected_points=tally.rejected_points,
-            failures=tally.failures,
-            retries=tally.retries,
-            restarts=plugin.restarts if isinstance(plugin, PluginProxy) else tally.restarts,
-            consecutive_failures=tally.consecutive_failures,
-            last_error=tally.last_error,
-            deliveries=tally.deliveries,
-            delivery_seconds=tally.delivery_seconds,
-            export_seconds=tally.export_seconds,
-            exports=tally.exports,
             backlog=self._backlog(queue, tally),
             call_seconds=self._since(tally.call_started_at),
         )

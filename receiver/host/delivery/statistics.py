@@ -46,14 +46,45 @@ class PluginState(StrEnum):
     ABANDONED = "abandoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginStatistics:
+@dataclass(slots=True, kw_only=True)
+class CallStatistics:
+    """The statistics of one plugin's calls, counted from the start of the receiver."""
+
+    state: PluginState = PluginState.NEW
+    exported_batches: int = 0
+    """Exports that the destination accepted."""
+    rejected_points: int = 0
+    """Data points that the destination rejected in accepted exports (OTLP's partial success)."""
+    failures: int = 0
+    """Failed calls of the plugin's start and export."""
+    retries: int = 0
+    restarts: int = 0
+    """Restarts of the plugin, or of its process, after a crash."""
+    consecutive_failures: int = 0
+    """Failures since the last success."""
+    last_error: str | None = None
+    deliveries: tuple[int, ...] = (0,) * (len(DELIVERY_BOUNDS_S) + 1)
+    """Exported pushes by the time from their receipt to their export: one number for each of
+    :data:`DELIVERY_BOUNDS_S`, and one for longer times."""
+    delivery_seconds: float = 0.0
+    """The sum of these times."""
+    export_seconds: float = 0.0
+    """Seconds spent in export calls, including failed ones."""
+    exports: int = 0
+    """Export calls that returned."""
+    call_started_at: float | None = None
+    """The start of the current call, in monotonic seconds; None without one."""
+    failing_since: float | None = None
+    """The start of the first of the failures in a row, in monotonic seconds; None without one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PluginStatistics(CallStatistics):
     """One plugin's statistics; counters count from the start of the receiver."""
 
     name: str
     type: str
     """The name of its entry point."""
-    state: PluginState
     delivery: str
     """Which pushes go to disk: ``memory`` (none), ``spool_when_behind`` or ``spool_always``."""
     isolation: str
@@ -92,28 +123,7 @@ class PluginStatistics:
     """Pushes of an earlier run, found on disk."""
     exported_pushes: int
     """Pushes that the destination accepted, also in part."""
-    exported_batches: int
-    """Exports that the destination accepted."""
     dropped: Mapping[DropReason, int]
-    rejected_points: int
-    """Data points that the destination rejected in accepted exports (OTLP's partial success)."""
-    failures: int
-    """Failed calls of the plugin's start and export."""
-    retries: int
-    restarts: int
-    """Restarts of the plugin, or of its process, after a crash."""
-    consecutive_failures: int
-    """Failures since the last success."""
-    last_error: str | None
-    deliveries: tuple[int, ...]
-    """Exported pushes by the time from their receipt to their export: one number for each of
-    :data:`DELIVERY_BOUNDS_S`, and one for longer times."""
-    delivery_seconds: float
-    """The sum of these times."""
-    export_seconds: float
-    """Seconds spent in export calls, including failed ones."""
-    exports: int
-    """Export calls that returned."""
     backlog: Backlog
     """The pushes that wait, and the room for more."""
     call_seconds: float
@@ -151,32 +161,12 @@ class QueueStatistics:
     """The start of the current write to disk, in monotonic seconds; None without one."""
 
 
-@dataclass(slots=True, kw_only=True)
-class TallySnapshot:
-    """The values of a :class:`Tally`; attributes as in :class:`PluginStatistics`."""
-
-    state: PluginState = PluginState.NEW
-    exported_batches: int = 0
-    rejected_points: int = 0
-    failures: int = 0
-    retries: int = 0
-    restarts: int = 0
-    consecutive_failures: int = 0
-    last_error: str | None = None
-    deliveries: tuple[int, ...] = (0,) * (len(DELIVERY_BOUNDS_S) + 1)
-    delivery_seconds: float = 0.0
-    export_seconds: float = 0.0
-    exports: int = 0
-    call_started_at: float | None = None
-    failing_since: float | None = None
-
-
 class Tally:
     """Counts one plugin's calls; its thread writes, any thread reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values = TallySnapshot()
+        self._values = CallStatistics()
 
     def entered(self, state: PluginState) -> None:
         """Set the plugin's state; ABANDONED is final."""
@@ -245,7 +235,7 @@ class Tally:
         with self._lock:
             self._values.rejected_points += points
 
-    def snapshot(self) -> TallySnapshot:
+    def snapshot(self) -> CallStatistics:
         """Return a consistent copy of the values."""
         with self._lock:
             return replace(self._values)
