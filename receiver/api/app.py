@@ -116,9 +116,6 @@ class _Api(FastAPI):
                 body_schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
                 components |= body_schema.pop("$defs", {})
                 components[body.__name__] = body_schema
-            # FastAPI's own error format, which this API never sends.
-            for name in ("HTTPValidationError", "ValidationError"):
-                components.pop(name, None)
             for operations in schema["paths"].values():
                 for operation in operations.values():
                     _describe_problems(operation["responses"])
@@ -126,12 +123,8 @@ class _Api(FastAPI):
 
 
 def _describe_problems(responses: dict[str, Any]) -> None:
-    for code, response in list(responses.items()):
-        schema = response.get("content", {}).get("application/json", {}).get("schema", {})
-        if schema.get("$ref", "").endswith("/HTTPValidationError"):
-            # FastAPI adds it for every parameter, even where every value is valid.
-            del responses[code]
-        elif int(code) >= 400:
+    for code, response in responses.items():
+        if int(code) >= 400:
             response["content"] = {
                 problems.PROBLEM_CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
             }

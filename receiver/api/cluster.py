@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from receiver.api.background import in_background, json_response
 from receiver.api.pages import MAX_LIMIT, Page, PageQuery
-from receiver.api.problems import Problem, problem_response
+from receiver.api.problems import problem_response
 from receiver.api.queries import ForbiddingModel
 from receiver.cluster.members import ASKED_BY, RECEIVER, MemberAnswer, Members
 from receiver.cluster.merge import Item, MemberPage, Order, merged_page, read_page
@@ -57,7 +57,7 @@ class ClusterPage(Page[_Item], Generic[_Item]):
 
 def cluster_list_responses(item: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     """Describe the answers of a list that can be that of the cluster."""
-    return {200: {"model": ClusterPage[item], "description": "A page."}, 422: {"model": Problem}}  # type: ignore[valid-type]
+    return {200: {"model": ClusterPage[item], "description": "A page."}}  # type: ignore[valid-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

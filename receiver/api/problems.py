@@ -48,6 +48,11 @@ class Problem(BaseModel):
     errors: list[FieldError] = Field(default=[], description="The wrong fields.")
 
 
+def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route; all routes have 422."""
+    return {status: {"model": Problem} for status in statuses}
+
+
 class ProblemError(Exception):
     """Makes the API answer with a problem document."""
 

@@ -21,7 +21,7 @@ from receiver.api.cluster import (
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.filters import UUID_PATTERN, ClientQuery, client_owner, matching_clients
 from receiver.api.pages import first_page
-from receiver.api.problems import InvalidError, Problem, ProblemError, field_error
+from receiver.api.problems import InvalidError, ProblemError, field_error, problem_answers
 from receiver.api.routes.connections import ConnectionFields, connection_fields
 from receiver.cluster.merge import Item, Order
 from receiver.settings.cluster import AnswerScope
@@ -202,7 +202,7 @@ def _page(
     summary="Show a client instance",
     responses={
         200: {"model": ClientView, "description": "The client instance."},
-        **{status: {"model": Problem} for status in (404, 422)},
+        **problem_answers(404),
     },
 )
 async def show_client(

@@ -23,7 +23,7 @@ from receiver.api.filters import (
     matching_connections,
 )
 from receiver.api.pages import MAX_LIMIT, first_page
-from receiver.api.problems import InvalidError, Problem, field_error
+from receiver.api.problems import InvalidError, field_error
 from receiver.cluster.merge import Item, Order
 from receiver.numbers import whole_number
 from receiver.settings.cluster import AnswerScope
@@ -142,7 +142,6 @@ class GroupView(Moved):
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": ClusterPage[ConnectionView] | ClusterPage[GroupView], "description": "A page."},
-    422: {"model": Problem},
 }
 
 

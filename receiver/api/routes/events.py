@@ -17,7 +17,7 @@ from receiver.api.background import json_response
 from receiver.api.dependencies import Dependencies
 from receiver.api.events import Event, EventLog, EventType
 from receiver.api.pages import LimitQuery
-from receiver.api.problems import Problem, ProblemError
+from receiver.api.problems import ProblemError, problem_answers
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -87,7 +87,7 @@ class _EventsQuery(LimitQuery):
             "description": f"A list; with `Accept: {_STREAM}`, a stream of server-sent events.",
             "content": {_STREAM: {"schema": {"type": "string"}}},
         },
-        **{status: {"model": Problem} for status in (422, 429)},
+        **problem_answers(429),
     },
 )
 async def read_events(

@@ -17,7 +17,7 @@ from receiver.api.bodies import JSON_TYPES, body_of, read_json
 from receiver.api.cluster import ScopeQuery
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import ExplainBody
-from receiver.api.problems import Problem, subscription_errors
+from receiver.api.problems import problem_answers, subscription_errors
 from receiver.api.queries import NO_QUERY
 from receiver.api.routes.clients import (
     ClientInstanceId,
@@ -142,7 +142,7 @@ class ClientExplanationView(BaseModel):
     dependencies=[NO_QUERY],
     responses={
         200: {"model": DryRunView, "description": "What it would do."},
-        **{status: {"model": Problem} for status in (400, 408, 413, 415, 422)},
+        **problem_answers(400, 408, 413, 415),
     },
     openapi_extra=body_of(ExplainBody, JSON_TYPES),
 )
@@ -199,7 +199,7 @@ def _dry_run(
     summary="Explain what a client instance is asked for",
     responses={
         200: {"model": ClientExplanationView, "description": "What it is asked for, and why."},
-        **{status: {"model": Problem} for status in (404, 422)},
+        **problem_answers(404),
     },
 )
 async def explain_one_client(

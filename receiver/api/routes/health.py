@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import Dependencies
-from receiver.api.problems import Problem, ProblemError
+from receiver.api.problems import ProblemError, problem_answers
 from receiver.api.queries import NO_QUERY, ForbiddingModel
 
 router = APIRouter(tags=["health"])
@@ -42,7 +42,7 @@ class _ReadyQuery(ForbiddingModel):
     summary="Tell whether the process runs",
     response_model_exclude_none=True,
     dependencies=[NO_QUERY],
-    responses={422: {"model": Problem}, 503: {"model": Problem}},
+    responses=problem_answers(503),
 )
 async def livez(dependencies: Dependencies) -> HealthView:
     """Answer 200 while the process and its supervisor run.
@@ -58,7 +58,7 @@ async def livez(dependencies: Dependencies) -> HealthView:
     "/readyz",
     summary="Tell whether clients are accepted",
     response_model_exclude_none=True,
-    responses={422: {"model": Problem}, 503: {"model": Problem}},
+    responses=problem_answers(503),
 )
 async def readyz(dependencies: Dependencies, query: Annotated[_ReadyQuery, Query()]) -> HealthView:
     """Answer 503 with the reason before all listeners are open and during a drain."""
@@ -75,7 +75,6 @@ async def readyz(dependencies: Dependencies, query: Annotated[_ReadyQuery, Query
     response_class=Response,
     dependencies=[NO_QUERY],
     responses={
-        422: {"model": Problem},
         200: {"content": {"text/plain": {}}, "description": "Prometheus text format, or OpenMetrics."},
     },
 )

@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
-from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
@@ -54,12 +53,7 @@ class ListenerView(BaseModel):
     nodes: list[NodeView] = Field(description="The known nodes, if the listener rewrites addresses.")
 
 
-@router.get(
-    "",
-    summary="List the listeners in the order of the configuration",
-    dependencies=[NO_QUERY],
-    responses={422: {"model": Problem}},
-)
+@router.get("", summary="List the listeners in the order of the configuration", dependencies=[NO_QUERY])
 async def list_listeners(dependencies: Dependencies) -> Page[ListenerView]:
     """List the listeners in the order of the configuration, always on one page."""
     return Page(items=listener_views(dependencies))

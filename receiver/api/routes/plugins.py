@@ -7,7 +7,6 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
-from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
 from receiver.host.delivery.backlog import Backlog
 from receiver.host.delivery.statistics import PluginState, PluginStatistics
@@ -82,12 +81,7 @@ class PluginView(BaseModel):
     last_error: str | None = Field(description="Error of the last failed call, without secrets.")
 
 
-@router.get(
-    "",
-    summary="List the plugins in the order of the configuration",
-    dependencies=[NO_QUERY],
-    responses={422: {"model": Problem}},
-)
+@router.get("", summary="List the plugins in the order of the configuration", dependencies=[NO_QUERY])
 async def list_plugins(dependencies: Dependencies) -> Page[PluginView]:
     """List the plugins in the order of the configuration, always on one page."""
     return Page(items=plugin_views(dependencies))

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import MAX_LIMIT, LimitQuery, in_portions
-from receiver.api.problems import Problem
 from receiver.wire.uuid import uuid_to_text
 
 router = APIRouter(prefix="/v1/series", tags=["series"])
@@ -83,9 +82,7 @@ class SeriesView(BaseModel):
     principals: list[PrincipalUseView] = Field(description="The principals that use most.")
 
 
-@router.get(
-    "", summary="Show the series budgets and the clients that use most", responses={422: {"model": Problem}}
-)
+@router.get("", summary="Show the series budgets and the clients that use most")
 async def show_series(dependencies: Dependencies, query: Annotated[_SeriesQuery, Query()]) -> SeriesView:
     """Show the series budgets, their use and the clients that use most."""
     report = dependencies.telemetry.series.report(query.limit, dependencies.monotonic())

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from receiver.api.authentication import Authenticator, Caller
-from receiver.api.problems import Problem, ProblemError
+from receiver.api.problems import ProblemError, problem_answers
 from receiver.api.queries import NO_QUERY
 from receiver.api.sessions import CSRF_HEADER, cookie_header, cookie_value
 from receiver.settings.rest import Role
@@ -39,17 +39,13 @@ _Authenticator = Annotated[Authenticator, Depends(_authenticator)]
 _Caller = Annotated[Caller, Depends(_caller)]
 
 
-@router.get("", summary="Show who the caller is", responses={422: {"model": Problem}})
+@router.get("", summary="Show who the caller is")
 async def show_session(caller: _Caller) -> SessionView:
     """Show the caller's name and role."""
     return _view(caller, caller.csrf_token)
 
 
-@router.post(
-    "",
-    summary="Open a session",
-    responses={status: {"model": Problem} for status in (409, 422)},
-)
+@router.post("", summary="Open a session", responses=problem_answers(409))
 async def open_session(
     request: Request, response: Response, authenticator: _Authenticator, caller: _Caller
 ) -> SessionView:
@@ -67,7 +63,7 @@ async def open_session(
     return view
 
 
-@router.delete("", summary="End the session", status_code=204, responses={422: {"model": Problem}})
+@router.delete("", summary="End the session", status_code=204)
 async def close_session(request: Request, authenticator: _Authenticator) -> Response:
     """End the session of the cookie, if there is one, and remove the cookie."""
     headers = [value for name, value in request.headers.raw if name == b"cookie"]

@@ -12,7 +12,6 @@ from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import client_owner
 from receiver.api.pages import LimitQuery
-from receiver.api.problems import Problem
 from receiver.catalogue import CATALOGUE
 from receiver.clock import wall_time
 from receiver.telemetry.instance import ClientInstance
@@ -85,7 +84,7 @@ class SignReader:
 @router.get(
     "",
     summary="List the clients whose latest push shows that something is wrong",
-    responses={200: {"model": SignsView, "description": "The signs."}, 422: {"model": Problem}},
+    responses={200: {"model": SignsView, "description": "The signs."}},
 )
 async def list_signs(
     dependencies: Dependencies, request: Request, query: Annotated[LimitQuery, Query()]

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import ApiDependencies, Dependencies
-from receiver.api.problems import Problem
 from receiver.api.queries import NO_QUERY
 from receiver.api.routes.listeners import ListenerView, listener_views
 from receiver.api.routes.plugins import PluginView, plugin_views
@@ -89,7 +88,7 @@ class StatusView(BaseModel):
     "",
     summary="Show the whole receiver",
     dependencies=[NO_QUERY],
-    responses={200: {"model": StatusView, "description": "The state."}, 422: {"model": Problem}},
+    responses={200: {"model": StatusView, "description": "The state."}},
 )
 async def show_status(dependencies: Dependencies) -> Response:
     """Show processes, listeners, clients, subscriptions, destinations and warnings."""

@@ -21,7 +21,13 @@ from receiver.api.bodies import JSON_TYPES, MERGE_PATCH_TYPES, body_of, read_jso
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import NAME_SCHEMA, PatchBody, SubscriptionBody
 from receiver.api.pages import Page, PageQuery, first_page
-from receiver.api.problems import InvalidError, Problem, ProblemError, field_error, subscription_errors
+from receiver.api.problems import (
+    InvalidError,
+    ProblemError,
+    field_error,
+    problem_answers,
+    subscription_errors,
+)
 from receiver.api.queries import NO_QUERY
 from receiver.telemetry.client_state import SPREAD
 from receiver.telemetry.errors import SubscriptionError
@@ -76,7 +82,7 @@ class ChangedSubscriptionView(SubscriptionView):
     )
 
 
-@router.get("", summary="List the subscriptions by name", responses={422: {"model": Problem}})
+@router.get("", summary="List the subscriptions by name")
 async def list_subscriptions(
     dependencies: Dependencies, query: Annotated[PageQuery, Query()]
 ) -> Page[SubscriptionView]:
@@ -88,10 +94,7 @@ async def list_subscriptions(
 
 
 @router.get(
-    "/{name:path}",
-    summary="Show a subscription",
-    dependencies=[NO_QUERY],
-    responses={status: {"model": Problem} for status in (404, 422)},
+    "/{name:path}", summary="Show a subscription", dependencies=[NO_QUERY], responses=problem_answers(404)
 )
 async def show_subscription(dependencies: Dependencies, response: Response, name: _Name) -> SubscriptionView:
     """Show a subscription. The response's ETag can be sent as If-Match."""
@@ -109,7 +112,7 @@ async def show_subscription(dependencies: Dependencies, response: Response, name
     response_model_exclude_unset=True,
     responses={
         201: {"model": ChangedSubscriptionView, "description": "The subscription is new."},
-        **{status: {"model": Problem} for status in (400, 408, 409, 412, 413, 415, 422, 503)},
+        **problem_answers(400, 408, 409, 412, 413, 415, 503),
     },
     openapi_extra=body_of(SubscriptionBody, JSON_TYPES),
 )
@@ -148,7 +151,7 @@ async def put_subscription(
     summary="Change parts of a subscription",
     dependencies=[NO_QUERY],
     response_model_exclude_unset=True,
-    responses={status: {"model": Problem} for status in (400, 404, 408, 409, 412, 413, 415, 422, 503)},
+    responses=problem_answers(400, 404, 408, 409, 412, 413, 415, 503),
     openapi_extra=body_of(PatchBody, MERGE_PATCH_TYPES),
 )
 async def patch_subscription(
@@ -184,7 +187,7 @@ async def patch_subscription(
     summary="Delete a subscription",
     dependencies=[NO_QUERY],
     status_code=204,
-    responses={status: {"model": Problem} for status in (404, 409, 412, 422, 503)},
+    responses=problem_answers(404, 409, 412, 503),
 )
 async def delete_subscription(
     dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None

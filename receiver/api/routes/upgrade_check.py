@@ -11,11 +11,10 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field, field_validator
 
-from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
+from receiver.api.cluster import ScopedPageQuery, answer_list, cluster_list_responses
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
 from receiver.api.pages import first_page
-from receiver.api.problems import Problem
 from receiver.api.routes.connections import rfc3339
 from receiver.catalogue.dropped_versions import DROPPED_VERSIONS, Dropped
 from receiver.cluster.merge import Item, Order
@@ -76,13 +75,11 @@ class UpgradeView(BaseModel):
     breaks: list[BreakView]
 
 
-_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": ClusterPage[UpgradeView], "description": "A page."},
-    422: {"model": Problem},
-}
-
-
-@router.get("", summary="List the clients that a newer Kafka would break", responses=_RESPONSES)
+@router.get(
+    "",
+    summary="List the clients that a newer Kafka would break",
+    responses=cluster_list_responses(UpgradeView),
+)
 async def check_upgrade(dependencies: Dependencies, query: Annotated[UpgradeQuery, Query()]) -> Response:
     """List the clients that use API versions which a newer Kafka lacks.
 

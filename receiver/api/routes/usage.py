@@ -17,7 +17,7 @@ from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
 from receiver.api.pages import first_page
-from receiver.api.problems import InvalidError, Problem, field_error
+from receiver.api.problems import InvalidError, field_error
 from receiver.cluster.merge import Item, Order
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import recorded_identity
@@ -76,7 +76,6 @@ class UsageView(BaseModel):
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": ClusterPage[UsageView], "description": "A page; with `Accept: text/csv` all rows as CSV."},
-    422: {"model": Problem},
 }
 
 

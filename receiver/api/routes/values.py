@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import Dependencies
-from receiver.api.problems import Problem
+from receiver.api.problems import problem_answers
 from receiver.api.queries import ForbiddingModel
 from receiver.api.routes.clients import ClientInstanceId, require_client
 from receiver.catalogue import CATALOGUE
@@ -80,7 +80,7 @@ class _ValuesQuery(ForbiddingModel):
     summary="Show the values of a client's latest pushes",
     responses={
         200: {"model": ValuesView, "description": "The pushes that are kept."},
-        **{status: {"model": Problem} for status in (404, 422)},
+        **problem_answers(404),
     },
 )
 async def show_values(
