@@ -69,13 +69,10 @@ class Deaths:
         self.in_a_row = 0
 
     def add(self, ran_s: float) -> float | None:
-        """Count a death.
+        """Count a death; return the seconds until the restart, None without one.
 
         Args:
             ran_s: Seconds from the process's start to its death.
-
-        Returns:
-            The seconds until it is started again; None if it is not.
         """
         self.total += 1
         self.in_a_row = 1 if ran_s >= STABLE_S else self.in_a_row + 1

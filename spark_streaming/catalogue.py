@@ -31,7 +31,7 @@ def plan(
     max_count: int = MAX_COUNT,
     max_partitions: int = MAX_PARTITIONS,
 ) -> str:
-    """Build the argument ``plan`` of the decoder's functions.
+    """Return the argument ``plan`` of the decoder's functions, always the same JSON.
 
     Args:
         min_minute: Ignore data points before this minute since the epoch. Their entry is returned
@@ -43,9 +43,6 @@ def plan(
             with a greater one is refused.
         max_partitions: Partitions from this one on are one series, named "other". 0 means that
             partitions are no dimension.
-
-    Returns:
-        JSON. The same arguments give the same text.
     """
     rules = {rule: code for code, rule in enumerate(RULES)}
     return json.dumps(

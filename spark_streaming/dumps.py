@@ -22,8 +22,7 @@ _PR_SET_DUMPABLE: Final = 4
 def forbid() -> int:
     """Forbid core files, and access by the user's other processes.
 
-    Returns:
-        The former limit of core files in bytes, for :func:`allow`.
+    Returns the former limit of core files in bytes, for :func:`allow`.
 
     Raises:
         OSError: The kernel refuses.

@@ -33,15 +33,12 @@ def is_data_error(error: BaseException) -> bool:
 
 
 def first_failing(size: int, fails: Callable[[int], bool], *, known_good: int = 0) -> int:
-    """Find the first element with which a sequence fails.
+    """Return the index of an element whose predecessors fail only with it.
 
     Args:
         size: Length of the sequence, which fails as a whole.
         fails: Returns whether the first n elements fail. Called at most log2(size) + 1 times.
         known_good: Number of leading elements that are known not to fail.
-
-    Returns:
-        The index of an element whose predecessors fail with it and succeed without it.
     """
     low, high = known_good, size
     while high - low > 1:

@@ -51,8 +51,7 @@ def register_key(spark: SparkSession, key: IdKey) -> None:
 def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
     """Number the distinct hashes.
 
-    Returns:
-        The number of each hash, and for each number an index of its hash.
+    Returns the number of each hash, and an index of a hash for each number.
     """
     codes, first = factorize(high)
     if np.array_equal(low, low[first][codes]):

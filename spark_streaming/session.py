@@ -41,10 +41,7 @@ class SessionError(Exception):
 
 
 def spark_session(settings: RollupSettings) -> SparkSession:
-    """Start Spark, or join the session of ``spark-submit``.
-
-    Returns:
-        The session, with the decoder's functions.
+    """Start Spark with the decoder, or join the session of ``spark-submit``.
 
     Raises:
         SessionError: Java is missing or too old, a jar is missing, or Spark did not start.

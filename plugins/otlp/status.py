@@ -29,8 +29,7 @@ _PARTIAL_SUCCESS: Final = ("partialSuccess", "partial_success")
 def result(answer: bytes) -> ExportResult | None:
     """Read the ``ExportMetricsServiceResponse`` of a successful export.
 
-    Returns:
-        None for a full success. Else what the destination rejected or warned of.
+    None for a full success; else what the destination rejected or warned of.
 
     Raises:
         ValueError: It is no such message.

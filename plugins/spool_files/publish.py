@@ -37,10 +37,7 @@ _NO_STATISTICS = frozenset({"push_id", "otlp"})
 def publish(root: Path, journal: Journal, access: Access) -> list[Published]:
     """Publish a journal's pushes, one file for each hour of receive times.
 
-    The journal is not deleted.
-
-    Returns:
-        All files of the journal, including those published before.
+    The journal is not deleted. Returns all files of the journal, including those published before.
 
     Raises:
         OSError: The disk refuses. Published files stay, and no partial file is left.

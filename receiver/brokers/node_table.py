@@ -73,11 +73,7 @@ class NodeTable:
         return self._listener.public_address(broker.node_id), _address(broker)
 
     def learn(self, node_id: int, address: HostPort) -> bool:
-        """Record an address that another relay process has learned.
-
-        Returns:
-            Whether it is new here.
-        """
+        """Record an address of another relay process; return whether it is new here."""
         if self._listener.public_address(node_id) is None or self._nodes.get(node_id) == address:
             return False
         self._nodes[node_id] = address

@@ -10,20 +10,18 @@ from receiver.wire.headers import ALWAYS_WITH_HEADER_V3
 
 
 def translated_versions(broker_ranges: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Return the versions to offer of each RPC that can be translated.
+    """Return the lowest and highest version to offer of each translatable RPC.
 
     An RPC can be translated if the broker's highest version is the one right before KIP-1313's.
     With an older highest version, the broker cannot answer what KIP-1313's version asks. With a
     newer one, the broker itself gives KIP-1313's version number a meaning. ApiVersions can be
     translated for an older broker too, because the receiver answers what the broker lacks: so the
     first request of a connection can carry an id. The telemetry RPCs are never translated, because
-    the receiver answers them.
+    the receiver answers them. They are the broker's lowest version and KIP-1313's version, by API
+    key.
 
     Args:
         broker_ranges: Lowest and highest version that the broker speaks, by API key.
-
-    Returns:
-        The broker's lowest version and KIP-1313's version, by API key.
 
     Source: KIP-1313, "Proposed Changes".
     """

@@ -112,14 +112,11 @@ _log = structlog.get_logger("receiver.core")
 def run(
     channel: ControlChannel, setup: CoreSetup, plugins: Sequence[HostedPlugin], usage_file: Path | None
 ) -> int:
-    """Run the core process until its supervisor stops it.
+    """Run until the supervisor stops the process; return its exit status.
 
     Args:
         plugins: Plugins of the configuration that are constructed already, and not started.
         usage_file: The file of the usage if the configuration names none; None: in memory.
-
-    Returns:
-        The exit status.
     """
     logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every export at INFO
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

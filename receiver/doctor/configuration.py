@@ -13,11 +13,7 @@ _FIX = "correct it; `kafka-telemetry config reference` lists all keys"
 
 
 def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, list[Finding]]:
-    """Load and check a configuration.
-
-    Returns:
-        The configuration, or None if it can't be loaded; and a finding for each mistake.
-    """
+    """Return the configuration, None if it can't be loaded, and a finding per mistake."""
     subject = str(path)
     try:
         checked = check_configuration(path, environ)

@@ -93,7 +93,7 @@ def load_plugins(
     *,
     elsewhere: bool = False,
 ) -> list[HostedPlugin]:
-    """Validate the operator's ``plugins:`` and construct the plugins.
+    """Validate ``plugins:``; construct the plugins in the same order, without a start.
 
     Args:
         configs: One mapping for each plugin: ``type``, the host's keys (:class:`HostSettings`) and
@@ -101,9 +101,6 @@ def load_plugins(
         existing: Plugins of an earlier configuration. One with the same name and entry is taken as
             it is.
         elsewhere: Whether they are for another machine: their files are not read.
-
-    Returns:
-        The plugins in the same order, constructed and not started.
 
     Raises:
         PluginConfigError: The first problem; its ``further`` has those of other plugins.

@@ -174,17 +174,14 @@ class PluginHost:
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Export the queued pushes, then stop every plugin; call it off the event loop.
+        """Export queued pushes, and stop the plugins; return if all ended in time.
 
         If a plugin has a spool, pushes that it did not export in time go to disk. A slow disk may
-        take some seconds more.
+        take some seconds more. Call it off the event loop.
 
         Args:
             timeout_s: The drain time in seconds, for all plugins together. A plugin that has not
                 ended by then is abandoned with its thread, and logged.
-
-        Returns:
-            Whether every plugin ended in time.
         """
         deadline = self._clock() + timeout_s
         if self._replacing is not None:

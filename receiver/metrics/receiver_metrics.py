@@ -204,16 +204,13 @@ class ReceiverMetrics:
         self.registry.register(PulledMetrics(sources, self.labels))
 
     def exposition(self, accept: str | None = None) -> tuple[bytes, str]:
-        """Return all metrics as text for a scraper.
+        """Return all metrics as text for a scraper, and its content type.
 
         Writing the text takes milliseconds of the event loop. So scrapes beyond 50 at once and 50 a
         second get the last text.
 
         Args:
             accept: The scraper's ``Accept`` header; None: Prometheus' text format.
-
-        Returns:
-            The text and its content type.
         """
         encoder, content_type = choose_encoder(scrape_format(accept or ""))
         now = self._clock()

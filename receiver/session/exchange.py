@@ -91,7 +91,7 @@ class Connection(Protocol):
         decides: bool = False,
         further: bool = False,
     ) -> int:
-        """Expect a response for an exchange.
+        """Expect a response; return the correlation id of the request for the broker.
 
         Args:
             held_bytes: Bytes that the exchange holds until then.
@@ -99,9 +99,6 @@ class Connection(Protocol):
             decides: Whether the response may open a call.
             further: Whether the broker gets this request besides another one for the same request
                 of the client.
-
-        Returns:
-            The correlation id of the request for the broker.
         """
 
     def open_call(self, call: OpenCall, held_bytes: int) -> None:

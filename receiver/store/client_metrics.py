@@ -75,10 +75,9 @@ def altered(
     changed_by: str | None,
     changed_at: datetime,
 ) -> Subscription | None:
-    """Change single configs of a resource (IncrementalAlterConfigs).
+    """Return a subscription with single configs changed (IncrementalAlterConfigs).
 
-    Returns:
-        The new subscription; None if no config is left, so that there is no resource.
+    None if no config is left, so that there is no resource.
 
     Raises:
         ResourceError: A change is wrong.

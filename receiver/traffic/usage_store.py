@@ -258,10 +258,7 @@ class UsageStore:
         return self.committed
 
     def commit(self, settlement: Settlement) -> dict[str, int]:
-        """Add a settlement, and delete days that are too old.
-
-        Returns:
-            The number of networks that are new for each principal.
+        """Add a settlement, delete old days; count each principal's new networks.
 
         Raises:
             sqlite3.Error: It could not be stored.

@@ -156,10 +156,9 @@ class FieldWalk:
         return self._skip
 
     def skip(self, count: int) -> int:
-        """Walk over at most ``count`` bytes of the field that is being skipped.
+        """Walk over at most ``count`` bytes of the field that is being skipped, if any.
 
-        Returns:
-            The number of bytes; 0 if no field is being skipped.
+        Returns how many they were.
         """
         count = min(count, self._skip)
         self._skip -= count

@@ -253,11 +253,7 @@ class FrameRewriter(Walk, ABC):
         return position
 
     def _pass(self, _chunk: memoryview, position: int, held: bytearray, out: list[memoryview | bytes]) -> int:
-        """Pass the current frame, whose head is complete.
-
-        Returns:
-            Where the frame's rest begins in the chunk.
-        """
+        """Pass the current frame, whose head is complete; return where its rest begins."""
         (length,) = _LENGTH.unpack_from(held)
         self.frames += 1
         out.append(bytes(held))

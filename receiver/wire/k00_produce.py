@@ -139,12 +139,11 @@ def look_for_acks(request: bytes | memoryview, at: int, end: int) -> int | None:
 def size_to_acks(beginning: bytes, body: int) -> int:
     """Return the size of a request up to its acknowledgements.
 
+    It may be a lower bound that is greater than the length of ``beginning``.
+
     Args:
         beginning: The first bytes of a request of a supported version.
         body: Where its body begins in them.
-
-    Returns:
-        The size, or a lower bound of it that is greater than the length of ``beginning``.
 
     Raises:
         WireError: The transactional id is longer than any string.

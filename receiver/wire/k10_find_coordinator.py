@@ -42,12 +42,11 @@ _ERROR_CODE_BYTES: Final = 2
 def count_size(beginning: bytes, body: int) -> int:
     """Return the size of a request with a list of keys, up to the list's length.
 
+    It may be a lower bound that is greater than the length of ``beginning``.
+
     Args:
         beginning: The first bytes of the request.
         body: Where its body begins in them.
-
-    Returns:
-        The size, or a lower bound of it that is greater than the length of ``beginning``.
     """
     for end in range(body + _KEY_TYPE_BYTES, min(body + _KEY_TYPE_BYTES + _MAX_VARINT_BYTES, len(beginning))):
         if beginning[end] < 0x80:

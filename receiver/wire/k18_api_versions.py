@@ -208,11 +208,7 @@ def read_error_code(body: bytes) -> int:
 
 
 def read_ranges(body: bytes, version: int, keys: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """Read the ranges that a response lists for certain API keys.
-
-    Returns:
-        The lowest and highest version by API key; keys that are not listed are left out.
-    """
+    """Return the lowest and highest version of those API keys that are listed."""
     check_version(API_VERSIONS, version, SUPPORTED_VERSIONS)
     table = EntryTable(body, version)
     ranges = {}

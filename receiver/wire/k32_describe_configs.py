@@ -169,10 +169,9 @@ def encode_broker_request(node_id: int, version: int) -> bytes:
 
 
 def decode_node_id(body: bytes, version: int) -> tuple[int, int | None]:
-    """Read the response to :func:`encode_broker_request`.
+    """Read the response to :func:`encode_broker_request`: error code and node id.
 
-    Returns:
-        The error code, and the node id of the broker's own configuration; None if it has none.
+    The node id is None if the broker has none of its own.
 
     Raises:
         WireError: The body is malformed, or is for more or less than one broker.

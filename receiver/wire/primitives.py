@@ -74,14 +74,11 @@ class Reader:
         return start
 
     def fixed(self, layout: Struct, field: str = "fixed fields") -> tuple[Any, ...]:
-        """Read several fields of fixed size at once.
+        """Read several fields of fixed size at once; return a value for each.
 
         Args:
             layout: Their big-endian layout.
             field: Their names, for the error.
-
-        Returns:
-            One value for each field.
         """
         start = self._offset
         after = start + layout.size
@@ -244,16 +241,13 @@ class Reader:
     # Arrays: these methods read only the length; the caller reads the items.
 
     def array_length(self, field: str, *, item_size: int = 1) -> int:
-        """Read the length of an array (four bytes).
+        """Read the number of items of an array, 0 or more (four bytes).
 
         Args:
             field: The array's name in Kafka's message definitions, which is its key in
                 :data:`~receiver.wire.bounds.ARRAYS`.
             item_size: The fewest bytes that an item takes. A length that does not fit into the
                 remaining bytes is refused, so that nothing is allocated for it.
-
-        Returns:
-            The number of items, 0 or more.
         """
         start = self._offset
         return self._count(

@@ -21,8 +21,7 @@ _LOWEST: Final = -(1 << 15)
 def factorize(values: Integers) -> tuple[Integers, Integers]:
     """Number distinct values in the order of their first occurrence.
 
-    Returns:
-        The number of each value, and the index of each number's first occurrence.
+    Returns the number of each value, and the first index of each number.
     """
     encoded = pa.array(values).dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)

@@ -86,14 +86,13 @@ def in_ranges(
     before: Mapping[int, ClientState],
     after: Iterable[ClientState],
 ) -> tuple[list[Contribution], list[ClientState]]:
-    """Decide which carried counts are stored, and which the states imply.
+    """Return the contributions of carried counts to store, and the states.
+
+    The states imply the other counts.
 
     Args:
         changed: Changed contributions of carried counts, each for one minute.
         new: Carried counts of ranges of minutes that had no contribution.
-
-    Returns:
-        The contributions of carried counts to store, and the states.
     """
     changes: dict[int, dict[int, Contribution]] = {}
     for contribution in changed:

@@ -123,16 +123,13 @@ class Onset:
 
 
 def onset(members: Sequence[Points], bucket: Bucket, *, start: int, end: int) -> Onset | None:
-    """Return the onset of a condition that holds at the end of the data.
+    """Return the onset of a condition that holds at the end; None without evidence.
 
     It is certain if it is the same whether the buckets were empty or full before the data.
 
     Args:
         members: The evidence of each member, as for :func:`runs`.
         end: The last one, at which the condition holds.
-
-    Returns:
-        None without any evidence.
     """
     empty, full = (
         spells(runs(points, bucket, start=start, end=end, level=level) for points in members)
@@ -148,12 +145,11 @@ def onset(members: Sequence[Points], bucket: Bucket, *, start: int, end: int) ->
 def last_minute(members: Sequence[Points], bucket: Bucket, *, began: int, start: int, end: int) -> int | None:
     """Return the last minute that shows a condition which began at a known minute.
 
+    None if the data does not show it.
+
     Args:
         members: As for :func:`onset`.
         bucket: As for :func:`onset`.
-
-    Returns:
-        None if the data does not show it.
     """
     level, at = (_FULL, start) if began < start else (0.0, began)
     for run in spells(runs(points, bucket, start=start, end=end, level=level) for points in members):

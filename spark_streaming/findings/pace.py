@@ -33,15 +33,12 @@ class PacedFindings:
         at_once: bool,
         found_at: datetime | None = None,
     ) -> FindingCounts | None:
-        """Look for findings if that is due.
+        """Look for findings if that is due; return how many changed, None if not due.
 
         Args:
             connection: As for :func:`find`. After a rollback, the next look finds the same.
             now: As for :func:`find`.
             found_at: As for :func:`find`.
-
-        Returns:
-            The numbers of changed findings; None if it is not due.
         """
         began_s = self._clock()
         if not at_once and began_s < self._due_s:

@@ -241,11 +241,7 @@ class RollupMetrics:
             self._backlog.labels(kind).set(count)
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
-        """Write all series.
-
-        Returns:
-            The content type and the text.
-        """
+        """Return the content type and the text of all series."""
         encode, content_type = choose_encoder(scrape_format(accept))
         return content_type, encode(self.registry)
 

@@ -86,13 +86,12 @@ def append(
 ) -> int:
     """Append states and labels of clients, which wait until :func:`enter`.
 
+    Returns the number of rows.
+
     Args:
         cursor: In the transaction of the load.
         changed: Replace the stored states.
         entries: ``ENTRY_ROWS``. The newest of each client has its labels.
-
-    Returns:
-        The number of rows.
 
     Raises:
         StoreError: A state belongs to a client without an entry.

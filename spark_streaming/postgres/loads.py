@@ -94,14 +94,11 @@ class Load:
 def enter(
     cursor: psycopg.Cursor[Any], load_ids: Sequence[int], partitions: Partitions
 ) -> dict[str, list[datetime]]:
-    """Let pending loads count.
+    """Let pending loads count; return hours and days with late rows, by grain.
 
     Args:
         cursor: In the driver's transaction for the batch.
         load_ids: The loads of the attempts that won.
-
-    Returns:
-        The hours and days that got late rows, by the name of the grain.
 
     Raises:
         StoreUnavailableError: A load is gone. Repeat the batch.
@@ -129,13 +126,10 @@ def enter(
 def add_late(
     cursor: psycopg.Cursor[Any], load_ids: Sequence[int], partitions: Partitions
 ) -> dict[str, list[datetime]]:
-    """Add the rows of loads that were too late for minutes to hours and days.
+    """Add rows that were too late for minutes; return the changed hours and days.
 
     Args:
         cursor: In the transaction that enters the loads.
-
-    Returns:
-        The hours and days that changed, by the name of the grain.
     """
     changed: dict[str, list[datetime]] = {grain.name: [] for grain in GRAINS}
     for totals, grain in _LATE:
@@ -145,16 +139,13 @@ def add_late(
 
 
 def sweep(cursor: psycopg.Cursor[Any]) -> int:
-    """Delete the rows of loads that will never count.
+    """Delete the rows of loads that will never count; return how many loads.
 
     They belong to a batch that was committed with other loads, or to a driver that did not return
     for a day.
 
     Args:
         cursor: In the maintenance transaction.
-
-    Returns:
-        The number of loads.
     """
     dead = [
         load_id

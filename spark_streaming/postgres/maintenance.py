@@ -133,7 +133,7 @@ class Maintenance:
         return loads.sweep(self._cursor)
 
     def compute_hours_and_days(self, *, all_of_them: bool = False) -> int:
-        """Compute changed hours from their minutes, then changed days from their hours.
+        """Compute changed hours from minutes, changed days from hours; return how many.
 
         A growing hour gets the minutes that have become whole since it was computed. If an earlier
         minute has changed, all are added up again.
@@ -141,9 +141,6 @@ class Maintenance:
         Args:
             all_of_them: Include hours and days that are not due yet, and minutes that are not
                 whole.
-
-        Returns:
-            The number of computed hours and days.
         """
         # Hours are computed of minutes that are whole until then, and days of hours.
         ((until,),) = self._cursor.execute("SELECT whole_until FROM progress")
@@ -284,15 +281,12 @@ class Maintenance:
     def _compute(
         self, grain: Grain, finer: Grain, buckets: Sequence[datetime], whole_until: datetime | None = None
     ) -> int:
-        """Compute hours or days.
+        """Compute hours or days; return for how many there was something to compute.
 
         Args:
             grain: Hours or days.
             finer: Minutes or hours.
             whole_until: Leave out later minutes.
-
-        Returns:
-            How many there was something to compute for.
         """
         done = 0
         for bucket in buckets:

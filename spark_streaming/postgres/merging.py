@@ -54,11 +54,7 @@ class Merging:
         self._worth = worth
 
     def merge_next(self, now_ns: int) -> datetime | None:
-        """Merge the oldest closed minute that was not merged.
-
-        Returns:
-            The minute; None if there is none.
-        """
+        """Merge the oldest closed minute that was not merged; return it, if there is one."""
         packing = Packing(self._cursor, self._partitions)
         closed = packing.closed(now_ns)
         ((merged_until,),) = self._cursor.execute("SELECT minutes_merged_until FROM horizon")

@@ -54,13 +54,10 @@ _SOFTWARE: Final = (
 def migrate(
     connection: psycopg.Connection[Any], *, retention: RetentionSettings, reader_role: str | None
 ) -> list[str]:
-    """Migrate the schema to this version.
+    """Migrate the schema; return the names of the migrations that were applied.
 
     Args:
         connection: In a transaction that holds the store's lock.
-
-    Returns:
-        The names of the migrations that were applied.
 
     Raises:
         StoreError: The schema is newer than this version, the server too old, the database's

@@ -89,13 +89,10 @@ class WindowPacking:
         self._table = window.totals.table(window.grain)
 
     def pack(self, deadline: float, *, as_whole: bool = True) -> bool:
-        """Pack the rows that count.
+        """Pack the rows that count; return whether none is left and none came meanwhile.
 
         Args:
             deadline: No step begins after this time (``time.monotonic()``).
-
-        Returns:
-            Whether none is left, and none was added meanwhile.
 
         Raises:
             WindowChangedError: Roll back and try again, with ``as_whole=False``.

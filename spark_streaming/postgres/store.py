@@ -75,10 +75,7 @@ class Store:
         return make_conninfo(**{name: text for name, text in parameters.items() if name not in _FILES})
 
     def migrate(self) -> list[str]:
-        """Migrate the schema, and refresh the catalogue and the reader's rights.
-
-        Returns:
-            The names of the migrations that were applied.
+        """Apply and return migrations; refresh the catalogue and the reader's rights.
 
         Raises:
             StoreError: The schema is newer than this version, the server too old, or a right is
@@ -160,15 +157,12 @@ class Store:
             raise
 
     def pack(self, now_ns: int, *, all_of_them: bool = False) -> dict[str, int]:
-        """Merge closed minutes, then pack closed hours of minutes, days and months.
+        """Merge and pack what is closed; see :meth:`Packer.pack`.
 
         It runs beside batches, over connections of its own.
 
         Args:
             all_of_them: Go on until nothing is left, instead of for some seconds.
-
-        Returns:
-            The number of ``hours_to_pack``, ``days_to_pack`` and ``months_to_pack`` that are left.
 
         Raises:
             StoreError: A permanent error.

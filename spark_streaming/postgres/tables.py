@@ -160,15 +160,12 @@ class Totals:
         load_ids: Sequence[int],
         ensure: Callable[[str, Iterable[datetime]], None],
     ) -> list[datetime]:
-        """Add the hours or days of loads to the stored ones.
+        """Add the hours or days of loads to the stored ones; return the changed ones.
 
         Args:
             cursor: In the driver's transaction for the batch.
             grain: Hours or days.
             ensure: Creates the missing partitions of a table for some times.
-
-        Returns:
-            The buckets that changed.
         """
         waiting, loads = sql.Identifier(self.waiting(grain)), list(load_ids)
         buckets = cursor.execute(

@@ -39,10 +39,9 @@ class Shape:
     out_tail: bytes
 
     def read(self, metric: bytes) -> tuple[int, int, int | float] | None:
-        """Read an encoded ``Metric``.
+        """Return start (0: none), time and number of an encoded ``Metric`` of this shape.
 
-        Returns:
-            Its start (0: none), time and number. None if it does not have this shape.
+        None if it does not have the shape.
         """
         if len(metric) != self.size or not metric.startswith(self.head) or not metric.endswith(self.tail):
             return None

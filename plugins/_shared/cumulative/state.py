@@ -104,14 +104,13 @@ class Cumulative:
         return result
 
     def expire(self, now_ns: int) -> Ended:
-        """End the series of every instance that has been silent for three push intervals.
+        """End the series of instances that were silent for three push intervals.
+
+        Nothing ends less than a second after the last check.
 
         Args:
             now_ns: Nanoseconds since the epoch, on the clock of ``received_at_ns``. A caller that
                 works through a backlog must not pass the wall clock's time.
-
-        Returns:
-            What ended. Empty less than a second after the last check.
         """
         ended: Ended = Ended()
         if abs(now_ns - self._checked_ns) >= _CHECK_EVERY_NS:

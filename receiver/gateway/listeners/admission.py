@@ -137,12 +137,9 @@ class Admission:
         self._check(self._limits.connection_opened(source_address, asyncio.get_running_loop().time()))
 
     def displace(self) -> bool:
-        """Refuse the client that has waited longest for its PROXY header.
+        """Refuse the client that waited longest for its PROXY header; return if any did.
 
         Nobody can be charged for it, because its source is not known yet.
-
-        Returns:
-            Whether there was one.
         """
         oldest = next(iter(self._without_header), None)
         if oldest is None:

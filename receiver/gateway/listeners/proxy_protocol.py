@@ -72,13 +72,12 @@ def may_begin(data: bytes) -> bool:
 
 
 def parse(data: bytes) -> ProxyHeader | None:
-    """Parse the header at the start of a connection.
+    """Parse the header at the start of a connection; None while it is incomplete.
+
+    All of ``data`` belongs to an incomplete header.
 
     Args:
         data: The connection's first bytes, as many as have arrived.
-
-    Returns:
-        The header; None while it is incomplete, and then all of ``data`` belongs to it.
 
     Raises:
         ProxyProtocolError: No valid header begins with these bytes.

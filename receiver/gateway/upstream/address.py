@@ -101,13 +101,10 @@ class UpstreamAddress:
         return self._endpoints[self._at].address
 
     async def connect(self, peer: str = "") -> socket.socket:
-        """Connect to the broker, with TLS if it is configured.
+        """Connect a non-blocking socket to the broker, with TLS if it is configured.
 
         Args:
             peer: The client's block, for fair turns; empty for the receiver's own connections.
-
-        Returns:
-            The socket, non-blocking.
 
         Raises:
             OSError: The connection failed; :func:`describe_error` describes why.

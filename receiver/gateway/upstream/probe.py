@@ -66,14 +66,11 @@ async def probe(
     login: BrokerLoginSettings | None,
     timeout_s: float,
 ) -> Cluster | None:
-    """Ask the broker at ``address`` once.
+    """Ask the broker at ``address`` once for its cluster; None if it was not asked.
 
     It sets the version ranges of ``upstream``. Where no login is needed, and where one is
     configured, it completes ``known``; a listener with SASL answers nothing but ApiVersions before
     the login.
-
-    Returns:
-        The brokers of the cluster; None if this broker was not asked.
 
     Raises:
         ProbeError: There was no usable response.

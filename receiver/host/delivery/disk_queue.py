@@ -177,11 +177,7 @@ class DiskQueue(MemoryQueue):
         return 0
 
     def abandon(self) -> int:
-        """End the queue and drop its memory, without another use of the disk.
-
-        Returns:
-            The number of dropped pushes.
-        """
+        """Drop the memory without another use of the disk; return how many pushes."""
         with self._lock:
             self._end()
             self._abandoned = True
@@ -230,11 +226,7 @@ class DiskQueue(MemoryQueue):
             return self._open() and self._write()
 
     def finish(self) -> int:
-        """Write the rest of memory to disk, and close the disk.
-
-        Returns:
-            The number of pushes dropped because the disk failed.
-        """
+        """Write the memory to disk, and close it; return how many pushes it refused."""
         with self._lock:
             self._end()
         with self._disk.lock:
@@ -397,11 +389,7 @@ class DiskQueue(MemoryQueue):
         return [entry.push for entry in spooled]
 
     def _adopt_copies(self) -> bool:
-        """Move pushes in flight from memory to those from the disk.
-
-        Returns:
-            Whether none is in flight from memory now. False if the disk does not have them all.
-        """
+        """Take pushes in flight from the disk, not from memory; return if all are there."""
         with self._lock:
             in_flight, before = list(self._in_flight), len(self._spooled)
             if not in_flight:

@@ -126,11 +126,7 @@ class MemoryQueue:
         return self.abandon()
 
     def abandon(self) -> int:
-        """End the queue without acknowledgements, because the sender may hang.
-
-        Returns:
-            The number of pushes dropped from memory.
-        """
+        """End the queue, because the sender may hang; return how many pushes are lost."""
         with self._lock:
             self._end()
             dropped = len(self.memory.take(ALL, ALL))

@@ -136,11 +136,7 @@ class PluginDelivery:
         self._queue.close(deadline - closing_s / 2)
 
     def join(self, deadline: float) -> bool:
-        """Wait for the threads to end, and abandon them at the deadline.
-
-        Returns:
-            Whether the plugin ended in time.
-        """
+        """Wait for the threads, abandon them at the deadline; return if all have ended."""
         ended = self._sender.join(deadline - self._clock())
         written = self._spooler is None or self._spooler.join(deadline + _LAST_WRITES_S - self._clock())
         if not ended or not written:

@@ -37,14 +37,13 @@ class RetryPolicy:
         )
 
     def backoff_s(self, failures: int, random: float) -> float:
-        """Return the delay after a number of failures in a row.
+        """Return the delay after a number of failures in a row, in seconds.
+
+        It is half to one and a half times the back-off.
 
         Args:
             failures: At least 1.
             random: Uniform in [0, 1).
-
-        Returns:
-            Seconds, between half and one and a half times the back-off.
         """
         # 2.0 ** 1024 overflows; the maximum applies long before.
         backoff = min(self.initial_s * 2.0 ** min(failures - 1, 60), self.max_s)
@@ -53,7 +52,7 @@ class RetryPolicy:
     def delay_s(
         self, *, failures: int, elapsed_s: float, retry_after_s: float | None, random: float
     ) -> float | None:
-        """Return the delay before the next attempt.
+        """Return the seconds before the next attempt, or None to give up.
 
         The destination's delay may lengthen the back-off, but not shorten it. The last attempt is
         made at the end of the allowed time.
@@ -63,9 +62,6 @@ class RetryPolicy:
             elapsed_s: Seconds since its first failure.
             retry_after_s: The delay that the destination asked for; ignored unless positive.
             random: Uniform in [0, 1).
-
-        Returns:
-            Seconds, or None to give up.
         """
         left = self.max_elapsed_s - elapsed_s
         if left <= 0:

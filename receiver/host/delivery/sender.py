@@ -104,10 +104,9 @@ class Sender:
         self._pause.request_stop(deadline)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; without one, leave the queue in its place.
+        """Wait for the thread; return False if the plugin hangs.
 
-        Returns:
-            Whether the thread has ended; False if the plugin hangs.
+        Without a thread, it leaves the queue in its place.
         """
         if self._thread.ident is None:
             self._leave()

@@ -26,10 +26,9 @@ class Spooler:
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; without one, finish the queue in its place.
+        """Wait for the thread; return False if the disk hangs.
 
-        Returns:
-            Whether the queue is finished; False if the disk hangs.
+        Without a thread, it finishes the queue in its place.
         """
         if self._thread.ident is None:
             self._finish()

@@ -123,14 +123,11 @@ class Channel:
         self._socket.sendall(_HEAD.pack(kind, len(body)) + body)
 
     def receive(self, *, max_bytes: int | None = None, timeout_s: float | None = None) -> tuple[int, bytes]:
-        """Receive one frame.
+        """Receive one frame: its kind and its body.
 
         Args:
             max_bytes: The longest accepted body; None for no limit.
             timeout_s: The time limit in seconds; None for no limit.
-
-        Returns:
-            The kind and the body.
 
         Raises:
             TimeoutError: The time limit passed.

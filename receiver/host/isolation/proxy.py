@@ -256,11 +256,7 @@ class _Process:
             raise _ProcessGoneError(f"the plugin's process {_describe_exit(self.end())}") from None
 
     def end(self, *, timeout_s: float = _EXIT_TIMEOUT_S) -> int:
-        """Wait for the exit, and kill the process after a time-out.
-
-        Returns:
-            The exit status, negative for a signal.
-        """
+        """Return the exit status, negative for a signal; kill after a time-out."""
         try:
             return self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:

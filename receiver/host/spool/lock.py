@@ -14,10 +14,7 @@ _NAME: Final = "lock"
 
 
 def lock_folder(path: Path) -> int:
-    """Create a folder if necessary, and lock it.
-
-    Returns:
-        A descriptor; closing it releases the lock.
+    """Lock a folder until the returned descriptor is closed; create it if necessary.
 
     Raises:
         OSError: The disk fails.

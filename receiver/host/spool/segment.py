@@ -193,10 +193,7 @@ class SegmentWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def append(self, frames: Sequence[bytes]) -> int:
-        """Append frames; they are on disk when the method returns.
-
-        Returns:
-            The file's size.
+        """Append frames durably; return the file's size.
 
         Raises:
             OSError: The disk fails. The frames are removed again. If that fails too, or the file is

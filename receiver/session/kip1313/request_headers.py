@@ -69,13 +69,10 @@ class RequestHeaders:
         return request_header_version(api_key, api_version, translated=self._upstream.translated)
 
     def read(self, request: bytes) -> tuple[RequestHeader, Reader]:
-        """Read a request's header.
+        """Read a request's header; return it and a reader that is at the body.
 
         Args:
             request: The request, or its beginning, without its length.
-
-        Returns:
-            The header, and a reader that is at the body.
 
         Raises:
             WireError: The header is malformed.

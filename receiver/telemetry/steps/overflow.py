@@ -59,14 +59,13 @@ def leave_out(metrics: Sequence[bytes], required: Sequence[bool], series: int, m
 def without_series(
     metrics: Sequence[bytes], by_metric: Sequence[Sequence[int]], refused: Collection[int]
 ) -> tuple[list[bytes], list[int]]:
-    """Drop the data points of the refused series, and the metrics that have no other.
+    """Drop the data points of the refused series, and metrics that lose all.
+
+    Returns the other metrics, and the index that each of them had.
 
     Args:
         by_metric: The key of each of their data points.
         refused: Keys of series.
-
-    Returns:
-        The remaining metrics, and the index that each of them had.
     """
     remaining: list[bytes] = []
     places: list[int] = []

@@ -16,10 +16,9 @@ _NAMES: Final = Names()
 
 
 def drop_unwanted(outline: Any, wanted: Wanted) -> int:
-    """Drop metrics of an ``Outline`` in place, and what becomes empty by that.
+    """Drop metrics of an ``Outline`` in place; return the number of dropped points.
 
-    Returns:
-        The number of dropped data points.
+    What becomes empty by that is dropped too.
 
     Raises:
         TooLargeError: There are too many Resources and scopes to look into.
