@@ -35,11 +35,7 @@ class MissingFileError(FileError):
 
 
 def read_bounded(file: Path, max_bytes: int) -> bytes:
-    """Read a file whole.
-
-    Raises:
-        FileError: It can't be read, or has more bytes.
-    """
+    """Read a file whole; raise FileError if it can't be read, or has more bytes."""
     try:
         with file.open("rb") as opened:
             return read_stream(opened, max_bytes)
@@ -50,11 +46,7 @@ def read_bounded(file: Path, max_bytes: int) -> bytes:
 
 
 def read_stream(stream: BinaryIO, max_bytes: int) -> bytes:
-    """Read a stream to its end.
-
-    Raises:
-        FileError: It has more bytes.
-    """
+    """Read a stream to its end; raise FileError if it has more bytes."""
     content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise FileError(f"is larger than {max_bytes} bytes: check that it is the right file")

@@ -131,11 +131,7 @@ def targets(
 
 
 def profile_names(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of all profiles.
-
-    Raises:
-        ProfileError: The file is wrong.
-    """
+    """Return the names of all profiles; raise ProfileError if the file is wrong."""
     return [target.name for target in _read(profiles_file(environ))]
 
 

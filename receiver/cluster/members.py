@@ -117,11 +117,7 @@ class Members:
         return await asyncio.gather(*(self._ask(client, url, path, parameters, headers) for url in urls))
 
     async def _urls(self) -> tuple[str, ...]:
-        """Return the URLs of the members.
-
-        Raises:
-            OSError: The name can't be resolved.
-        """
+        """Return the URLs of the members; raise OSError if the name can't be resolved."""
         members = self.settings.members
         if not isinstance(members, str):
             return members

@@ -20,8 +20,4 @@ class Answering(Protocol):
         """The API keys of the requests."""
 
     def call(self, identity: ClientIdentity, call: Call, reply: Reply) -> None:
-        """Answer a call.
-
-        Raises:
-            WireError: The request is malformed.
-        """
+        """Answer a call; raise WireError if the request is malformed."""

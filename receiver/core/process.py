@@ -245,11 +245,7 @@ class _Core:
         self._reload: Reload | None = None
 
     async def start(self) -> None:
-        """Start all parts.
-
-        Raises:
-            StoreError: The subscriptions can't be read.
-        """
+        """Start all parts; raise StoreError if the subscriptions can't be read."""
         await self._subscriptions.load()
         self._host.start()
         self._use_owners(self._owners)

@@ -88,11 +88,7 @@ class Lifecycle:
         self.status = 0
 
     def enter(self, state: State) -> None:
-        """Go to a state.
-
-        Raises:
-            ValueError: It does not follow the present one.
-        """
+        """Go to a state; raise ValueError if it does not follow the present one."""
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"{state.name} does not follow {self.state.name}")
         self.state = state

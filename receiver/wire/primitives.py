@@ -297,11 +297,7 @@ class Reader:
         return tuple(fields)
 
     def expect_end(self, field: str = "message") -> None:
-        """Check that no bytes are left.
-
-        Raises:
-            WireError: Bytes are left.
-        """
+        """Check that no bytes are left; raise WireError otherwise."""
         if self._offset != self._end:
             raise WireError(
                 expected=f"the end of the {field}",

@@ -84,11 +84,7 @@ def set_aside(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new file names in a folder durable.
-
-    Raises:
-        OSError: The disk fails.
-    """
+    """Make new file names in a folder durable; raise OSError if the disk fails."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -77,11 +77,7 @@ class Predecessor:
         self.traffic: dict[str, int] = {}
 
     def release_core(self) -> None:
-        """Have its core end.
-
-        Raises:
-            TakeOverError: It did not, or the receiver is gone.
-        """
+        """Have its core end; raise TakeOverError if it did not, or the receiver is gone."""
         self.channel.send("release_core")
         answer = self._await("released", self._drain_s + _ANSWER_WITHIN_S)
         self.relays = {str(relay_id): int(slot) for relay_id, slot in answer.fields["relays"]}
