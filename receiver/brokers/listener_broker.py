@@ -65,20 +65,6 @@ class ListenerBroker:
         on_change: Called when :attr:`known` has changed or :attr:`cluster` came.
     """
 
-    __slots__ = (
-        "_configured",
-        "_is_one",
-        "_last_proven",
-        "_machine",
-        "_named_by_cluster",
-        "_port",
-        "_upstream",
-        "cluster",
-        "known",
-        "on_change",
-        "wants_cluster",
-    )
-
     def __init__(
         self,
         configured: Broker,

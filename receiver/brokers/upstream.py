@@ -7,6 +7,7 @@ its first response.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from receiver.brokers.translated_versions import translated_versions
@@ -37,61 +38,36 @@ _CONFIG_KEYS: Final = frozenset(
 )
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Upstream:
-    """The known version ranges of one broker listener.
+    """The known version ranges of one broker listener."""
 
-    Args:
-        translates: Whether clients are offered KIP-1313's version of every RPC.
-        offers_telemetry: Whether clients are offered the telemetry RPCs (KIP-714).
-        rewrites: Whether the addresses of brokers are replaced. Clients are then offered only
-            versions whose addresses are known.
-        answers_config_requests: Whether the receiver answers for client metrics resources in place
-            of a broker that does not keep them.
-        reads_resources: Whether the receiver's subscriptions are the brokers' client metrics
-            resources.
+    translates: bool = False
+    """Whether clients are offered KIP-1313's version of every RPC."""
+    offers_telemetry: bool = True
+    """Whether clients are offered the telemetry RPCs (KIP-714)."""
+    rewrites: bool = False
+    """Whether the addresses of brokers are replaced. Clients are then offered only versions whose
+    addresses are known."""
+    answers_config_requests: bool = False
+    """Whether the receiver answers for client metrics resources in place of a broker that does not
+    keep them."""
+    reads_resources: bool = True
+    """Whether the receiver's subscriptions are the brokers' client metrics resources."""
+    learned_keys: Collection[int] = field(init=False)
+    """The API keys whose ranges are learned."""
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    """Lowest and highest version by API key, of the keys known so far."""
+    capped: Mapping[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    """Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to the
+    versions that the session can read, because an unread login would have no principal."""
+    translated: Mapping[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    """Lowest version and KIP-1313's version, by API key, of the translated RPCs."""
+    offered_with_header_v3: Collection[int] = field(default=ALWAYS_WITH_HEADER_V3, init=False)
+    """API keys of all RPCs that clients are offered with request header v3."""
 
-    Attributes:
-        learned_keys: The API keys whose ranges are learned.
-        ranges: Lowest and highest version by API key, of the keys known so far.
-        capped: Ranges to offer in place of the broker's, by API key. SaslAuthenticate is capped to
-            the versions that the session can read, because an unread login would have no principal.
-        translated: Lowest version and KIP-1313's version, by API key, of the translated RPCs.
-        offered_with_header_v3: API keys of all RPCs that clients are offered with request header
-            v3.
-    """
-
-    __slots__ = (
-        "answers_config_requests",
-        "capped",
-        "learned_keys",
-        "offered_with_header_v3",
-        "offers_telemetry",
-        "ranges",
-        "reads_resources",
-        "rewrites",
-        "translated",
-        "translates",
-    )
-
-    def __init__(
-        self,
-        *,
-        translates: bool = False,
-        offers_telemetry: bool = True,
-        rewrites: bool = False,
-        answers_config_requests: bool = False,
-        reads_resources: bool = True,
-    ) -> None:
-        self.answers_config_requests = answers_config_requests
-        self.reads_resources = reads_resources
-        self.offers_telemetry = offers_telemetry
-        self.rewrites = rewrites
-        self.translates = translates
-        self.learned_keys: Collection[int] = FIRST_WITH_HEADER_V3.keys() if translates else _LEARNED_KEYS
-        self.ranges: dict[int, tuple[int, int]] = {}
-        self.capped: Mapping[int, tuple[int, int]] = {}
-        self.translated: Mapping[int, tuple[int, int]] = {}
-        self.offered_with_header_v3: Collection[int] = ALWAYS_WITH_HEADER_V3
+    def __post_init__(self) -> None:
+        self.learned_keys = FIRST_WITH_HEADER_V3.keys() if self.translates else _LEARNED_KEYS
         self._translate()
 
     def learn(self, ranges: Mapping[int, tuple[int, int]], *, all_keys: bool = True) -> None:
