@@ -709,7 +709,7 @@ class _Core:
         pressure = self._telemetry.backpressure
         lags: dict[str, float] = {}
         if settings.enabled:
-            lags = {plugin.name: round(plugin.lag_s, 3) for plugin in self._host.statistics()}
+            lags = {plugin.name: round(plugin.lag_seconds, 3) for plugin in self._host.statistics()}
             pressure.observe(lags, self._clock.monotonic())
         factor = pressure.factor
         if factor > self._logged_factor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -36,15 +37,15 @@ class PluginMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the series of all plugins."""
         plugins = self._statistics()
-        for name, text, value in _PLUGIN_GAUGES:
+        for name, text in _PLUGIN_GAUGES.items():
             gauge = GaugeMetricFamily(f"{_PREFIX}plugin_{name}", text, labels=["plugin", "type"])
             for plugin in plugins:
-                gauge.add_metric([plugin.name, plugin.type], value(plugin))
+                gauge.add_metric([plugin.name, plugin.type], _number(getattr(plugin, name)))
             yield gauge
-        for name, text, value in _PLUGIN_COUNTERS:
+        for name, text in _PLUGIN_COUNTERS.items():
             counter = CounterMetricFamily(f"{_PREFIX}plugin_{name}", text, labels=["plugin", "type"])
             for plugin in plugins:
-                counter.add_metric([plugin.name, plugin.type], value(plugin))
+                counter.add_metric([plugin.name, plugin.type], _number(getattr(plugin, name)))
             yield counter
         dropped = CounterMetricFamily(
             f"{_PREFIX}plugin_dropped_pushes",
@@ -83,55 +84,38 @@ class PluginMetrics(Collector):
         yield from (dropped, state, circuit, exports, deliveries)
 
 
-_BOUNDS = (*map(str, DELIVERY_BOUNDS_S), "+Inf")
+def _number(value: float | str | None) -> float:
+    return value if isinstance(value, int | float) else float(value is not None)
 
-_Figure = Callable[[PluginStatistics], float]
 
-_PLUGIN_GAUGES: tuple[tuple[str, str, _Figure], ...] = (
-    ("queue_items", "Pushes in memory.", lambda p: p.queue_items),
-    ("queue_bytes", "OTLP bytes in memory.", lambda p: p.queue_bytes),
-    ("queue_high_water_items", "The most pushes ever in memory.", lambda p: p.queue_high_water_items),
-    ("queue_high_water_bytes", "The most OTLP bytes ever in memory.", lambda p: p.queue_high_water_bytes),
-    ("queue_max_items", "Bound of pushes in memory.", lambda p: p.queue_max_items),
-    ("queue_max_bytes", "Bound of OTLP bytes in memory.", lambda p: p.queue_max_bytes),
-    ("spool_pushes", "Pushes on disk.", lambda p: p.spool_pushes),
-    ("spool_bytes", "Bytes on disk.", lambda p: p.spool_bytes),
-    ("spool_max_bytes", "Bound of bytes on disk; 0 without a spool.", lambda p: p.spool_max_bytes),
-    (
-        "spool_problem",
-        "1 while the spool has a problem, which the log and REST show.",
-        lambda p: p.spool_problem is not None,
-    ),
-    (
-        "files_problem",
-        "1 while changed secrets or certificates can't be used; the old ones stay.",
-        lambda p: p.files_problem is not None,
-    ),
-    (
-        "lag_seconds",
-        "Age of the oldest push that is neither exported nor dropped.",
-        lambda p: p.lag_s,
-    ),
-    (
-        "in_flight_pushes",
-        "Pushes in an export, or waiting for a retry.",
-        lambda p: p.in_flight_pushes,
-    ),
-    ("consecutive_failures", "Failed calls since the last success.", lambda p: p.consecutive_failures),
-    (
-        "call_seconds",
-        "Duration of the current call of the plugin; shows a hang.",
-        lambda p: p.call_seconds,
-    ),
-)
+_BOUNDS: Final = (*map(str, DELIVERY_BOUNDS_S), "+Inf")
 
-_PLUGIN_COUNTERS: tuple[tuple[str, str, _Figure], ...] = (
-    ("offered_pushes", "Pushes handed to the plugin host.", lambda p: p.offered_pushes),
-    ("recovered_pushes", "Pushes of an earlier run, found on disk.", lambda p: p.recovered_pushes),
-    ("exported_pushes", "Pushes that the destination accepted.", lambda p: p.exported_pushes),
-    ("exported_batches", "Exports that the destination accepted.", lambda p: p.exported_batches),
-    ("rejected_points", "Data points that the destination rejected.", lambda p: p.rejected_points),
-    ("failures", "Failed calls of the plugin.", lambda p: p.failures),
-    ("retries", "Retried exports.", lambda p: p.retries),
-    ("restarts", "Restarts of the plugin, or of its process, after a crash.", lambda p: p.restarts),
-)
+#: By name, which is that of the statistic. One that is text counts as 1.
+_PLUGIN_GAUGES: Final = {
+    "queue_items": "Pushes in memory.",
+    "queue_bytes": "OTLP bytes in memory.",
+    "queue_high_water_items": "The most pushes ever in memory.",
+    "queue_high_water_bytes": "The most OTLP bytes ever in memory.",
+    "queue_max_items": "Bound of pushes in memory.",
+    "queue_max_bytes": "Bound of OTLP bytes in memory.",
+    "spool_pushes": "Pushes on disk.",
+    "spool_bytes": "Bytes on disk.",
+    "spool_max_bytes": "Bound of bytes on disk; 0 without a spool.",
+    "spool_problem": "1 while the spool has a problem, which the log and REST show.",
+    "files_problem": "1 while changed secrets or certificates can't be used; the old ones stay.",
+    "lag_seconds": "Age of the oldest push that is neither exported nor dropped.",
+    "in_flight_pushes": "Pushes in an export, or waiting for a retry.",
+    "consecutive_failures": "Failed calls since the last success.",
+    "call_seconds": "Duration of the current call of the plugin; shows a hang.",
+}
+
+_PLUGIN_COUNTERS: Final = {
+    "offered_pushes": "Pushes handed to the plugin host.",
+    "recovered_pushes": "Pushes of an earlier run, found on disk.",
+    "exported_pushes": "Pushes that the destination accepted.",
+    "exported_batches": "Exports that the destination accepted.",
+    "rejected_points": "Data points that the destination rejected.",
+    "failures": "Failed calls of the plugin.",
+    "retries": "Retried exports.",
+    "restarts": "Restarts of the plugin, or of its process, after a crash.",
+}

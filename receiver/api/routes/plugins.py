@@ -116,7 +116,7 @@ def _view(plugin: PluginStatistics) -> PluginView:
         files_problem=plugin.files_problem,
         waiting=_waiting(plugin.backlog),
         in_flight=plugin.in_flight_pushes,
-        lag_s=round(plugin.lag_s, 3),
+        lag_s=round(plugin.lag_seconds, 3),
         offered=plugin.offered_pushes,
         recovered=plugin.recovered_pushes,
         exported=plugin.exported_pushes,

@@ -227,7 +227,7 @@ class PluginDelivery:
             spool_problem=self._spool_problem(queue),
             files_problem=self._files.problem,
             in_flight_pushes=queue.in_flight,
-            lag_s=self._lag_s(queue),
+            lag_seconds=self._lag_seconds(queue),
             offered_pushes=queue.offered,
             recovered_pushes=queue.recovered,
             exported_pushes=queue.exported,
@@ -242,7 +242,7 @@ class PluginDelivery:
     def _hangs(self, began: float | None) -> bool:
         return self._since(began) >= self._hangs_after_s
 
-    def _lag_s(self, queue: QueueStatistics) -> float:
+    def _lag_seconds(self, queue: QueueStatistics) -> float:
         if queue.oldest_received_at_ns is None:
             return 0.0
         return max(0, self._wall_ns() - queue.oldest_received_at_ns) / 1e9

@@ -114,7 +114,7 @@ class PluginStatistics(CallStatistics):
     """Why changed secrets or certificates can't be used; None if they are in use."""
     in_flight_pushes: int
     """Pushes read for an export, and neither exported nor dropped yet."""
-    lag_s: float
+    lag_seconds: float
     """The age of the oldest push that is neither exported nor dropped, in seconds; 0.0 without
     one."""
     offered_pushes: int

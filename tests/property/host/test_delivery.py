@@ -72,5 +72,5 @@ def test_every_push_comes_to_one_end(script: list[str], delivery: str, pushes: i
         statistics.spool_problem,
         statistics.spool_pushes,
         statistics.in_flight_pushes,
-        statistics.lag_s,
+        statistics.lag_seconds,
     ) == (None, 0, 0, 0.0)

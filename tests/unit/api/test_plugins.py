@@ -27,7 +27,7 @@ def test_plugins_in_the_order_of_the_configuration(api: Api, tmp_path: Path) -> 
     for number in range(3):
         host.offer(push(number))
     api.plugins = [
-        replace(shown, lag_s=1.23456, spool_problem=problem, last_error="said")
+        replace(shown, lag_seconds=1.23456, spool_problem=problem, last_error="said")
         for shown, problem in zip(host.statistics(), (None, "spool: No space left on device"), strict=True)
     ]
 

@@ -163,10 +163,10 @@ def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
         host.offer(push(number))
     statistics = host.statistics()
     sidecar.plugins = [
-        replace(statistics[0], lag_s=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
+        replace(statistics[0], lag_seconds=7.2, consecutive_failures=2, last_error="UNAVAILABLE: away"),
         replace(
             statistics[1],
-            lag_s=0.0,
+            lag_seconds=0.0,
             spool_problem="spool: Read-only file system",
             backlog=replace(
                 statistics[1].backlog, pushes=1204, bytes=3_100_000, used=0.125, full_in_s=12_000.0

@@ -175,15 +175,15 @@ def test_the_lag_is_the_age_of_the_oldest_push_that_is_not_delivered() -> None:
         release.wait(120)
 
     host = PluginHost([hosted(Single(hang))])
-    assert host.statistics()[0].lag_s == 0.0
+    assert host.statistics()[0].lag_seconds == 0.0
     host.start()
     one = push()
     context = replace(one.context, received_at_ns=time.time_ns() - 5_000_000_000)
     host.offer(replace(one, context=context))
-    assert 5 <= host.statistics()[0].lag_s < 20
+    assert 5 <= host.statistics()[0].lag_seconds < 20
     wait_for(lambda: host.statistics()[0].in_flight_pushes == 1)
-    assert 5 <= host.statistics()[0].lag_s < 20
+    assert 5 <= host.statistics()[0].lag_seconds < 20
     release.set()
     wait_for(lambda: host.statistics()[0].exported_pushes == 1)
-    assert host.statistics()[0].lag_s == 0.0
+    assert host.statistics()[0].lag_seconds == 0.0
     host.stop(5)

@@ -173,7 +173,7 @@ def test_plugins() -> None:
                 files_problem="tls.ca_file: no certificate",
                 backlog=Backlog(pushes=3, bytes=30, used=0.5, full_in_s=None, away_s=0.0, has_spool=True),
                 in_flight_pushes=7,
-                lag_s=22.5,
+                lag_seconds=22.5,
                 offered_pushes=8,
                 recovered_pushes=23,
                 exported_pushes=9,
