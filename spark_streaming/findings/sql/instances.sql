@@ -3,54 +3,33 @@ INSERT INTO finding_instance
 WITH measured AS (
     SELECT
         client_instance_id,
-        array_agg(bucket) FILTER (
-            WHERE throttle_ms_max >= %(throttle_ms)s
-            AND bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
-        ) AS throttled_at,
-        max(throttle_ms_max) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(throttled_minutes)s)
-        ) AS throttle_ms_max,
-        sum(connections_created) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(churn_minutes)s)
-        ) AS connections,
-        sum(request_latency_ms_sum) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(slow_minutes)s)
-        )
-        / nullif(sum(request_latency_points) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(slow_minutes)s)
-        ), 0) AS latency_ms,
-        sum(poll_idle_ratio_points) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
-        ) AS poll_points,
-        sum(poll_idle_ratio_sum) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
-        )
-        / nullif(sum(poll_idle_ratio_points) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(poll_minutes)s)
-        ), 0) AS poll_idle_ratio,
-        sum(rebalances) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(storm_minutes)s)
-        ) AS rebalances,
-        sum(rebalance_ms) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(storm_minutes)s)
-        ) AS rebalance_ms,
-        sum(pushes) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
-        ) AS pushes,
-        sum(push_interval_ms_sum) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
-        ) AS asked_ms,
-        max(push_interval_ms_sum::float8 / nullif(pushes, 0)) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(shared_minutes)s)
-        ) AS longest_ms,
-        sum(records) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(lag_minutes)s)
-        ) AS records,
-        max(assigned_partitions) FILTER (
-            WHERE bucket > %(now)s - make_interval(mins => %(lag_minutes)s)
-        ) AS partitions,
+        array_agg(bucket) FILTER (WHERE throttle_ms_max >= %(throttle_ms)s AND windows.throttled) AS throttled_at,
+        max(throttle_ms_max) FILTER (WHERE windows.throttled) AS throttle_ms_max,
+        sum(connections_created) FILTER (WHERE windows.churn) AS connections,
+        sum(request_latency_ms_sum) FILTER (WHERE windows.slow)
+            / nullif(sum(request_latency_points) FILTER (WHERE windows.slow), 0) AS latency_ms,
+        sum(poll_idle_ratio_points) FILTER (WHERE windows.poll) AS poll_points,
+        sum(poll_idle_ratio_sum) FILTER (WHERE windows.poll)
+            / nullif(sum(poll_idle_ratio_points) FILTER (WHERE windows.poll), 0) AS poll_idle_ratio,
+        sum(rebalances) FILTER (WHERE windows.storm) AS rebalances,
+        sum(rebalance_ms) FILTER (WHERE windows.storm) AS rebalance_ms,
+        sum(pushes) FILTER (WHERE windows.shared) AS pushes,
+        sum(push_interval_ms_sum) FILTER (WHERE windows.shared) AS asked_ms,
+        max(push_interval_ms_sum::float8 / nullif(pushes, 0)) FILTER (WHERE windows.shared) AS longest_ms,
+        sum(records) FILTER (WHERE windows.lag) AS records,
+        max(assigned_partitions) FILTER (WHERE windows.lag) AS partitions,
         count(poll_idle_ratio_sum) > 0 OR count(assigned_partitions) > 0 AS consumer
     FROM telemetry.client_1m
+    CROSS JOIN LATERAL (
+        SELECT
+            bucket > %(now)s - make_interval(mins => %(throttled_minutes)s) AS throttled,
+            bucket > %(now)s - make_interval(mins => %(churn_minutes)s) AS churn,
+            bucket > %(now)s - make_interval(mins => %(slow_minutes)s) AS slow,
+            bucket > %(now)s - make_interval(mins => %(poll_minutes)s) AS poll,
+            bucket > %(now)s - make_interval(mins => %(storm_minutes)s) AS storm,
+            bucket > %(now)s - make_interval(mins => %(shared_minutes)s) AS shared,
+            bucket > %(now)s - make_interval(mins => %(lag_minutes)s) AS lag
+    ) AS windows
     WHERE bucket > %(now)s - make_interval(mins => %(longest)s) AND bucket <= %(now)s
     GROUP BY client_instance_id
 )
