@@ -54,11 +54,7 @@ def _add_process(_logger: Any, _method: str, event: structlog.typing.EventDict) 
 
 
 class RateLimitedLog:
-    """A log of warnings that a peer can cause at any rate.
-
-    Args:
-        every_s: The least time between two lines of one kind, in seconds.
-    """
+    """A log of warnings that a peer can cause: one of a kind each ``every_s`` seconds."""
 
     def __init__(
         self,

@@ -69,11 +69,7 @@ class Deaths:
         self.in_a_row = 0
 
     def add(self, ran_s: float) -> float | None:
-        """Count a death; return the seconds until the restart, None without one.
-
-        Args:
-            ran_s: Seconds from the process's start to its death.
-        """
+        """Count a death after ``ran_s``; return the seconds until a restart, or None."""
         self.total += 1
         self.in_a_row = 1 if ran_s >= STABLE_S else self.in_a_row + 1
         if self.in_a_row == MAX_DEATHS:

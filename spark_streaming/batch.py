@@ -134,15 +134,14 @@ class Batches:
     def roll_up(
         self, pushes: DataFrame, query_id: str, batch_id: int, *, damaged: Mapping[str, str] | None = None
     ) -> int | None:
-        """Process one batch, unless it was committed before.
+        """Process one batch; return the number of its pushes, with repeats.
+
+        None if it was committed before.
 
         Args:
             pushes: Columns as in :mod:`spark_streaming.sources`.
             query_id: Spark's id of the query, which the checkpoint keeps.
             damaged: Unreadable files of the batch and empty ones, with the reasons.
-
-        Returns:
-            The number of pushes read, with repeats. None if the batch was committed before.
 
         Raises:
             BatchError: The source changed while it was read. Read the batch again.

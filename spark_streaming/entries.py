@@ -52,11 +52,7 @@ class Entries:
         self._instance = f.coalesce(instance, f.col("position"))
 
     def of(self, pushes: DataFrame, routes: Routes, *, describe_all: bool) -> DataFrame:
-        """Return the entries of pushes, with the column ``slot``.
-
-        Args:
-            pushes: Columns as in :mod:`spark_streaming.sources`.
-        """
+        """Return the entries of pushes of :mod:`spark_streaming.sources`, with ``slot``."""
         slot = routes.slot(self._client_id, self._instance).alias("slot")
         return pushes.select(*self._decoded).select(*self._read[describe_all]).select(*self._selected, slot)
 

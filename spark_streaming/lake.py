@@ -17,11 +17,7 @@ _PUSH_COLUMNS: Final = ("push_id", "received_at_ns", "terminating", "push_interv
 
 
 class Lake:
-    """Writes batches as files.
-
-    Args:
-        spark: The session. Delta needs one with its extension.
-    """
+    """Writes batches as files; Delta needs a Spark session with its extension."""
 
     def __init__(self, spark: SparkSession, settings: LakeSettings) -> None:
         self._spark = spark

@@ -63,11 +63,7 @@ class Routes:
             self._bound()
 
     def weigh(self, points: Mapping[int, int]) -> None:
-        """Learn what slots had of a batch.
-
-        Args:
-            points: The points by slot, without slots that had none.
-        """
+        """Learn how many points of a batch slots had, without those that had none."""
         if total := sum(points.values()):
             self._shares = [
                 (1 - _LAST) * share + _LAST * points.get(slot, 0) / total

@@ -150,11 +150,7 @@ def stream(
     *,
     since_ns: int | None = None,
 ) -> DataFrame:
-    """Return a streaming DataFrame of pushes, the oldest first.
-
-    Args:
-        since_ns: Ignore pushes received earlier.
-    """
+    """Stream pushes that were received at ``since_ns`` or later, the oldest first."""
     if settings.source == "kafka":
         options = _kafka_options(settings.kafka, since_ns)
         options["maxOffsetsPerTrigger"] = str(settings.kafka.max_offsets)

@@ -20,11 +20,7 @@ class PrometheusRule:
     description: str
 
     def written(self, dashboard: str, *, by: Collection[str]) -> dict[str, object]:
-        """Return it as an entry of a rule file.
-
-        Args:
-            by: Labels that are also variables of the dashboard.
-        """
+        """Return an entry of a rule file; ``by`` are variables of the dashboard too."""
         return {
             "alert": self.name,
             "expr": self.expression,

@@ -57,11 +57,7 @@ class HttpConnection(H11Protocol):
         self._is_last = False  # whether the connection ends with the next response
 
     def move(self, config: uvicorn.Config, state: ServerState, *, last: bool) -> None:
-        """Have another server's application answer the next requests.
-
-        Args:
-            last: Whether to close after the next response, which says so.
-        """
+        """Let another server's application answer from now on; ``last``: only once more."""
         if not config.loaded:
             config.load()
         self.config, self.app = config, config.loaded_app

@@ -21,11 +21,7 @@ _PREFIX = "kafka_telemetry_"
 
 
 class PluginMetrics(Collector):
-    """Collects plugin statistics at every scrape of its registry.
-
-    Args:
-        statistics: Returns the statistics of each plugin; must be cheap.
-    """
+    """Collects plugin statistics, which must be cheap, at every scrape."""
 
     def __init__(self, statistics: Callable[[], Sequence[PluginStatistics]]) -> None:
         self._statistics = statistics

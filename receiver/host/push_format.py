@@ -71,11 +71,10 @@ def encode_push(push: Push) -> bytes:
 def decode_push(data: bytes | memoryview) -> Push:
     """Decode a push that this or another version of the receiver encoded.
 
+    Fields that its writer did not know have their defaults.
+
     Args:
         data: The bytes of one push; the result does not refer to them.
-
-    Returns:
-        The push. Fields that its writer did not know have their defaults.
 
     Raises:
         PushFormatError: The bytes are no push, or one in a newer version of the format.

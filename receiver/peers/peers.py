@@ -27,11 +27,7 @@ class Peers(NamedTuple):
 
 
 def peers_of(source_address: str, principal: str | None) -> Peers:
-    """Return the peers of a connection.
-
-    Args:
-        principal: Its principal; None for one that has no limits.
-    """
+    """Return the peers of a connection; a principal of None has no limits."""
     source, block = source_of(source_address), block_of(source_address)
     addresses: tuple[tuple[Scope, str], ...] = (("source_address", source),)
     if ":" in source:

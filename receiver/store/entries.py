@@ -57,14 +57,13 @@ def read_documents(
 ) -> tuple[list[tuple[_Read, Any, str]], list[str]]:
     """Read a file of one document, or of a list of them.
 
+    Returns what was read, each with its document and the place of its name; and a line for each
+    mistake.
+
     Args:
         file: The file's name in places and mistakes.
         stem: The default name of its one document.
         read: Reads a document with its default name, or returns its mistakes.
-
-    Returns:
-        What was read, each with its document and the place of its name; and a line for each
-        mistake.
     """
     try:
         document = parse(content)

@@ -18,11 +18,7 @@ class Backoff:
         self._next_s = _FIRST_S
 
     def died(self, ran_s: float) -> float:
-        """Return the seconds to wait before the child is started again.
-
-        Args:
-            ran_s: Seconds from its start to its death.
-        """
+        """Return the seconds until the restart of a child that ran for ``ran_s`` seconds."""
         if ran_s >= _STABLE_S:
             self._next_s = _FIRST_S
         delay_s, self._next_s = self._next_s, min(2 * self._next_s, _MAX_S)

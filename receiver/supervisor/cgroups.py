@@ -35,11 +35,7 @@ def available_cpus(root: Path = _ROOT) -> int:
 
 
 def memory_limit(root: Path = _ROOT) -> int | None:
-    """Return the least memory limit of all groups in bytes; None without one.
-
-    Args:
-        root: The folder that holds ``proc`` and ``sys``.
-    """
+    """Return the least memory limit of all groups in bytes; None without one."""
     found = [*_files(root, "", "memory.max"), *_files(root, "memory", "memory.limit_in_bytes")]
     limits = [whole_number(text.strip(), _NO_LIMIT - 1) for (text,) in found]  # None of "max"
     return min((limit for limit in limits if limit is not None), default=None)

@@ -176,11 +176,7 @@ class Relays:
         self.start()
 
     def drain(self, *, after_s: float) -> None:
-        """Have all accept no more clients, and end.
-
-        Args:
-            after_s: Seconds for which they leave open connections alone.
-        """
+        """Have all accept no more clients, and drain connections after ``after_s`` seconds."""
         self._drain([*self._ids], after_s=after_s)
 
     def _drain(self, relays: list[Child], *, after_s: float) -> None:

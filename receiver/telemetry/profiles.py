@@ -90,15 +90,14 @@ class MetricProfiles:
     def sample(self, data: bytes, software: str, requested: tuple[str, ...], now: float) -> int:
         """Read a push if the last reading is a second ago.
 
+        Returns the time of its latest data point in nanoseconds since the epoch; 0 if it was not
+        read or has none.
+
         Args:
             data: The push's MetricsData; empty if no metric matched.
             software: The client's software name.
             requested: The prefixes that the client was asked for.
             now: Monotonic seconds.
-
-        Returns:
-            The time of its latest data point in nanoseconds since the epoch; 0 if it was not read
-            or has none.
         """
         if now < self._next or len(data) > _MAX_SAMPLED_BYTES:
             return 0

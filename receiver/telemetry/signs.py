@@ -100,11 +100,7 @@ class Sign:
 
 
 def signs(data: bytes) -> tuple[Sign, ...]:
-    """Return the signs of a push, the most urgent first and one of each kind.
-
-    Args:
-        data: The push's metrics as OTLP bytes.
-    """
+    """Return the signs of a push's OTLP bytes, the most urgent first, each kind once."""
     found: dict[SignKind, Sign] = {}
     for metric in _metrics(MetricsData.FromString(data)):
         known = _BY_NAME.get(metric.name)

@@ -144,11 +144,7 @@ class _Mapped:
 
 
 class RelayTable(_Mapped):
-    """The table of this relay.
-
-    Args:
-        fd: Its descriptor, which the caller may close.
-    """
+    """The table of this relay, whose descriptor ``fd`` the caller may close."""
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)

@@ -181,11 +181,7 @@ class Traffic:
         tracked.identity = identity
 
     def ended(self, connection_id: str, reason: str, identity: ClientIdentity | None = None) -> None:
-        """Take a connection for closed.
-
-        Args:
-            identity: Who the client is, if that is known better.
-        """
+        """Take a connection for closed; ``identity`` may say better whose it was."""
         tracked = self._open.pop(connection_id, None)
         if tracked is None:
             return

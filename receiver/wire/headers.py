@@ -232,11 +232,7 @@ def encode_response_header(value: ResponseHeader, version: int) -> bytes:
 
 
 def at_body(response: bytes, api_key: int, api_version: int) -> Reader:
-    """Return a reader at the body of a response.
-
-    Args:
-        response: The response, without its length.
-    """
+    """Return a reader at the body of a response, which comes without its length."""
     reader = Reader(response)
     decode_response_header(reader, response_header_version(api_key, api_version))
     return reader

@@ -112,15 +112,11 @@ def is_error(reader: Reader, version: int) -> bool:
 
     Metadata has no top-level error code before version 13. A broker refuses it until authentication
     is over, and its response then names neither a broker nor a cluster. A broker that has just
-    started may know no brokers yet, but knows its cluster.
+    started may know no brokers yet, but knows its cluster, which version 1 can't tell.
 
     Args:
         reader: At the response's body.
         version: The request's API version.
-
-    Returns:
-        Whether the response names neither a broker nor the cluster; in version 1, whether it names
-        no broker.
 
     Source: Kafka's MetadataRequest.getErrorResponse; KIP-152 for when a request is refused.
     """
@@ -145,15 +141,13 @@ def _brokers(reader: Reader, version: int) -> int:
 def replace_addresses(body: Buffer, version: int, replace: ReplaceAddress) -> tuple[bytes, int]:
     """Replace the brokers' addresses at the beginning of a response body.
 
-    Only the bytes up to the end of the brokers need to be there.
+    Only the bytes up to the end of the brokers need to be there. Returns the new beginning, up to
+    the end of the brokers, and where the brokers end in ``body``.
 
     Args:
         body: The response's body, or its beginning.
         version: The request's API version.
         replace: Gives the host and port of each broker.
-
-    Returns:
-        The new beginning, up to the end of the brokers, and where the brokers end in ``body``.
 
     Raises:
         WireError: The brokers are malformed, or end after ``body``.

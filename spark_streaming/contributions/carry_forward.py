@@ -54,11 +54,7 @@ class CarryResult:
     clients: list[ClientState] = field(default_factory=list)
 
     def add(self, client_key: int, first: int, until: int, *, packed: bytes, last_ns: int) -> None:
-        """Add counts to minutes that had none.
-
-        Args:
-            packed: Encoded counts.
-        """
+        """Add encoded counts to minutes that had none."""
         self.counts.append((first, until, decode_contribution(packed).body, 1))
         self.new.append(Contribution(client_key, first, 0, last_ns, packed, until))
 

@@ -230,11 +230,7 @@ class RollupMetrics:
             self._findings.labels(kind, severity).set(count)
 
     def maintained(self, *, seconds: float, backlog: Mapping[str, int]) -> None:
-        """Count a completed maintenance.
-
-        Args:
-            backlog: Number of hours and days that wait for a later maintenance, by kind.
-        """
+        """Count a completed maintenance, and the hours and days that it left, by kind."""
         self._maintenance_seconds.observe(seconds)
         self._maintenance_at.set(self._clock())
         for kind, count in backlog.items():

@@ -52,11 +52,7 @@ _WAITING: Final = {
 def states(
     cursor: psycopg.Cursor[Any], condition: sql.SQL, parameters: Sequence[Any]
 ) -> dict[int, ClientState]:
-    """Return the states of clients by key, without clients that have no state.
-
-    Args:
-        cursor: A binary cursor in the transaction.
-    """
+    """Return the states of clients that have one, by key; ``cursor`` is binary."""
     columns = sql.SQL(", ").join(map(sql.Identifier, _STATE))
     query = sql.SQL("SELECT {} FROM client_state WHERE minute IS NOT NULL AND {}").format(columns, condition)
     return {row[0]: ClientState._make(row) for row in cursor.execute(query, parameters)}

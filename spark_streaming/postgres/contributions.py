@@ -38,11 +38,7 @@ _MAX_ENTRIES: Final = (1 << 31) - 1
 def read(
     cursor: psycopg.Cursor[Any], pairs: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], Contribution]:
-    """Return the stored contributions by client key and minute.
-
-    Args:
-        cursor: A binary cursor.
-    """
+    """Return the contributions by client key and minute; ``cursor`` is binary."""
     keys, minutes = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
     cursor.execute(
         "WITH wanted AS ("

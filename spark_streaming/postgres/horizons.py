@@ -37,10 +37,9 @@ class Horizons:
 
 
 def read_until(cursor: psycopg.Cursor[Any], time_ns: int | None) -> datetime | None:
-    """Record that pushes received until this time were read. It never decreases.
+    """Record that pushes received until this time were read; return the latest time.
 
-    Returns:
-        The time that is recorded. None before the first push.
+    It never decreases, and is None before the first push.
     """
     if time_ns is not None:
         cursor.execute(

@@ -44,11 +44,7 @@ def next_id(cursor: psycopg.Cursor[Any]) -> int:
 
 
 class Load:
-    """Appends the rows of one load.
-
-    Args:
-        connection: In the transaction of the load.
-    """
+    """Appends the rows of one load, in its transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any], load_id: int) -> None:
         self.load_id = load_id

@@ -119,16 +119,13 @@ class Packing:
         return closed
 
     def plan(self, closed: datetime) -> list[Window]:
-        """Note the windows that are due, and return all that are noted.
+        """Note the windows that are due; return all noted, by grain and age.
 
-        It creates what packing them needs: partitions, and the buckets of the windows.
+        It creates what packing them needs: partitions, and the buckets of the windows. Notes that
+        batches add meanwhile are left to the next plan.
 
         Args:
             closed: Windows that end before are packed.
-
-        Returns:
-            Minutes, then hours, then days; the oldest first. Notes that batches add meanwhile
-            are left to the next plan.
         """
         noted, due = self._noted(), self._windows_due(closed)
         # Before the lock, because batches wait for it.
@@ -184,11 +181,7 @@ class Packing:
             self._put_until(grain)
 
     def expire(self, horizons: dict[str, datetime]) -> None:
-        """Forget windows whose rows have expired.
-
-        Args:
-            horizons: The oldest rows that are kept, by the grain of their buckets.
-        """
+        """Forget windows that are older than all rows, by the horizons of the grains."""
         for grain in GRAINS:
             first = beginning(grain.window, horizons[grain.name])
             self._cursor.execute(

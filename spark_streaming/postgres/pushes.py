@@ -62,11 +62,7 @@ def known(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime]) -> set[str]
 
 
 def append(cursor: psycopg.Cursor[Any], days: Mapping[str, datetime], load_id: int) -> None:
-    """Append the ids of pushes.
-
-    Args:
-        cursor: In the transaction of the load. The partitions of the days exist.
-    """
+    """Append the ids of pushes, to partitions of days that exist."""
     layout = struct.Struct(">hi16siqiq")
     times = {day: (day - EPOCH) // timedelta(microseconds=1) - EPOCH_US for day in set(days.values())}
     rows = [layout.pack(3, 16, _digest(push_id), 8, times[day], 8, load_id) for push_id, day in days.items()]

@@ -103,11 +103,7 @@ class TaskStore:
             return series.find(cursor, self._cache, high, low)
 
     def add_series(self, described: pa.Table, newcomers: Newcomers | None = None) -> series.Added:
-        """Add ``SERIES_ROWS`` with distinct hashes.
-
-        Args:
-            newcomers: The bounds of new ones; None for no bounds.
-        """
+        """Add distinct ``SERIES_ROWS``, within the bounds of new ones if there are any."""
         with self._series() as cursor:
             added = series.add(cursor, self._cache, described, newcomers)
         if added.refused is not None:

@@ -67,14 +67,11 @@ class Series:
         self.start_ns = 0
 
     def add_number(self, delta: float, start_ns: int, time_ns: int) -> bool:
-        """Add a delta.
+        """Add a delta; return False if it is not finite, or negative for a counter.
 
         Integers are exact. Doubles carry the rounding error (Neumaier's summation), so that a
         million deltas are as exact as one and a counter never shrinks by rounding. On overflow the
         series starts anew.
-
-        Returns:
-            False, without a change, if the delta is not finite, or is negative for a counter.
         """
         counter = self.kind is Kind.COUNTER
         if not math.isfinite(delta) or (counter and delta < 0):
@@ -104,9 +101,7 @@ class Series:
         """Set a number that is already cumulative, or a gauge's.
 
         A counter that shrank under the same start has started anew after its last point.
-
-        Returns:
-            False, without a change, if a counter's number is negative or not finite.
+        False, without a change, if a counter's number is negative or not finite.
         """
         if self.kind is Kind.COUNTER and (not math.isfinite(number) or number < 0):
             return False
@@ -123,10 +118,8 @@ class Series:
     def add_histogram(self, point: Any, time_ns: int) -> bool:
         """Add a histogram's delta and make its point cumulative, in place.
 
-        On overflow or other boundaries the series starts anew.
-
-        Returns:
-            False, without a change, if the number of buckets does not match the boundaries.
+        On overflow or other boundaries the series starts anew. False, without a change, if the
+        number of buckets does not match the boundaries.
         """
         total_type = HistogramTotal if self.kind is Kind.HISTOGRAM else ExponentialTotal
         delta = total_type.of(point)

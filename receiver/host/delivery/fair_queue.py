@@ -114,11 +114,7 @@ class FairQueue:
         return dropped
 
     def take(self, max_items: int, max_bytes: int) -> list[Queued]:
-        """Remove and return the oldest pushes.
-
-        Args:
-            max_bytes: The most OTLP bytes; a single push may be larger.
-        """
+        """Remove and return the oldest pushes: one, or OTLP of at most ``max_bytes``."""
         batch: list[Queued] = []
         size = 0
         while len(batch) < max_items and (queued := self.oldest) is not None:

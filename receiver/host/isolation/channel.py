@@ -98,11 +98,7 @@ class Answer(_Message):
 
 
 class Channel:
-    """One end of the channel.
-
-    Args:
-        stream: A connected stream socket; the channel owns it.
-    """
+    """One end of the channel, which owns its connected stream socket."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._socket = stream

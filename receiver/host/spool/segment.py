@@ -96,14 +96,12 @@ def scan(path: Path, *, newest: bool) -> Segment | None:
     """Scan a segment file by the headers of its frames.
 
     :attr:`Segment.size` excludes the rest of an interrupted write at the end. Any other invalid
-    frame makes the segment a damaged one, which ends before that frame.
+    frame makes the segment a damaged one, which ends before that frame. None if the disk can't read
+    it, or it is not of this version.
 
     Args:
         newest: Whether it was written last. Then the scan also checks the body of its last frame,
             because a file may have grown before its content was written.
-
-    Returns:
-        The segment; None if the disk can't read it, or it is not of this version.
 
     Raises:
         SpoolError: The system lacks files or memory, or forbids to read the file, which may be

@@ -90,11 +90,7 @@ class NamingRequest(NamedTuple):
         return self.addresses.answer(self.api_key, self.version, self.client_correlation_id, response)
 
     def edit(self, response: memoryview) -> CoordinatorsEdit | None:
-        """Return what edits the response as it arrives; None if it is edited whole.
-
-        Args:
-            response: Its beginning.
-        """
+        """Return what edits a response with this beginning as it arrives; None: nothing."""
         return self.addresses.edit(self.api_key, self.version, response)
 
     def edited(self, edit: CoordinatorsEdit, response: bytes) -> bytes:

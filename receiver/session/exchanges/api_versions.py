@@ -108,11 +108,7 @@ class _Refuse:
 def _decide(
     request: ApiVersionsRequest | None, version: int, *, broker: ListenerBroker, upstream: Upstream
 ) -> _Forward | _Refuse:
-    """Decide about an ApiVersions request by the table above.
-
-    Args:
-        request: The decoded body; None for an unknown version.
-    """
+    """Decide by the table above about a request; None: its version is unknown."""
     if request is None:
         _, highest = upstream.translated.get(api_keys.API_VERSIONS, OFFERED[api_keys.API_VERSIONS])
         return _Refuse(

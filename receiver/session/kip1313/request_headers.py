@@ -25,11 +25,7 @@ _KEY_AND_VERSION = Struct(">hh")
 
 
 class RequestHeaders:
-    """Reads, admits and translates the request headers of one connection.
-
-    Args:
-        upstream: The versions that the broker speaks.
-    """
+    """Reads, admits and translates request headers of one connection for its broker."""
 
     __slots__ = ("_binding", "_upstream")
 
