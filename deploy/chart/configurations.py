@@ -97,7 +97,8 @@ def _plugin(shapes: dict[str, dict[str, Any]]) -> dict[str, Any]:
 class _Described(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         shape = super().model_schema(schema)
-        for name, text in descriptions(schema["cls"]).items():
+        model: type[BaseModel] = schema["cls"]
+        for name, text in descriptions(model).items():
             if name in shape.get("properties", {}):
                 shape["properties"][name]["description"] = text
         return shape

@@ -45,7 +45,7 @@ def test_a_description_is_the_text_below_the_field() -> None:
 def test_a_model_without_source_has_no_descriptions() -> None:
     space = {"BaseModel": BaseModel, "__name__": "nowhere"}
     exec("class Made(BaseModel):\n    a: int = 1\n    'Text.'\n", space)
-    assert descriptions(space["Made"]) == {}  # type: ignore[arg-type]
+    assert descriptions(space["Made"]) == {}
 
 
 @pytest.mark.parametrize("root", [ReceiverSettings, RollupSettings])
