@@ -43,7 +43,7 @@ def _texts(kind: type) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements of each class of a module; none of a module without source."""
+    """Return the statements of each class of a module; none without its source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (KeyError, OSError, TypeError):

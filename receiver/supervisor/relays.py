@@ -176,7 +176,7 @@ class Relays:
         self.start()
 
     def drain(self, *, after_s: float) -> None:
-        """Have all accept no more clients, and drain connections after ``after_s`` seconds."""
+        """Have all accept no more clients, and drain connections after ``after_s``."""
         self._drain([*self._ids], after_s=after_s)
 
     def _drain(self, relays: list[Child], *, after_s: float) -> None:

@@ -1,4 +1,4 @@
-"""AlterConfigs (API key 33) and IncrementalAlterConfigs (44): changes of resources' configs.
+"""AlterConfigs (API key 33) and IncrementalAlterConfigs (44).
 
 AlterConfigs replaces all configs of a resource (KIP-133), and is flexible from version 2 on.
 IncrementalAlterConfigs changes single ones (KIP-339), from version 1 on. Otherwise their bodies are
