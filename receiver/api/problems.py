@@ -49,7 +49,7 @@ class Problem(BaseModel):
 
 
 def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route; all routes have 422."""
+    """Describe errors of a route, or of all routes of a router."""
     return {status: {"model": Problem} for status in statuses}
 
 

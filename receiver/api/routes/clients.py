@@ -33,7 +33,7 @@ from receiver.telemetry.subscription_checks import ALL_METRICS, Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
 
-router = APIRouter(prefix="/v1/clients", tags=["clients"])
+router = APIRouter(prefix="/v1/clients", tags=["clients"], responses=problem_answers(422))
 
 #: A path's client instance id.
 ClientInstanceId = Annotated[

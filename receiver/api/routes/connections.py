@@ -23,7 +23,7 @@ from receiver.api.filters import (
     matching_connections,
 )
 from receiver.api.pages import MAX_LIMIT, first_page
-from receiver.api.problems import InvalidError, field_error
+from receiver.api.problems import InvalidError, field_error, problem_answers
 from receiver.cluster.merge import Item, Order
 from receiver.numbers import whole_number
 from receiver.settings.cluster import AnswerScope
@@ -35,7 +35,7 @@ from receiver.traffic.order import ConnectionGroup, ConnectionOrder
 from receiver.traffic.traffic import ClosedConnection, Counters, Traffic
 from receiver.wire.api_keys import api_name
 
-router = APIRouter(prefix="/v1/connections", tags=["connections"])
+router = APIRouter(prefix="/v1/connections", tags=["connections"], responses=problem_answers(422))
 
 
 #: The value that the list is ordered by (negative for the greatest first), connection and receiver.

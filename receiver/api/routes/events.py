@@ -19,7 +19,7 @@ from receiver.api.events import Event, EventLog, EventType
 from receiver.api.pages import LimitQuery
 from receiver.api.problems import ProblemError, problem_answers
 
-router = APIRouter(prefix="/v1/events", tags=["events"])
+router = APIRouter(prefix="/v1/events", tags=["events"], responses=problem_answers(422))
 
 _STREAM: Final = "text/event-stream"
 

@@ -38,7 +38,7 @@ from receiver.telemetry.subscription import State, Subscription, SubscriptionSet
 from receiver.telemetry.subscription_checks import ALL_METRICS, Temporality
 from receiver.telemetry.subscription_document import read_document
 
-router = APIRouter(tags=["explain"])
+router = APIRouter(tags=["explain"], responses=problem_answers(422))
 
 #: The name of a subscription in a dry run that gives none.
 _NO_NAME: Final = "(dry run)"

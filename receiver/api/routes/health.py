@@ -16,7 +16,7 @@ from receiver.api.dependencies import Dependencies
 from receiver.api.problems import ProblemError, problem_answers
 from receiver.api.queries import NO_QUERY, ForbiddingModel
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], responses=problem_answers(422))
 
 
 class HealthView(BaseModel):

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
+from receiver.api.problems import problem_answers
 from receiver.api.queries import NO_QUERY
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
@@ -14,7 +15,7 @@ from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 
-router = APIRouter(prefix="/v1/listeners", tags=["listeners"])
+router = APIRouter(prefix="/v1/listeners", tags=["listeners"], responses=problem_answers(422))
 
 
 class BrokerView(BaseModel):

@@ -14,12 +14,13 @@ from receiver.api.cluster import ScopedPageQuery, answer_list, cluster_list_resp
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import client_owner, connection_owner
 from receiver.api.pages import first_page
+from receiver.api.problems import problem_answers
 from receiver.cluster.merge import Item, Order
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.owners import Owner, Owners
 
-router = APIRouter(prefix="/v1/owners", tags=["clients"])
+router = APIRouter(prefix="/v1/owners", tags=["clients"], responses=problem_answers(422))
 
 
 class OwnerView(BaseModel):

@@ -7,11 +7,12 @@ from pydantic import BaseModel, Field
 
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.pages import Page
+from receiver.api.problems import problem_answers
 from receiver.api.queries import NO_QUERY
 from receiver.host.delivery.backlog import Backlog
 from receiver.host.delivery.statistics import PluginState, PluginStatistics
 
-router = APIRouter(prefix="/v1/plugins", tags=["plugins"])
+router = APIRouter(prefix="/v1/plugins", tags=["plugins"], responses=problem_answers(422))
 
 
 class QueueView(BaseModel):

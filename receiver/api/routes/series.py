@@ -9,9 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from receiver.api.dependencies import Dependencies
 from receiver.api.pages import MAX_LIMIT, LimitQuery, in_portions
+from receiver.api.problems import problem_answers
 from receiver.wire.uuid import uuid_to_text
 
-router = APIRouter(prefix="/v1/series", tags=["series"])
+router = APIRouter(prefix="/v1/series", tags=["series"], responses=problem_answers(422))
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -13,7 +13,9 @@ from receiver.api.queries import NO_QUERY
 from receiver.api.sessions import CSRF_HEADER, cookie_header, cookie_value
 from receiver.settings.rest import Role
 
-router = APIRouter(prefix="/v1/session", tags=["session"], dependencies=[NO_QUERY])
+router = APIRouter(
+    prefix="/v1/session", tags=["session"], dependencies=[NO_QUERY], responses=problem_answers(422)
+)
 
 
 class SessionView(BaseModel):

@@ -12,6 +12,7 @@ from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import client_owner
 from receiver.api.pages import LimitQuery
+from receiver.api.problems import problem_answers
 from receiver.catalogue import CATALOGUE
 from receiver.clock import wall_time
 from receiver.telemetry.instance import ClientInstance
@@ -21,7 +22,7 @@ from receiver.telemetry.signs import RULES, Sign, SignKind, signs
 from receiver.telemetry.subscription_document import time_to_text
 from receiver.wire.uuid import Uuid
 
-router = APIRouter(prefix="/v1/signs", tags=["clients"])
+router = APIRouter(prefix="/v1/signs", tags=["clients"], responses=problem_answers(422))
 
 _Pushed: TypeAlias = tuple[ClientInstance, KeptPush]
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.dependencies import ApiDependencies, Dependencies
+from receiver.api.problems import problem_answers
 from receiver.api.queries import NO_QUERY
 from receiver.api.routes.listeners import ListenerView, listener_views
 from receiver.api.routes.plugins import PluginView, plugin_views
@@ -20,7 +21,7 @@ from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import State, SubscriptionSet
 from receiver.telemetry.subscription_document import time_to_text
 
-router = APIRouter(prefix="/v1/status", tags=["health"])
+router = APIRouter(prefix="/v1/status", tags=["health"], responses=problem_answers(422))
 
 #: Most names of subscriptions that match no client.
 _MAX_NAMES: Final = 10

@@ -35,7 +35,7 @@ from receiver.telemetry.prefixes import unmatched
 from receiver.telemetry.subscription import State, Subscription
 from receiver.telemetry.subscription_document import FIELDS, patched, read_document, to_document
 
-router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"])
+router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"], responses=problem_answers(422))
 
 _Name = Annotated[str, Path(description="The subscription's name.", json_schema_extra=NAME_SCHEMA)]
 _IfMatch = Annotated[

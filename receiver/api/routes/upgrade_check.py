@@ -15,6 +15,7 @@ from receiver.api.cluster import ScopedPageQuery, answer_list, cluster_list_resp
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
 from receiver.api.pages import first_page
+from receiver.api.problems import problem_answers
 from receiver.api.routes.connections import rfc3339
 from receiver.catalogue.dropped_versions import DROPPED_VERSIONS, Dropped
 from receiver.cluster.merge import Item, Order
@@ -23,7 +24,7 @@ from receiver.telemetry.owners import Owners
 from receiver.traffic.usage_store import ApiGroup, ApiUse
 from receiver.wire.api_keys import api_name
 
-router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"])
+router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"], responses=problem_answers(422))
 
 _DAY_MS = 86_400_000
 

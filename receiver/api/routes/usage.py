@@ -17,7 +17,7 @@ from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
 from receiver.api.pages import first_page
-from receiver.api.problems import InvalidError, field_error
+from receiver.api.problems import InvalidError, field_error, problem_answers
 from receiver.cluster.merge import Item, Order
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import recorded_identity
@@ -25,7 +25,7 @@ from receiver.telemetry.owners import Owners
 from receiver.traffic.order import UsageGroup
 from receiver.traffic.usage_store import Amounts, UsageRow
 
-router = APIRouter(prefix="/v1/usage", tags=["usage"])
+router = APIRouter(prefix="/v1/usage", tags=["usage"], responses=problem_answers(422))
 
 #: Days that are shown unless ``since`` is given.
 _DEFAULT_DAYS: Final = 30

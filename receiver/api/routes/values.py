@@ -24,7 +24,7 @@ from receiver.numbers import whole_number
 from receiver.telemetry.latest_pushes import KeptPush
 from receiver.telemetry.subscription_document import time_to_text
 
-router = APIRouter(prefix="/v1/clients", tags=["clients"])
+router = APIRouter(prefix="/v1/clients", tags=["clients"], responses=problem_answers(422))
 
 #: Nanoseconds since the epoch fit in so many bits.
 _MAX_NS: Final = 2**63 - 1
