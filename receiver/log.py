@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -25,6 +26,7 @@ def configure(settings: LogSettings) -> None:
         # repr() every text, because a client's text may hold terminal escapes or line ends.
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), repr_native_str=True)
     )
+    values = () if settings.format == "json" else (_values_as_json,)
     structlog.configure(
         processors=[
             drop_repeats,
@@ -32,12 +34,32 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            *values,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class _Json(str):
+    """JSON text, which the console shows as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _values_as_json(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Show values that are neither text nor numbers as JSON."""
+    for field, value in event.items():
+        if value is None or isinstance(value, bool | dict | list | tuple):
+            event[field] = _Json(json.dumps(value, default=str))
+    return event
 
 
 def name_process(name: str) -> None:

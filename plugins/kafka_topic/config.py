@@ -96,9 +96,7 @@ class KafkaTopicConfig(PluginConfig):
             try:
                 check_host_port(server.strip())
             except ValueError as error:
-                raise ValueError(
-                    f"{server.strip()!r} is no host:port; write for example 127.0.0.1:9092 ({error})"
-                ) from None
+                raise ValueError(f"{server.strip()}: {error}") from None
         return value
 
     @field_validator("topic")

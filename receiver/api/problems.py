@@ -201,7 +201,8 @@ def _parameter_detail(request: Request, error: ErrorDetails) -> str:
     within = error.copy()
     within["loc"] = error["loc"][1:]
     detail = wording(within, models[0])
-    return detail.replace("unknown key", "unknown parameter", 1)
+    # A parameter is omitted, and never null.
+    return detail.replace("unknown key", "unknown parameter", 1).replace(" or null", "", 1)
 
 
 async def _on_store(request: Request, error: Exception) -> Response:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _EXIT_NOT_PROVEN: Final = 1
 
 _WIDTH: Final = len("warning")
+_INDENT: Final = " " * (_WIDTH + 4)
 
 
 def doctor(
@@ -125,8 +126,12 @@ def _print(report: Report, *, problems_only: bool) -> None:
     shown = [finding for finding in findings if finding.do or not problems_only]
     for area, of_area in itertools.groupby(shown, key=lambda finding: finding.area):
         typer.echo(f"{area}:")
-        for finding in of_area:
-            _print_finding(finding)
+        # What to do about several findings in a row is below the last one.
+        for do, alike in itertools.groupby(of_area, key=lambda finding: finding.do):
+            for finding in alike:
+                _print_finding(finding)
+            if do:
+                print_wrapped(f"do: {do}", _INDENT)
     counted = Counter(finding.state for finding in findings)
     counts = ", ".join(
         count_text(counted[state], state) if state == "warning" else f"{counted[state]} {state}"
@@ -149,7 +154,4 @@ def merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _print_finding(finding: Finding) -> None:
-    begin = f"  {finding.state:<{_WIDTH}}  "
-    print_wrapped(f"{finding.subject}: {finding.seen}", begin)
-    if finding.do:
-        print_wrapped(f"do: {finding.do}", " " * len(begin))
+    print_wrapped(f"{finding.subject}: {finding.seen}", f"  {finding.state:<{_WIDTH}}  ")

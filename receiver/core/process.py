@@ -630,7 +630,11 @@ class _Core:
             found["owners"] = [self._owners.problem]
         # Clients of bridges are asked by their brokers.
         if not found["store"] and self._settings.listeners:
-            found["subscription"] = list(subscription_warnings(self._subscriptions.in_force, now))
+            found["subscription"] = list(
+                subscription_warnings(
+                    self._subscriptions.in_force, now, has_plugins=bool(self._host.statistics())
+                )
+            )
         for kind in _LOGGED_HERE:
             if found.get(kind) and kind not in self._logged_warnings:
                 _log.warning("something should be corrected", of=kind, problem="; ".join(found[kind]))

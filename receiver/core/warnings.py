@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from receiver.amounts import count_text, duration_text
+from receiver.amounts import duration_text
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
@@ -44,12 +44,14 @@ def certificate_warnings(certificates: Iterable[tuple[str, str, float]], now: da
         yield f"the certificate {where} {state} ({end}): replace its files, which are read at once"
 
 
-def subscription_warnings(subscriptions: SubscriptionSet, now: datetime) -> Iterator[str]:
-    """Yield that no subscription applies, so that no client pushes."""
-    if not any(subscription.state(now) is State.ACTIVE for subscription in subscriptions.subscriptions):
-        count = len(subscriptions.subscriptions)
-        known = count_text(count, "subscription")
-        none = f"none of the {known} is active" if count else "there is no subscription"
+def subscription_warnings(
+    subscriptions: SubscriptionSet, now: datetime, *, has_plugins: bool
+) -> Iterator[str]:
+    """Yield that no client pushes: no plugin is there, or no subscription applies."""
+    if not has_plugins:
+        yield "there is no plugin, so clients are asked for nothing: add one to `plugins`, and send SIGHUP"
+    elif not any(subscription.state(now) is State.ACTIVE for subscription in subscriptions.subscriptions):
+        none = "no subscription is active" if subscriptions.subscriptions else "there is no subscription"
         yield (
             f"{none}, so clients push nothing: put one, for example "
             "`kafka-telemetry subscriptions put all --metric '*'`"

@@ -18,15 +18,9 @@ def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, 
     try:
         checked = check_configuration(path, environ)
     except SettingsError as error:
-        mistakes = [error, *error.further]
-        return None, [
-            failed(Area.CONFIGURATION, "valid", subject, placed(mistake, path), _FIX) for mistake in mistakes
-        ]
+        return None, [_mistake("valid", path, mistake, _FIX) for mistake in (error, *error.further)]
     findings = [
-        failed(
-            Area.CONFIGURATION, "files_and_ports", subject, placed(mistake, path), "correct it, or create it"
-        )
-        for mistake in checked.mistakes
+        _mistake("files_and_ports", path, mistake, "correct it, or create it") for mistake in checked.mistakes
     ]
     findings += [
         warning(
@@ -40,3 +34,10 @@ def check_file(path: Path, environ: Mapping[str, str]) -> tuple[Checked | None, 
         seen = f"valid. Listeners: {listeners}. Plugins: {plugins}"
         findings.append(ok(Area.CONFIGURATION, "valid", subject, seen))
     return checked, findings
+
+
+def _mistake(check: str, path: Path, mistake: SettingsError, fix: str) -> Finding:
+    """Return a finding whose subject is the place of the mistake."""
+    text = placed(mistake, path)
+    place, _, seen = text.partition(": ") if text.startswith(path.name) else (str(path), "", text)
+    return failed(Area.CONFIGURATION, check, place, seen, fix)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -21,7 +22,14 @@ from spark_streaming.plain_yaml import Loc
 
 _SECRETS = (SecretStr, SecretBytes)
 _TEXTS = (str, Path, HostPort, HostPorts, SecretStr)
-_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Path: "a path",
+    date: "a day such as 2026-11-29",
+}
 
 
 def _with_metadata(field: FieldInfo) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from receiver.amounts import count_text
 from receiver.log import configure as configure_log
 from receiver.settings.errors import SettingsError
 from receiver.settings.model import ReceiverSettings
@@ -186,7 +187,11 @@ class Reload:
     def _begin(self) -> None:
         try:
             candidate = self._new()
-        except (SettingsError, SocketError, TakeOverError) as error:
+        except SettingsError as error:
+            more = f" (and {count_text(len(error.further), 'more mistake')})" if error.further else ""
+            self._failed(f"{error}{more}")
+            return
+        except (SocketError, TakeOverError) as error:
             self._failed(str(error))
             return
         self._candidate = candidate

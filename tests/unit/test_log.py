@@ -27,3 +27,15 @@ def test_what_a_client_says_neither_ends_a_line_nor_steers_a_terminal(
     assert "client_id" in written
     assert written.endswith("\n")
     assert written[:-1].isprintable()
+
+
+def test_the_console_shows_no_python(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(LogSettings(format="console"))
+    try:
+        log = structlog.get_logger("receiver.audit")
+        log.info("change", before=None, after={"name": "all", "enabled": True, "match": {}}, names=["a"])
+    finally:
+        structlog.reset_defaults()
+    written = capsys.readouterr().err
+    assert 'after={"name": "all", "enabled": true, "match": {}}' in written
+    assert 'before=null names=["a"]' in written

@@ -184,7 +184,8 @@ class Listener:
             self.nodes.open()
         _log.info(
             "accepting clients",
-            once=f"listener {self.name}",
+            # Of its own, because another relay may have told of the broker meanwhile.
+            once=f"open {self.name}",
             listener=self.name,
             bind=str(self.settings.bind),
             upstream=str(self.settings.upstream),

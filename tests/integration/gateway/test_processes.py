@@ -262,6 +262,9 @@ def test_a_configuration_that_cannot_be_applied_changes_nothing(broker: Scripted
         settings["plugins"] = [{"type": "otlp"}]
         reloaded(sidecar, "configuration not reloaded")
         assert "plugins[0]" in sidecar.logged("configuration not reloaded")[-1]["problem"]
+        settings |= {"drain": {"timeout_s": "soon"}, "log": {"level": "loud"}}
+        reloaded(sidecar, "configuration not reloaded")
+        assert sidecar.logged("configuration not reloaded")[-1]["problem"].endswith(" (and 1 more mistake)")
         assert raw.exchange(produce_frame(2, b"same")).endswith(b"same")
         assert sidecar.is_ready()
 

@@ -96,6 +96,22 @@ def test_an_order_that_the_list_lacks_is_refused(api: Api, query: str) -> None:
     api.run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("usage?since=yesterday", "since: expected a day such as 2026-11-29"),
+        ("clients?state=dead", "state: expected one of terminated, silent, failing, unsubscribed, waiting"),
+    ],
+)
+def test_a_wrong_parameter_is_told_what_it_may_be(api: Api, query: str, detail: str) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        told = problem_of(await rest.get(f"/v1/{query}"), 422)["detail"]
+        assert told.startswith(detail)
+        assert "null" not in told  # which no query has
+
+    api.run(scenario)
+
+
 def test_a_closed_connection_keeps_what_it_moved_and_is_used_once(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         table = relay(api)

@@ -68,6 +68,17 @@ def test_a_problem_of_several_subjects_is_told_once() -> None:
     ]
 
 
+def test_mistakes_in_the_file_have_their_place_once(run: Run, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("listener: 1\nlisteners: []\ndrain: {timeout_s: soon}\n")
+    lines = run("doctor", "--config", str(wrong)).stdout.splitlines()
+    assert [line for line in lines if "wrong.yaml" in line] == [
+        "  failed   wrong.yaml:1:1: listener: unknown key; did you mean listeners?",
+        '  failed   wrong.yaml:3:9: drain.timeout_s: "soon": expected a number, 0 to 600,',
+    ]
+    assert len([line for line in lines if "do: correct it" in line]) == 1
+
+
 def test_json_is_one_document(run: Run, file: Path) -> None:
     result = run("doctor", "--config", str(file), "--json")
     document = json.loads(result.stdout)

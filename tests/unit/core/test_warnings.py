@@ -59,14 +59,18 @@ def test_certificates() -> None:
 
 
 def test_no_subscription() -> None:
-    def warned(*subscriptions: Subscription) -> list[str]:
-        return list(subscription_warnings(SubscriptionSet(subscriptions), NOW))
+    def warned(*subscriptions: Subscription, has_plugins: bool = True) -> list[str]:
+        return list(subscription_warnings(SubscriptionSet(subscriptions), NOW, has_plugins=has_plugins))
 
     active = Subscription("a", ("*",), 10_000)
     ended = Subscription("b", ("*",), 10_000, expires_at=NOW - timedelta(seconds=1))
     assert warned(active, ended) == []
     assert warned()[0].startswith("there is no subscription, so clients push nothing: put one")
-    assert warned(ended)[0].startswith("none of the 1 subscription")
+    assert warned(ended)[0].startswith("no subscription is active, so clients push nothing")
+    # Without a plugin no subscription helps.
+    for subscriptions in ((), (active,)):
+        (only,) = warned(*subscriptions, has_plugins=False)
+        assert only.startswith("there is no plugin, so clients are asked for nothing")
 
 
 @pytest.mark.parametrize(

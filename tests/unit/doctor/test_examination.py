@@ -31,7 +31,7 @@ def states(report: Report) -> dict[tuple[str, str], State]:
 def test_a_wrong_configuration_ends_it_with_every_mistake(tmp_path: Path) -> None:
     report = run(tmp_path / "receiver.yaml", "listener: []\nlisteners: [{name: A, bind: nowhere}]\n")
     assert {(finding.check, finding.state) for finding in report.findings} == {("valid", State.FAILED)}
-    places = [finding.seen.partition(": ")[0] for finding in report.findings]
+    places = [finding.subject for finding in report.findings]
     assert sorted(places) == ["receiver.yaml:1:1", "receiver.yaml:2:13", "receiver.yaml:2:23"]
 
 
