@@ -51,14 +51,7 @@ DATA_PATH: Final = "python" if compiled is None else "compiled"
 
 
 class PythonWalk:
-    """What the walk knows of a stream.
-
-    Attributes:
-        awaited: Correlation id of the response that does not pass; None if there is none.
-        frames: Number of frames that have begun.
-        last_key: API key of the latest request that was looked at.
-        max_replaced_bytes: The longest response that is replaced as a whole.
-    """
+    """What the walk knows of a stream."""
 
     __slots__ = (
         "_every_key",
@@ -87,7 +80,9 @@ class PythonWalk:
     frames: int
     """Number of frames that have begun."""
     last_key: int
+    """API key of the latest request that was looked at."""
     max_replaced_bytes: int
+    """The longest response that is replaced as a whole."""
 
     def _watch(self, keys: Iterable[int]) -> None:
         """Let the requests with these API keys not pass.
