@@ -62,7 +62,10 @@ class Reload:
         self._discard()
         if isinstance(error, SettingsError):  # the supervisor knows where the key is from
             place = {"source": error.source, "key": error.key, "value": error.value, "loc": error.loc}
-            self._channel.send("refused", reload=self._number, problem=error.problem, place=place)
+            further = len(error.further)
+            self._channel.send(
+                "refused", reload=self._number, problem=error.problem, place=place, further=further
+            )
         else:
             self._channel.send("refused", reload=self._number, problem=str(error))
 

@@ -176,9 +176,18 @@ def _entry(
     plugin_class = _plugin_class(index, types[type_])
     host = {key: value for key, value in config.items() if key in _HOST_KEYS}
     own = _own(config)
-    settings = _validated(index, HostSettings, host)
     context = FILES_ARE_ELSEWHERE if elsewhere else None
-    plugin_config = _validated(index, plugin_class.Config, own, context)
+    settings, plugin_config, errors = None, None, []
+    try:
+        settings = _validated(index, HostSettings, host)
+    except PluginConfigError as error:
+        errors.append(error)
+    try:
+        plugin_config = _validated(index, plugin_class.Config, own, context)
+    except PluginConfigError as error:
+        errors.append(error)
+    if settings is None or plugin_config is None:
+        raise together(errors)
     return _Entry(type_, config, settings, plugin_class, plugin_config, own)
 
 

@@ -166,7 +166,8 @@ class Reload:
         if place is None:
             return problem
         loc = tuple(place.pop("loc"))
-        return str(self._sourced(SettingsError(problem=problem, loc=loc, **place)))
+        error = self._sourced(SettingsError(problem=problem, loc=loc, **place))
+        return f"{error}{_more(message.fields.get('further', 0))}"
 
     def left(self, child: Child) -> None:
         """Go on without a process that has ended."""
@@ -188,8 +189,7 @@ class Reload:
         try:
             candidate = self._new()
         except SettingsError as error:
-            more = f" (and {count_text(len(error.further), 'more mistake')})" if error.further else ""
-            self._failed(f"{error}{more}")
+            self._failed(f"{error}{_more(len(error.further))}")
             return
         except (SocketError, TakeOverError) as error:
             self._failed(str(error))
@@ -277,3 +277,7 @@ class Reload:
     def _failed(self, problem: str) -> None:
         _log.error("configuration not reloaded", problem=problem)
         self._report.refused(problem)
+
+
+def _more(mistakes: int) -> str:
+    return f" (and {count_text(mistakes, 'more mistake')})" if mistakes else ""

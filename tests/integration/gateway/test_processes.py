@@ -259,12 +259,17 @@ def test_a_configuration_that_cannot_be_applied_changes_nothing(broker: Scripted
         assert "listener LATER" in sidecar.logged("configuration not reloaded")[-1]["problem"]
         assert refusal(sidecar.port("LATER"))[0] == "refused"
         settings["listeners"].pop()
-        settings["plugins"] = [{"type": "otlp"}]
-        reloaded(sidecar, "configuration not reloaded")
-        assert "plugins[0]" in sidecar.logged("configuration not reloaded")[-1]["problem"]
-        settings |= {"drain": {"timeout_s": "soon"}, "log": {"level": "loud"}}
-        reloaded(sidecar, "configuration not reloaded")
-        assert sidecar.logged("configuration not reloaded")[-1]["problem"].endswith(" (and 1 more mistake)")
+        # The core finds those of plugins, and the supervisor the others.
+        settings["plugins"] = [{"type": "otlp"}, {"type": "otlp", "name": "other"}]
+        for place, more in (
+            ("plugins[0]", {}),
+            ("drain", {"drain": {"timeout_s": "soon"}, "log": {"level": "loud"}}),
+        ):
+            settings |= more
+            reloaded(sidecar, "configuration not reloaded")
+            problem = sidecar.logged("configuration not reloaded")[-1]["problem"]
+            assert place in problem
+            assert problem.endswith(" (and 1 more mistake)")
         assert raw.exchange(produce_frame(2, b"same")).endswith(b"same")
         assert sidecar.is_ready()
 

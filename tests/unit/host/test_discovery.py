@@ -223,6 +223,13 @@ def test_a_missing_type_is_named() -> None:
     assert problem({"endpoint": "x"}).startswith("plugins[0].type: unknown plugin type; installed are ")
 
 
+def test_mistakes_of_the_host_and_of_the_plugin_are_told_at_once() -> None:
+    with pytest.raises(PluginConfigError) as caught:
+        load_plugins([{"type": "console", "name": "Bad/Name", "queue": {"max_item": 1}, "format": "xml"}])
+    keys = {mistake.key for mistake in (caught.value, *caught.value.further)}
+    assert keys == {"plugins[0].name", "plugins[0].queue.max_item", "plugins[0].format"}
+
+
 @pytest.mark.usefixtures("acme")
 @pytest.mark.parametrize(
     ("type_", "message"),
