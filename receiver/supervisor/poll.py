@@ -23,11 +23,7 @@ class _HasDescriptor(Protocol):
 
 
 class Poll:
-    """The descriptors and timers of the supervisor.
-
-    Args:
-        survives: Whether an event that fails ends nothing.
-    """
+    """The descriptors and timers; ``survives``: an event that fails ends nothing."""
 
     def __init__(self, survives: Callable[[], bool]) -> None:
         self._survives = survives

@@ -27,11 +27,7 @@ _log = structlog.get_logger("receiver.supervisor")
 
 
 class Relays:
-    """The relay processes.
-
-    Args:
-        core: Linked to each relay.
-    """
+    """The relay processes, each linked to ``core``."""
 
     def __init__(
         self,

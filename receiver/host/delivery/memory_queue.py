@@ -67,11 +67,7 @@ class MemoryQueue:
         return False
 
     def close(self, deadline: float) -> None:
-        """Accept no more pushes; hand out the rest until a deadline, without lingering.
-
-        Args:
-            deadline: A time on the clock.
-        """
+        """Accept no more pushes; hand out the rest at once, until a time on the clock."""
         with self._lock:
             self._closed = True
             self._deadline = deadline

@@ -177,11 +177,7 @@ class KeptAddresses:
 
 
 class ReplacedAddresses(KeptAddresses):
-    """The addresses of a connection on which clients get the gateway's.
-
-    Args:
-        replace: Gives the host and port of each broker.
-    """
+    """The addresses of clients that get the gateway's host and port for each broker."""
 
     __slots__ = ("_replace",)
 

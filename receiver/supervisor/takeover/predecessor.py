@@ -124,11 +124,7 @@ class Predecessor:
 
 
 class TakeOver:
-    """The receiver that is taken over, until its relays have left.
-
-    Args:
-        core: Linked to its relays.
-    """
+    """The receiver that is taken over, until its relays leave ``core``."""
 
     def __init__(self, *, core: Core, poll: Poll, lifecycle: Lifecycle, current: Current) -> None:
         self._core = core
