@@ -8,6 +8,7 @@ from typing import Final
 from benchmarks.bridge_programs import Programs
 from benchmarks.figures import Figure, Report, table
 from benchmarks.processes import BenchmarkError
+from receiver.bridge.listener import WINDOW
 from tests.integration.bridge.peer import Peer
 from tests.testbed.ports import LOOPBACK
 
@@ -22,7 +23,7 @@ def run(folder: Path, *, quick: bool) -> Report:
     """Give the bridge a day's pushes as fast as they are taken, and read the heap on the way."""
     pushes = _PUSHES_OF_A_DAY // (20 if quick else 1)
     programs = Programs(folder)
-    with Peer(keeps=False) as peer:
+    with Peer(keeps=False, window=WINDOW) as peer:
         lines = programs.lines(
             "HeapOverPushes",
             f"{LOOPBACK}:{peer.port}",

@@ -16,6 +16,7 @@ from benchmarks.captured import JAVA_PRODUCER
 from benchmarks.figures import Figure, Report, table
 from benchmarks.load_generator import load, push_flags
 from benchmarks.passthrough import rotated
+from receiver.bridge.listener import WINDOW
 from tests.integration.bridge.peer import Peer
 from tests.integration.bridge.support import properties
 from tests.testbed import jvm, parts
@@ -81,7 +82,7 @@ def _brokers(programs: Programs) -> Iterator[dict[str, KafkaBroker]]:
     jar = parts.BRIDGE.require() / "kafka-telemetry-bridge.jar"
     quiet = {"testbed.telemetry.log": "false"}
     with (
-        Peer(keeps=False) as peer,
+        Peer(keeps=False, window=WINDOW) as peer,
         KafkaBroker(telemetry_plugin=True, jvm_flags=jvm.WARM, properties=quiet) as nothing,
         KafkaBroker(
             plugins=[jar], jvm_flags=jvm.WARM, properties=properties(programs.token, peer.port)

@@ -23,12 +23,13 @@ class Programs:
 
     Args:
         folder: Where they are compiled to.
+        more: Sources of further programs.
 
     Attributes:
         token: The file of the token.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: Path) -> None:
         self.token = folder / "token"
         self.token.write_bytes(TOKEN)
         self._classes = folder / "classes"
@@ -41,6 +42,7 @@ class Programs:
             "-d",
             self._classes,
             *sorted(_SOURCES.glob("*.java")),
+            *more,
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILE_SECONDS)
         if done.returncode:

@@ -1,8 +1,6 @@
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import javax.management.MBeanServer;
-import javax.management.ObjectName;
 import kafkaclienttelemetry.bridge.BridgeExporter;
 
 /**
@@ -16,7 +14,9 @@ public final class HeapOverPushes {
   private static final int LOOK_EVERY = 100;
   private static final long MOST_QUEUED = 5_000;
 
-  private final MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
+  private final BridgeBean bean = new BridgeBean();
+
+  private HeapOverPushes() throws Exception {}
 
   public static void main(String[] arguments) throws Exception {
     BridgeExporter bridge = Requests.bridge(arguments[0], arguments[1]);
@@ -27,36 +27,23 @@ public final class HeapOverPushes {
   }
 
   private void run(BridgeExporter bridge, Requests requests, int pushes) throws Exception {
-    while (value("Connected") == 0) {
-      Thread.sleep(20);
-    }
+    bean.waitUntilConnected();
     for (int line = 0; line < LINES; line++) {
       for (int index = 0; index < pushes / LINES; index++) {
         if (index % LOOK_EVERY == 0) {
-          waitFor(MOST_QUEUED);
+          bean.waitUntilQueued(MOST_QUEUED);
         }
         requests.give(bridge, index);
       }
-      waitFor(0);
+      bean.waitUntilQueued(0);
       System.gc();
       System.gc();
       System.out.printf(
           "{\"acknowledged\":%d,\"dropped\":%d,\"heap_bytes\":%d,\"threads\":%d}%n",
-          value("Acknowledged"),
-          value("DroppedQueueFull") + value("DroppedError") + value("Refused"),
+          bean.value("Acknowledged"),
+          bean.lost(),
           ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed(),
           ManagementFactory.getThreadMXBean().getThreadCount());
     }
-  }
-
-  private void waitFor(long mostQueued) throws Exception {
-    while (value("QueuedItems") > mostQueued) {
-      Thread.sleep(1);
-    }
-  }
-
-  private long value(String attribute) throws Exception {
-    ObjectName name = new ObjectName("kafka.telemetry.bridge:type=Bridge");
-    return beans.isRegistered(name) ? ((Number) beans.getAttribute(name, attribute)).longValue() : 0;
   }
 }

@@ -17,7 +17,8 @@ from tests.testbed.process import wait_until
 
 TOKEN: Final = b"a-token-of-the-tests-0123456789"
 _MAX_PUSH_BYTES: Final = 1 << 20
-_WINDOW: Final = 16
+#: So small that a few pushes fill it.
+WINDOW: Final = 16
 
 
 class Peer:
@@ -28,6 +29,7 @@ class Peer:
         path: The file of its Unix socket; None: it has the port.
         answers: Whether it acknowledges what it takes.
         keeps: Whether it keeps what has arrived.
+        window: The most pushes that it lets a bridge send without an acknowledgement.
 
     Attributes:
         port: As given, or the free one.
@@ -40,7 +42,13 @@ class Peer:
     """
 
     def __init__(
-        self, port: int | None = None, *, path: Path | None = None, answers: bool = True, keeps: bool = True
+        self,
+        port: int | None = None,
+        *,
+        path: Path | None = None,
+        answers: bool = True,
+        keeps: bool = True,
+        window: int = WINDOW,
     ) -> None:
         self.port = free_port() if port is None else port
         self.answers = answers
@@ -48,6 +56,7 @@ class Peer:
         self.pushes: list[BridgedPush] = []
         self.count = 0
         self._keeps = keeps
+        self._window = window
         self.hellos: list[Hello] = []
         self.statistics: dict[str, int] = {}
         self._path = path
@@ -97,7 +106,10 @@ class Peer:
 
     def _serve(self, end: socket.socket) -> None:
         talk = Conversation(
-            accepted_tokens=(TOKEN,), nonce=os.urandom(32), max_push_bytes=_MAX_PUSH_BYTES, window=_WINDOW
+            accepted_tokens=(TOKEN,),
+            nonce=os.urandom(32),
+            max_push_bytes=_MAX_PUSH_BYTES,
+            window=self._window,
         )
         welcomed = False
         with contextlib.suppress(OSError):
