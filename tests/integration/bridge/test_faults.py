@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.bridge.peer import TOKEN, Peer
+from benchmarks.bridge_programs import Programs
+from tests.integration.bridge.peer import TOKEN, WINDOW, Peer
 from tests.integration.bridge.support import EXPORTER, JMX, properties
 from tests.testbed import jvm, parts
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, JavaClient, LibrdkafkaClient, Mode
-from tests.testbed.ports import free_port
+from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, StartError, wait_until
 from tests.testbed.raw import BrokerAnswerError
 
@@ -101,6 +102,17 @@ def test_a_slow_receiver_delays_pushes_and_nothing_else(jar: Path, token_file: P
         )
         assert {name: count for name, count in peer.statistics.items() if "dropped" in name and count} == {}
         assert sequences(peer) == set(range(1, peer.statistics["received"] + 1))
+
+
+@pytest.mark.full
+def test_pushes_wake_nothing_while_the_receiver_owes_acknowledgements(tmp_path: Path) -> None:
+    programs, pushes = Programs(tmp_path, _HERE / "FullWindow.java"), 400
+    metrics = programs.metrics(tmp_path / "metrics", 1_000)
+    with Peer(answers=False) as peer:
+        receiver = f"{LOOPBACK}:{peer.port}"
+        (line,) = programs.lines("FullWindow", receiver, programs.token, metrics, WINDOW, pushes, seconds=120)
+    # Statistics wake the thread too, and a new connection after ten seconds.
+    assert line["sleeps"] < pushes / 4
 
 
 @pytest.mark.full

@@ -33,7 +33,12 @@ final class Budget {
 
     /** Gives the room of a push back. */
     void giveBack(long size) {
-        items.decrementAndGet();
+        giveBack(1, size);
+    }
+
+    /** Gives the room of several pushes back, which have so many bytes together. */
+    void giveBack(int pushes, long size) {
+        items.addAndGet(-pushes);
         bytes.addAndGet(-size);
     }
 

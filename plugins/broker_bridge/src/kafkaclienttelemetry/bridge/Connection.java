@@ -21,10 +21,10 @@ import kafkaclienttelemetry.bridge.Counters.Count;
  */
 final class Connection implements Runnable {
     /** Larger metrics are written from their own array. */
-    private static final int COPIED_BYTES = 16 << 10;
+    private static final int COPIED_BYTES = 64 << 10;
     private static final int FLUSHED_BYTES = 192 << 10;
     /** While there is room for pushes, acknowledgements are read together after so long. */
-    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(25);
+    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(50);
     private static final int NONCE_BYTES = 32;
 
     private final Link link;
@@ -103,6 +103,11 @@ final class Connection implements Runnable {
     /** Whether one more push may be sent before the receiver acknowledges some. */
     boolean hasRoom() {
         return inFlight < window;
+    }
+
+    /** Has acknowledgements read at once, because a push waits for room. */
+    void readNow() {
+        LockSupport.unpark(reader);
     }
 
     /** Encodes a push; {@link #send} writes it. */
@@ -207,8 +212,8 @@ final class Connection implements Runnable {
             while (true) {
                 byte[] frame = read(Frames.ACKNOWLEDGE, Frames.MAX_ACKNOWLEDGE_BYTES);
                 acknowledge(frame);
-                if (inFlight < window / 2) {
-                    LockSupport.parkNanos(this, BATCH_NS);
+                if (in.available() == 0 && !link.needsRoom()) {
+                    LockSupport.parkNanos(this, REST_NS);
                 }
             }
         } catch (EOFException error) {
@@ -223,27 +228,30 @@ final class Connection implements Runnable {
         if (frame.length != 3 + count * Frames.ACKNOWLEDGED_BYTES) {
             throw new IOException("it sent a frame of a wrong length");
         }
-        boolean wasFull = !hasRoom();
-        for (int at = 3; at < frame.length; at += Frames.ACKNOWLEDGED_BYTES) {
-            Push push;
-            synchronized (unacknowledged) {
-                push = unacknowledged.remove(Frames.int64(frame, at));
-                inFlight = unacknowledged.size();
+        int known = 0;
+        int refused = 0;
+        long size = 0;
+        synchronized (unacknowledged) {
+            for (int at = 3; at < frame.length; at += Frames.ACKNOWLEDGED_BYTES) {
+                Push push = unacknowledged.remove(Frames.int64(frame, at));
+                if (push == null) {
+                    continue; // taken for another connection already
+                }
+                known++;
+                size += push.bytes();
+                if (frame[at + 8] == Frames.REFUSED_PUSH) {
+                    refused++;
+                }
             }
-            if (push == null) {
-                continue; // taken for another connection already
-            }
-            budget.giveBack(push.bytes());
-            if (frame[at + 8] == Frames.REFUSED_PUSH) {
-                counters.add(Count.REFUSED);
-            } else {
-                counters.add(Count.ACKNOWLEDGED);
-            }
+            inFlight = unacknowledged.size();
         }
+        counters.add(Count.REFUSED, refused);
+        counters.add(Count.ACKNOWLEDGED, known - refused);
+        budget.giveBack(known, size);
         progressAt = System.nanoTime();
         askedAt = 0;
-        if (wasFull) {
-            link.wake();
+        if (inFlight <= window / 2) { // not for each push that may be sent
+            link.roomMade();
         }
     }
 

@@ -24,7 +24,11 @@ final class Counters {
     private final AtomicLongArray values = new AtomicLongArray(Count.values().length);
 
     void add(Count what) {
-        values.incrementAndGet(what.ordinal());
+        add(what, 1);
+    }
+
+    void add(Count what, long pushes) {
+        values.addAndGet(what.ordinal(), pushes);
     }
 
     long get(Count what) {

@@ -8,7 +8,7 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import kafkaclienttelemetry.bridge.Counters.Count;
 import org.slf4j.Logger;
@@ -28,9 +28,15 @@ final class Link implements Runnable {
     /** After so long without an acknowledgement that is due, the receiver counts as hung. */
     private static final long HUNG_NS = TimeUnit.SECONDS.toNanos(10);
     private static final long LOGGED_NS = TimeUnit.MINUTES.toNanos(5);
-    /** While pushes come more often than this, the thread looks by itself and nobody wakes it. */
-    private static final long BATCH_NS = TimeUnit.MILLISECONDS.toNanos(50);
-    private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(5);
+    /** While pushes come, the thread looks by itself after so long, and nobody wakes it. */
+    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** Rests without a push after which the thread sleeps until a push comes. */
+    private static final int MAX_EMPTY_RESTS = 20;
+
+    // What the thread sleeps for. Whoever brings it wakes the thread.
+    private static final int NOTHING = 0;
+    private static final int PUSHES = 1;
+    private static final int ROOM = 2;
 
     private final Logger log = LoggerFactory.getLogger(Bridge.class);
     private final Delivery delivery;
@@ -41,8 +47,7 @@ final class Link implements Runnable {
     private final long seed;
     private final Thread thread;
     private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
-    /** Whether the thread sleeps until it is woken. */
-    private final AtomicBoolean idle = new AtomicBoolean();
+    private final AtomicInteger sleepsFor = new AtomicInteger(NOTHING);
     private final ArrayDeque<Push> again = new ArrayDeque<>(); // the thread's own
 
     private volatile Connection connection;
@@ -99,9 +104,19 @@ final class Link implements Runnable {
             for (Push left = queue.poll(); left != null; left = queue.poll()) {
                 settle(left);
             }
-        } else if (idle.get() && idle.compareAndSet(true, false)) {
-            LockSupport.unpark(thread);
+        } else {
+            wakeFor(PUSHES);
         }
+    }
+
+    /** Whether the thread sleeps until the receiver has acknowledged pushes. */
+    boolean needsRoom() {
+        return sleepsFor.get() == ROOM;
+    }
+
+    /** Has the thread go on: the receiver has acknowledged pushes. */
+    void roomMade() {
+        wakeFor(ROOM);
     }
 
     /** Has the counters sent, soon. */
@@ -134,8 +149,14 @@ final class Link implements Runnable {
     }
 
     void wake() {
-        idle.set(false);
+        sleepsFor.set(NOTHING);
         LockSupport.unpark(thread);
+    }
+
+    private void wakeFor(int reason) {
+        if (sleepsFor.get() == reason && sleepsFor.compareAndSet(reason, NOTHING)) {
+            LockSupport.unpark(thread);
+        }
     }
 
     @Override
@@ -218,7 +239,7 @@ final class Link implements Runnable {
     /** Writes until the connection breaks or the link ends. */
     private void serve() throws IOException {
         Connection current = connection;
-        boolean busy = false;
+        int emptyRests = 0;
         while (!ended) {
             if (statisticsDue) {
                 statisticsDue = false;
@@ -227,23 +248,33 @@ final class Link implements Runnable {
             Push push = current.hasRoom() ? next() : null;
             if (push != null) {
                 send(current, push);
-                busy = true;
+                emptyRests = 0;
                 continue;
             }
             current.flush();
-            if (busy && current.hasRoom()) {
-                busy = false;
-                LockSupport.parkNanos(this, BATCH_NS);
-                continue;
+            if (!current.hasRoom()) {
+                sleepFor(ROOM, current);
+            } else if (emptyRests < MAX_EMPTY_RESTS) {
+                emptyRests++;
+                LockSupport.parkNanos(this, REST_NS);
+            } else {
+                sleepFor(PUSHES, current);
             }
-            idle.set(true);
-            if ((queue.isEmpty() || !current.hasRoom()) && !statisticsDue && !ended) {
-                LockSupport.parkNanos(this, IDLE_NS);
-            }
-            idle.set(false);
             current.check();
         }
         current.flush();
+    }
+
+    private void sleepFor(int reason, Connection current) {
+        sleepsFor.set(reason);
+        boolean isThere = reason == ROOM ? current.hasRoom() : !queue.isEmpty();
+        if (!isThere && !statisticsDue && !ended) {
+            if (reason == ROOM) {
+                current.readNow();
+            }
+            LockSupport.park(this);
+        }
+        sleepsFor.set(NOTHING);
     }
 
     private void send(Connection current, Push push) throws IOException {
