@@ -176,7 +176,7 @@ def test_pushes_wait_on_disk_for_a_collector_that_is_away_and_survive_restarts(t
             host.start()
             host.offer(one)
             wait_for(partial(_failed_twice, host))
-            assert host.stop(0.2)
+            assert host.stop(2)
             (statistics,) = host.statistics()
             assert statistics.spool_pushes == number + 1
             assert not any(statistics.dropped.values())

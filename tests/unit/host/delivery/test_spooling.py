@@ -118,7 +118,7 @@ def test_what_is_left_at_shutdown_is_delivered_after_the_restart(tmp_path: Path,
     for number in range(20):
         host.offer(push(number))
     with capture_logs() as logs:
-        assert host.stop(0.5)
+        assert host.stop(2)
     statistics = statistics_of(host)
     assert (statistics.spool_pushes, sum(statistics.dropped.values())) == (20, 0)
     assert not [line for line in logs if "dropped" in line["event"]]
