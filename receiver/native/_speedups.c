@@ -25,6 +25,7 @@
 #include <time.h>
 
 #define BUFFER_BYTES 262144
+#define PIECE_BYTES 32768 /* what a processor's cache holds from a read to its send */
 #define WATCHED_KEYS 128
 
 /* Bytes of a head: of a request, length, API key and version; of a response, length and correlation id. */
@@ -1557,22 +1558,38 @@ static Py_ssize_t room_of(const Pump *pump)
     return (Py_ssize_t)(room < most ? room : most);
 }
 
+/* Move at most `room` bytes; return whether there may be more. */
+static int move_piece(Pump *pump, Py_ssize_t room, Py_ssize_t *moved)
+{
+    const int is_tls = pump->source_tls != Py_None;
+    int again;
+    *moved = is_tls ? through_tls(pump, pump->source_tls, room, tls_receive) : plain_receive(pump, room);
+    if (*moved > 0 && !(is_walk(pump->walk) && (!pump->meters || walks_addressed((Walk *)pump->walk)))) {
+        PyErr_SetString(PyExc_RuntimeError, "the walk is gone");
+        return RAISED;
+    }
+    if ((again = *moved > 0 ? pass_on(pump, *moved) : no_bytes(pump, *moved)) < 0)
+        return RAISED;
+    return is_tls ? has_unread(pump) : again || *moved == room;
+}
+
 static PyObject *Pump_readable(PyObject *self, PyObject *unused)
 {
     Pump *pump = (Pump *)self;
-    const int is_tls = pump->source_tls != Py_None;
-    Py_ssize_t count, room;
+    Py_ssize_t left, piece, moved;
     int again;
     (void)unused;
     if (!reads(pump))
         return PyObject_CallMethodObjArgs(self, name_move, NULL);
-    room = room_of(pump);
-    count = is_tls ? through_tls(pump, pump->source_tls, room, tls_receive) : plain_receive(pump, room);
-    if (count > 0 && !(is_walk(pump->walk) && (!pump->meters || walks_addressed((Walk *)pump->walk))))
-        return PyErr_Format(PyExc_RuntimeError, "the walk is gone");
-    if ((again = count > 0 ? pass_on(pump, count) : no_bytes(pump, count)) < 0)
-        return NULL;
-    return PyBool_FromLong(is_tls ? has_unread(pump) : again || count == room);
+    left = room_of(pump);
+    do {
+        piece = pump->source_tls == Py_None && left > PIECE_BYTES ? PIECE_BYTES : left;
+        if ((again = move_piece(pump, piece, &moved)) < 0)
+            return NULL;
+        left -= piece;
+        /* Python's part may have changed what is read. */
+    } while (again && left > 0 && pump->reading && !pump->supervised && reads(pump));
+    return PyBool_FromLong(again);
 }
 
 static int Pump_set_source_tls(PyObject *self, PyObject *value, void *closure)

@@ -11,6 +11,9 @@ from receiver.settings.base import Settings
 #: One source address may use ``max_held_bytes`` divided by this number.
 SOURCE_SHARE_DIVISOR: Final = 4
 
+#: Socket buffers of new connections and of slow readers once half of a bound is in use.
+SCARCE_BUFFER_BYTES: Final = 65_536
+
 _MAX_COUNT = 1_000_000_000
 _MAX_BYTES = 1_000_000_000_000
 
@@ -93,11 +96,10 @@ class LimitsSettings(Settings):
     max_held_bytes: int = Field(default=402_653_184, ge=1_048_576)
     """Bytes of memory for what waits on all connections together: incomplete telemetry requests,
     requests that wait for the broker, responses until they are complete where they are rewritten,
-    and bytes that a slow reader has not taken, including the system's buffers: up to 1.75 MiB for
-    each with the default `socket_buffer_bytes`. One source address (IPv6: /48 network) may use a
-    quarter. Once half of either is in use, new connections get buffers of 64 KiB. At either bound a
-    connection is closed: of the source that uses most, the one that has waited longest. All relays
-    share the bounds."""
+    and bytes that a slow reader has not taken, including the system's buffers. One source address
+    (IPv6: /48 network) may use a quarter. Once half of either is in use, new connections and slow
+    readers get buffers of 64 KiB. At either bound a connection is closed: of the source that uses
+    most, the one that has waited longest. All relays share the bounds."""
     request_timeout_ms: int = Field(default=30_000, ge=100, le=600_000)
     """Milliseconds in which a telemetry request must arrive completely, from its first byte. The
     default is the request timeout of Java clients."""

@@ -248,12 +248,12 @@ class ListenerSettings(Settings):
     max_connections: int = Field(default=10_000, ge=1)
     """Open client connections. One more is closed at once. Each connection uses two of the
     process's open files."""
-    socket_buffer_bytes: int | None = Field(default=393_216, ge=4_096, le=67_108_864)
+    socket_buffer_bytes: int | None = Field(default=None, ge=4_096, le=67_108_864)
     """Bytes that the system may buffer in each direction of both sockets of a connection, as
-    Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes` (100 KiB). Linux takes up
-    to twice as much. Less costs CPU for responses of a megabyte. Raise it together with the
-    broker's if the round trip to clients is long. Null: the system decides, which can be megabytes
-    for each slow reader."""
+    Kafka's `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`. Linux takes up to twice
+    as much. Null: 384 KiB for what clients send; Linux tunes the other buffers, of which at most
+    384 KiB wait unsent. A fixed size of 384 KiB costs up to twice the CPU for responses of a
+    megabyte. With 1 MiB, requests of a megabyte cost a third less than with null."""
     max_frame_bytes: int = Field(default=104_857_600, ge=1024, le=2_147_483_647)
     """Largest request in bytes. Set it to the broker's `socket.request.max.bytes`, which has the
     same default."""

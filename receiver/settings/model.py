@@ -17,7 +17,7 @@ from receiver.settings.broker import BrokerSettings
 from receiver.settings.cluster import ClusterSettings
 from receiver.settings.gateway import GatewaySettings
 from receiver.settings.hostport import HostPort
-from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
+from receiver.settings.limits import SCARCE_BUFFER_BYTES, SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.settings.listeners import ListenerSettings
 from receiver.settings.metric_processing import (
     NormalizationSettings,
@@ -262,13 +262,14 @@ class ReceiverSettings(Settings):
     def _room_for_a_slow_reader(self) -> Self:
         for index, listener in enumerate(self.listeners):
             # Linux doubles what it is asked for. The broker's socket has a buffer too.
-            slow_reader = 4 * (listener.socket_buffer_bytes or 0) + _BACKLOG_BYTES
+            buffer_bytes = listener.socket_buffer_bytes or SCARCE_BUFFER_BYTES
+            slow_reader = 4 * buffer_bytes + _BACKLOG_BYTES
             least = SOURCE_SHARE_DIVISOR * slow_reader
             if self.limits.max_held_bytes < least:
                 raise KeyMistakeError(
                     "one source address may use a quarter of it, but one slow reader takes "
                     f"{slow_reader}: set it to at least {least}, or lower "
-                    f"listeners[{index}].socket_buffer_bytes ({listener.socket_buffer_bytes})",
+                    f"listeners[{index}].socket_buffer_bytes ({buffer_bytes})",
                     *("limits", "max_held_bytes"),
                 )
         return self

@@ -380,6 +380,10 @@ class Connection:
         self._count_memory()
         self._last_moved = self._loop.time()
 
+    def most_buffered(self) -> int:
+        """Return the bytes that a buffer of the system may take for a slow reader now."""
+        return self._services.memory.most_buffered(self.identity.peers.block)
+
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""
         if self._state is not State.CLOSED:

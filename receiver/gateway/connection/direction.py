@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from receiver.event_loop import DirectEventLoop
+from receiver.gateway.connection.system_buffers import bound_received, bytes_to_send
 from receiver.gateway.connection.tls_socket import TlsSocket, TlsState, write_error
 from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESPONSES, arrived
 from receiver.turns import Share
@@ -68,6 +69,9 @@ class Connection(Protocol):
 
     def moved(self) -> None:
         """Act on the session's effects and state after bytes were moved."""
+
+    def most_buffered(self) -> int:
+        """Return the bytes that a buffer of the system may take for a slow reader now."""
 
     def backed_up(self) -> None:
         """Count the bytes that wait for a slow reader."""
@@ -366,8 +370,8 @@ class Direction(Pump):
         self._room = max(self._room // 2, _MIN_READ_BYTES)
         self._backlog = bytes(out[sent:])
         # The source sends on while it is not read.
-        self._full_bytes = _buffer_size(self._sink, socket.SO_SNDBUF) + _buffer_size(
-            self._source, socket.SO_RCVBUF
+        self._full_bytes = bytes_to_send(self._sink) + bound_received(
+            self._source, self._connection.most_buffered()
         )
         self._loop.set_direct_writer(self._sink.fileno(), self._writable, self._share)
         self.update()
@@ -438,14 +442,3 @@ def _descriptor(side: socket.socket) -> tuple[int, TlsState | None]:
     if isinstance(side, TlsSocket):
         return side.fileno(), side.state
     return side.fileno() if type(side) is socket.socket else -1, None
-
-
-def _buffer_size(side: socket.socket, option: int) -> int:
-    """Return the bytes that a buffer of the kernel may take.
-
-    Linux doubles what it is asked for.
-    """
-    try:
-        return side.getsockopt(socket.SOL_SOCKET, option)
-    except OSError:  # the socket is gone already; the next read or write notices that
-        return 0

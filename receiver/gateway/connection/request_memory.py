@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from receiver.event_loop import running_loop
-from receiver.peers.sources import block_of
-from receiver.settings.limits import SOURCE_SHARE_DIVISOR, LimitsSettings
+from receiver.settings.limits import SCARCE_BUFFER_BYTES, SOURCE_SHARE_DIVISOR, LimitsSettings
 from receiver.supervisor.shared_counts import ProcessCounts
 from receiver.telemetry.identity import ClientIdentity
 
 #: The event loop may call a timer this early, in seconds: the resolution of its clock.
 _TIMER_RESOLUTION_S: Final = 1e-3
+
+#: Buffers of the system that a source's share has room for, if no memory is scarce.
+_BUFFERS_IN_A_SHARE: Final = 8
 
 #: The key of what all sources hold. No address is empty.
 _ALL: Final = ""
@@ -100,12 +102,22 @@ class RequestMemory:
         self._max_source_bytes = self._max_bytes // SOURCE_SHARE_DIVISOR
         self._timeout_s = settings.request_timeout_ms / 1000
 
-    def is_scarce(self, source_address: str) -> bool:
-        """Return whether more than half of the bound, or of a source's share, is in use."""
+    def is_scarce(self, source: str) -> bool:
+        """Return whether more than half of the bound, or of a source's share, is in use.
+
+        Args:
+            source: The address block.
+        """
         return (
             self._shared.total(_ALL) > self._max_bytes // 2
-            or self._shared.total(block_of(source_address)) > self._max_source_bytes // 2
+            or self._shared.total(source) > self._max_source_bytes // 2
         )
+
+    def most_buffered(self, source: str) -> int:
+        """Return what a buffer of the system may take for a source's slow reader."""
+        if self.is_scarce(source):
+            return 2 * SCARCE_BUFFER_BYTES  # as much as Linux makes of it
+        return max(self._max_source_bytes // _BUFFERS_IN_A_SHARE, 2 * SCARCE_BUFFER_BYTES)
 
     def update(self, connection: Holder, held_bytes: int, incomplete: int | None) -> None:
         """Record the memory of a connection; close connections while a bound is exceeded.

@@ -26,6 +26,7 @@ from receiver.brokers.upstream import Upstream
 from receiver.event_loop import running_loop
 from receiver.gateway.connection.closing import CloseReason, close_with_reset
 from receiver.gateway.connection.connection import Connection, ConnectionServices
+from receiver.gateway.connection.system_buffers import fix, tune
 from receiver.gateway.connection.tls_socket import TlsSocket
 from receiver.gateway.core_link import CoreLink
 from receiver.gateway.listeners.admission import Admission, RefusalReason, RefusedError
@@ -39,6 +40,7 @@ from receiver.metrics import RelayMetrics
 from receiver.request_log import connection_fields
 from receiver.session.effects import LoginOutcome
 from receiver.session.session import Session
+from receiver.settings.limits import SCARCE_BUFFER_BYTES
 from receiver.settings.listeners import ListenerSettings
 from receiver.telemetry.identity import ANONYMOUS, ClientIdentity, port_name
 from receiver.workers import start_task
@@ -58,9 +60,6 @@ _DRAIN_CHECK_S: Final = 0.05
 #: producer may always have one in flight, so it takes none after that.
 _RETIRED_S: Final = 1.0
 _LISTEN_AGAIN_S: Final = 5.0
-
-#: The socket buffers of new connections while memory is scarce. More slow readers have room then.
-_SCARCE_BUFFER_BYTES: Final = 65_536
 
 #: Seconds for which a client of a node that is away is held before the next try, where the port
 #: can't be closed.
@@ -356,15 +355,16 @@ class Listener:
         self, client: socket.socket, broker: socket.socket, number: int, identity: ClientIdentity
     ) -> None:
         buffer_bytes = self.settings.socket_buffer_bytes
-        if self._services.memory.is_scarce(identity.source_address):
-            buffer_bytes = min(buffer_bytes or _SCARCE_BUFFER_BYTES, _SCARCE_BUFFER_BYTES)
+        if self._services.memory.is_scarce(identity.peers.block):
+            buffer_bytes = min(buffer_bytes or SCARCE_BUFFER_BYTES, SCARCE_BUFFER_BYTES)
         try:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                if buffer_bytes is not None:
-                    side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
-                    side.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+            if buffer_bytes is None:
+                tune(client, broker)
+            else:
+                fix(client, broker, buffer_bytes)
         except OSError as error:  # one of them is gone already
             client.close()
             broker.close()

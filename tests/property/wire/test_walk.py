@@ -7,6 +7,7 @@ import importlib.util
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,7 @@ INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 LENGTHS = st.one_of(st.integers(-2, 40), st.sampled_from([95, 96, 97, 1 << 30, (1 << 31) - 1, -(1 << 31)]))
 VERSIONS = st.sampled_from([0, 1, 17, 253, 254, 255, 32_767, -1, -32_768])
 LONGEST = 96
+PIECE_BYTES = 32_768
 COUNTED = (BYTES_IN, BYTES_OUT, REQUESTS, RESPONSES, LAST_KEY)
 WATCHED = frozenset({0, 18, 71, 127})
 
@@ -126,6 +128,9 @@ class Recorder:
 
     def cpu(self) -> float:
         return 0.0
+
+    def most_buffered(self) -> int:
+        return 1 << 20
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def record(*arguments: object, **_: object) -> None:
@@ -260,3 +265,33 @@ def test_both_pumps_make_the_same_calls(steps: list[tuple[str, Any]], requests: 
     finally:
         compiled.close()
         python.close()
+
+
+def test_a_large_frame_is_moved_by_one_call_while_the_sink_takes_it() -> None:
+    """C moves it in pieces, which a processor's cache holds from the read to the send."""
+    for kind in (direction.Direction, in_python().Direction):
+        with closing(World(kind, requests=False)) as world:
+            world.inner[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            sent = world.source.send(long_frame(150))
+            assert sent > 100_000
+            world.direction._reading = True
+            while world.direction.bytes_read < sent:
+                before = world.direction.bytes_read
+                world.direction.readable()
+                world.out += world.sink.recv(1 << 20)
+                assert world.direction.bytes_read > before
+            assert world.out == long_frame(150)[:sent]
+            assert world.slot.words[BYTES_OUT] == sent
+
+
+@pytest.mark.parametrize("change", ["paused", "supervised", "limit"])
+def test_pieces_end_when_something_else_is_read(change: str) -> None:
+    with closing(World(direction.Direction, requests=False)) as world:
+        moved = world.direction
+        world.source.send(long_frame(100))
+        moved._reading = change != "paused"
+        moved.supervised = change == "supervised"
+        if change == "limit":
+            moved.limit = lambda: 10
+        moved.readable()
+        assert moved.bytes_read == (10 if change == "limit" else PIECE_BYTES)
