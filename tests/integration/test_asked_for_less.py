@@ -17,7 +17,7 @@ from tests.testbed.sidecar import config_for
 
 TOPIC = "asked-for-less"
 INTERVAL_MS = 500
-TIMEOUT_S = 40.0
+TIMEOUT_S = 300.0
 
 #: A Java consumer's push of everything has some 3,000 bytes, one of the standard metrics 600.
 MAX_BYTES = 1500

@@ -24,7 +24,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 from tests.testbed.sidecar import Sidecar, config_for
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 BEFORE = Options(before_start=True)
 
 

@@ -38,7 +38,7 @@ TOPIC = "prometheus"
 INTERVAL_MS = 1000
 #: Longer than a scrape interval of the testbed's Prometheus, but short for the tests.
 LINGER_S = 5
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 RATE = 40.0
 RECORDS = 800
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.full
 
 TOPIC = "subscribed"
 INTERVAL_MS = 1000
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 #: What every client has, and what matching subscriptions add to it.
 CONNECTIONS = "org.apache.kafka.producer.connection.creation."
 REQUESTS = "org.apache.kafka.producer.request."

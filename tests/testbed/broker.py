@@ -29,7 +29,7 @@ CLUSTER_ID = "kafka-telemetry-testQQ"
 NODE_ID = 1
 
 _TELEMETRY_PLUGIN = "kafkatelemetry.testbed.CountingTelemetryReporter"
-_READY_WITHIN_S = 60.0
+_READY_WITHIN_S = 300.0
 _STOP_WITHIN_S = 30.0
 
 #: What every broker of the testbed has.

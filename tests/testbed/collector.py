@@ -21,7 +21,7 @@ AttributeValue = str | int | float | bool
 Kind = Literal["gauge", "sum", "histogram", "exponentialHistogram", "summary"]
 Temporality = Literal["delta", "cumulative"]
 
-_READY_WITHIN_S = 120.0
+_READY_WITHIN_S = 300.0
 _KINDS: tuple[Kind, ...] = ("gauge", "sum", "histogram", "exponentialHistogram", "summary")
 _TEMPORALITIES: Mapping[int, Temporality] = {1: "delta", 2: "cumulative"}
 

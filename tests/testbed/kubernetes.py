@@ -26,7 +26,7 @@ from tests.testbed.ports import LOOPBACK, free_port, is_open
 from tests.testbed.process import ChildProcess
 from tests.testbed.server import Server
 
-_READY_WITHIN_S: Final = 90.0
+_READY_WITHIN_S: Final = 300.0
 _REQUEST_TIMEOUT_S: Final = 120.0
 _COMMAND_TIMEOUT_S: Final = 300.0
 #: May do everything.

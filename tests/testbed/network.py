@@ -21,7 +21,7 @@ from typing import Self
 from tests.testbed.process import ChildProcess, ScratchFolder, StartError, wait_until
 
 _CLONE_NEWNET = 0x40000000
-_READY_WITHIN_S = 10.0
+_READY_WITHIN_S = 300.0
 _COMMAND_TIMEOUT_S = 120.0
 
 _HOW = (

@@ -14,7 +14,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess
 from tests.testbed.server import Server
 
-_READY_WITHIN_S = 120.0
+_READY_WITHIN_S = 300.0
 _HOME = Path(pyspark.__file__).parent
 #: The command.
 SPARK_SUBMIT = _HOME / "bin" / "spark-submit"

@@ -22,7 +22,7 @@ from tests.testbed.process import ChildProcess, WaitTimeoutError, wait_until
 from tests.testbed.scripted_broker import API_VERSIONS, ScriptedBroker, produce_frame, request_frame
 from tests.testbed.sidecar import Sidecar
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 
 GET, PUSH = 71, 72
 ZERO_ID = bytes(16)

@@ -18,7 +18,7 @@ from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.scripted_broker import request_frame
 from tests.testbed.security import Login, Mechanism, SecurityProtocol
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 INTERVAL_MS = 500
 TOPIC = "secured"
 

@@ -16,7 +16,7 @@ from tests.testbed.process import ChildProcess, StartError
 
 _HERE: Final = Path(__file__).parent
 _NAMESPACES: Final = ("--mount", "--pid", "--uts", "--ipc", "--net")
-_READY_WITHIN_S: Final = 60.0
+_READY_WITHIN_S: Final = 300.0
 _GONE_WITHIN_S: Final = 120.0
 _COMMAND_TIMEOUT_S: Final = 600.0
 #: The tests, which judge by conditions, go first.

@@ -22,7 +22,7 @@ from tests.testbed.node.settings import NODE, PAUSE, SERVICES
 from tests.testbed.node.volumes import Provisioner
 from tests.testbed.process import ChildProcess, WaitTimeoutError, wait_until
 
-_READY_WITHIN_S: Final = 120.0
+_READY_WITHIN_S: Final = 300.0
 _ETCD: Final = "http://127.0.0.1:2379"
 _PEER: Final = "http://127.0.0.1:2380"
 
