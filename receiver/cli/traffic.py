@@ -15,6 +15,7 @@ from receiver.cli.output import Output, OutputFormat, print_list
 from receiver.cli.pages import given, pages
 from receiver.cli.session import Fleet, fleet_command, is_document
 from receiver.settings.cluster import AnswerScope
+from receiver.telemetry.subscription_document import time_from_text
 from receiver.traffic.order import ConnectionGroup, ConnectionOrder, UsageGroup
 
 By = Annotated[ConnectionGroup | None, typer.Option(help="Add the connections up by this.", metavar="FIELD")]
@@ -110,7 +111,7 @@ def _row(item: Mapping[str, Any], by: ConnectionGroup | None) -> dict[str, str]:
 def _ago(time_: str | None) -> str:
     if time_ is None:
         return "-"
-    return f"{duration_text((datetime.now(UTC) - datetime.fromisoformat(time_)).total_seconds())} ago"
+    return f"{duration_text((datetime.now(UTC) - time_from_text(time_)).total_seconds())} ago"
 
 
 def _bytes(amount: int | None) -> str:

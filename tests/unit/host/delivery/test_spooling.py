@@ -30,8 +30,10 @@ def away(pushes: Sequence[Push]) -> None:
     raise RetryableError("away")
 
 
-def spooling(folder: Path, export: Export, delivery: str = "spool_always", **settings: Any) -> HostedPlugin:
-    spool = {"path": str(folder), "after_ms": 20}
+def spooling(
+    folder: Path, export: Export, delivery: str = "spool_always", after_ms: int = 20, **settings: Any
+) -> HostedPlugin:
+    spool = {"path": str(folder), "after_ms": after_ms}
     return hosted(Batching(export), delivery=delivery, spool=spool, **settings)
 
 
@@ -72,7 +74,7 @@ def test_always_stored_and_delivered(tmp_path: Path) -> None:
 
 
 def test_when_behind_nothing_is_written_while_all_is_well(tmp_path: Path) -> None:
-    host = PluginHost([spooling(tmp_path / "spool", took, "spool_when_behind")])
+    host = PluginHost([spooling(tmp_path / "spool", took, "spool_when_behind", after_ms=60_000)])
     host.start()
     for number in range(100):
         assert not host.offer(push(number), partial(pytest.fail, "nobody has to wait"))
