@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from receiver.settings.base import KeyMistakeError
+from receiver.settings.earlier_names import EARLIER_TLS_FILES
 from receiver.settings.schema import (
     bounds,
     child_keys,
@@ -33,14 +34,8 @@ _MAX_SHOWN = 100
 #: The value of a key that has its default.
 _ABSENT: Final = object()
 
-#: What to write in place of names that other programs have for the same.
-_OTHER_NAMES: Final = {
-    "ca": "ca_file",
-    "certificate": "cert_file",
-    "client_ca": "client_ca_file",
-    "key": "key_file",
-    "password_file": "password: {file: PATH}",
-}
+#: Earlier names of keys, and what to write where both are given.
+_RENAMED: Final = {**EARLIER_TLS_FILES, "password_file": "password: {file: PATH}"}
 
 
 @dataclass(eq=False)
@@ -157,7 +152,7 @@ def _child(value: object, part: str | int) -> object:
 
 
 def _unknown_key(key: str, known: tuple[str, ...]) -> str:
-    new = _OTHER_NAMES.get(key, "")
+    new = _RENAMED.get(key, "")
     if new.partition(":")[0] in known:
         return f"unknown key; write {new}"
     close = difflib.get_close_matches(key, known, n=1)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from receiver.settings.earlier_names import with_present_names
 from receiver.settings.environment import merge, origin, reads_as_scalar
 from receiver.settings.errors import SettingsError, settings_errors, together
 from receiver.settings.model import ReceiverSettings
@@ -36,7 +37,7 @@ def load(path: Path, environ: Mapping[str, str]) -> ReceiverSettings:
     try:
         # Strict JSON mode accepts a list for a tuple and text for a path, but not "1" or true for
         # an integer.
-        document = with_units(merged, ReceiverSettings)
+        document = with_units(with_present_names(merged), ReceiverSettings)
         return ReceiverSettings.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         errors = settings_errors(error, ReceiverSettings)

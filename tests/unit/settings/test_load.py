@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.settings.broker import SecretFileSettings
 from receiver.settings.errors import SettingsError
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.load import load
@@ -417,6 +418,31 @@ def test_two_listeners_may_leave_their_ports_to_the_system(tmp_path: Path) -> No
     listeners = '[{name: A, bind: "a:0", upstream: "b:1"}, {name: B, bind: "a:0", upstream: "b:2"}]'
     text = f"broker: {{id: 1}}\nlisteners: {listeners}"
     assert len(load(write(tmp_path, text), {}).listeners) == 2
+
+
+def test_earlier_names_of_tls_files_and_of_secrets_are_taken(tmp_path: Path) -> None:
+    listener = (
+        '{name: A, bind: "a:1", upstream: "b:1", security_protocol: SSL, '
+        "tls: {certificate: c, key: k, client_ca: a, client_auth: required, "
+        "server_names: [{name: kafka, certificate: s, key: t}]}, upstream_tls: {ca: u}, "
+        "broker: {login: {username: v, password_file: w}}}"
+    )
+    file = tmp_path / "receiver.yaml"
+    file.write_text(
+        f"listeners: [{listener}]\nsubscriptions: {{store: sqlite, path: s.db}}\n"
+        "telemetry: {privacy: {key_file: x}}\n"
+    )
+    settings = load(file, {})
+    assert settings.telemetry.privacy.key == SecretFileSettings(file=Path("x"))
+    (loaded,) = settings.listeners
+    tls, upstream, broker = loaded.tls, loaded.upstream_tls, loaded.broker
+    assert tls is not None
+    assert upstream is not None
+    assert broker is not None
+    assert broker.login is not None
+    (name,) = tls.server_names
+    files = (tls.cert_file, tls.key_file, tls.client_ca_file, name.cert_file, name.key_file, upstream.ca_file)
+    assert [path and path.name for path in (*files, broker.login.password.file)] == list("ckastuw")
 
 
 def test_a_tls_version_needs_no_quotes(tmp_path: Path) -> None:
