@@ -156,10 +156,13 @@ def _body(tree: Tree, answer: Answer) -> bytes:
 def _padded(tree: Tree, unused: int) -> Tree | None:
     if unused == 0:
         return tree
+    fields = tree.get(UNKNOWN_TAGS, ())
     for tag in _PADDING_TAGS:
+        if any(used == tag for used, _ in fields):
+            continue
         for length in range(max(0, unused - 8), unused):
             if len(uvarint(tag)) + len(uvarint(length)) + length == unused:
-                return tree | {UNKNOWN_TAGS: sorted([*tree.get(UNKNOWN_TAGS, ()), (tag, bytes(length))])}
+                return tree | {UNKNOWN_TAGS: sorted([*fields, (tag, bytes(length))])}
     return None
 
 
