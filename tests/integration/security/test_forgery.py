@@ -93,13 +93,20 @@ def sidecar(secured_broker: KafkaBroker) -> Iterator[GatewaySidecar]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def known(sidecar: GatewaySidecar) -> tuple[bytes, int]:
-    """A client instance of alice, and the id of its subscription."""
+def new_instance(sidecar: GatewaySidecar) -> tuple[bytes, int]:
+    """Return a new client instance of alice, and the id of its subscription.
+
+    One that has pushed may not push again within its interval, over any connection.
+    """
     with Watch(sidecar).connect() as raw:
         assert raw.codes_of(handshake(), plain("alice"), asks()) == [OK, OK, OK]
         _, instance, subscription_id = read_get(raw.heard[2])
     return instance, subscription_id
+
+
+@pytest.fixture
+def known(sidecar: GatewaySidecar) -> tuple[bytes, int]:
+    return new_instance(sidecar)
 
 
 @pytest.fixture
@@ -290,9 +297,10 @@ def test_telemetry_during_a_reauthentication(sidecar: GatewaySidecar, telemetry:
 # -- delegation tokens (KIP-48) --------------------------------------------------------------------
 
 
-def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> str | None:
+def with_token(watch: Watch, token: tuple[str, str], sidecar: GatewaySidecar) -> str | None:
     """Log in with a delegation token (its id and password) and push; return the principal."""
     token_id, password = token
+    telemetry = asks(), pushes(*new_instance(sidecar))
     with watch.connect() as raw:
         assert scram(raw, Scram(token_id, password, extensions=",tokenauth=true")) == [OK, OK, OK]
         codes = raw.codes_of(describes(), *telemetry)  # which tells nothing to who comes with a token
@@ -302,30 +310,28 @@ def with_token(watch: Watch, token: tuple[str, str], telemetry: Telemetry) -> st
     return principal
 
 
-def test_the_owner_of_a_token_made_through_the_sidecar_is_known(
-    sidecar: GatewaySidecar, telemetry: Telemetry
-) -> None:
+def test_the_owner_of_a_token_made_through_the_sidecar_is_known(sidecar: GatewaySidecar) -> None:
     token = requests.create_delegation_token(sidecar.port("SASL"), "alice", SASL_USERS["alice"])
-    assert with_token(Watch(sidecar), token, telemetry) == ALICE
-    assert with_token(Watch(sidecar, "REAUTH"), token, telemetry) == ALICE
+    assert with_token(Watch(sidecar), token, sidecar) == ALICE
+    assert with_token(Watch(sidecar, "REAUTH"), token, sidecar) == ALICE
 
 
 def test_the_owner_of_a_token_made_elsewhere_is_known_after_it_was_described(
-    sidecar: GatewaySidecar, secured_broker: KafkaBroker, telemetry: Telemetry
+    sidecar: GatewaySidecar, secured_broker: KafkaBroker
 ) -> None:
     token = requests.create_delegation_token(secured_broker.port("SASL"), "bob", SASL_USERS["bob"])
     watch = Watch(sidecar)
-    assert with_token(watch, token, telemetry) == f"DelegationToken:{token[0]}"
+    assert with_token(watch, token, sidecar) == f"DelegationToken:{token[0]}"
     with watch.connect() as raw:
         assert raw.codes_of(describes()) == [CLOSED]  # without a login
-    assert with_token(watch, token, telemetry) == f"DelegationToken:{token[0]}"
+    assert with_token(watch, token, sidecar) == f"DelegationToken:{token[0]}"
     with watch.connect() as raw:
         assert raw.codes_of(handshake(), plain("bob"), describes()) == [OK, OK, OK]
-    assert with_token(watch, token, telemetry) == BOB
+    assert with_token(watch, token, sidecar) == BOB
 
 
 def test_a_token_has_its_owners_principal_whoever_requested_it(
-    sidecar: GatewaySidecar, secured_broker: KafkaBroker, telemetry: Telemetry
+    sidecar: GatewaySidecar, secured_broker: KafkaBroker
 ) -> None:
     watch = Watch(sidecar)
     with watch.connect() as raw:
@@ -338,7 +344,7 @@ def test_a_token_has_its_owners_principal_whoever_requested_it(
             timeout_s=TIMEOUT_S,
             what="the broker to know the token",
         )
-    assert with_token(watch, token, telemetry) == BOB
+    assert with_token(watch, token, sidecar) == BOB
 
 
 # -- after all of these ----------------------------------------------------------------------------
