@@ -60,7 +60,7 @@ def test_off_loopback_it_does_not_start_without_authentication(broker: ScriptedB
 def test_a_missing_token_file_prevents_the_start(broker: ScriptedBroker) -> None:
     tokens = [{"name": "ops", "role": "editor", "file": "absent"}]
     with (
-        pytest.raises(StartError, match=r"rest\.tokens\[0\]\.file: absent: No such file or directory"),
+        pytest.raises(StartError, match=r"rest\.tokens\[0\]\.file: absent: cannot be read: No such file"),
         Sidecar(config(broker, tokens=tokens)),
     ):
         pass
