@@ -34,6 +34,8 @@ FAILURES: Final = "kafka_telemetry_rollup_consecutive_failures"
 LAG: Final = "kafka_telemetry_rollup_lag_seconds"
 DEAD_LETTERS: Final = "kafka_telemetry_rollup_dead_letters_total"
 MAINTAINED: Final = "kafka_telemetry_rollup_maintenance_last_success_timestamp_seconds"
+FINDINGS: Final = 'kafka_telemetry_rollup_findings{kind="throttled",severity="warning"}'
+HINTS: Final = 'kafka_telemetry_rollup_findings{kind="old_client",severity="info"}'
 TO_PACK: Final = 'kafka_telemetry_rollup_maintenance_backlog{kind="hours_to_pack"}'
 
 #: A job that is well, and to which all kinds of things happened long ago.
@@ -45,6 +47,7 @@ WELL: Final[Shown] = {
     DEAD_LETTERS: always(7),
     MAINTAINED: lambda minute: at_s(minute) - 30,
     TO_PACK: always(1),
+    FINDINGS: always(0),
 }
 #: A job that starts: nothing is known yet.
 STARTS: Final[Shown] = {
@@ -64,6 +67,7 @@ QUIET: Final[dict[str, Shown]] = {
     "it starts": STARTS,
     "it reads once, without maintenance in between": WELL | {MAINTAINED: always(math.nan)},
     "another program's target is down": {"up": always(0)},
+    "there is something to know about a client": WELL | {HINTS: changes(0, 3)},
     "a batch fails twice": WELL | {FAILURES: changes(0, 2)},
     "a backlog is read in minutes": WELL | {LAG: lambda minute: 3600 if EVENT <= minute < EVENT + 9 else 20},
     "the job was away and packs what it missed": WELL
@@ -87,6 +91,7 @@ LASTS: Final[dict[str, tuple[str, Shown]]] = {
         "KafkaTelemetryRollupMaintenanceLate",
         WELL | {MAINTAINED: lambda minute: at_s(min(minute, EVENT))},
     ),
+    "clients are throttled": ("KafkaTelemetryFindings", WELL | {FINDINGS: changes(0, 2)}),
     "packing is too slow": (
         "KafkaTelemetryRollupPackingLags",
         WELL | {TO_PACK: lambda minute: 1 if minute < EVENT else 7 + (minute - EVENT) // 30},
