@@ -6,35 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 
 from tests.testbed import parts
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess
-from tests.testbed.server import Server
-
-_READY_WITHIN_S = 300.0
-_REQUEST_TIMEOUT_S = 120.0
+from tests.testbed.server import HttpServer
 
 #: One process finds its parts without asking others.
 _ALONE = {"kvstore": {"store": "inmemory"}, "instance_addr": LOOPBACK}
 
 
-class Mimir(Server):
-    """A single Mimir for one tenant, which keeps blocks in files.
-
-    Attributes:
-        address: Where it is, ``host:port``.
-    """
+class Mimir(HttpServer):
+    """A single Mimir for one tenant, which keeps blocks in files."""
 
     def __init__(self) -> None:
-        super().__init__("mimir")
-        self.port = free_port()
-        self.address = f"{LOOPBACK}:{self.port}"
-        self._http = httpx.Client(
-            base_url=f"http://{self.address}", timeout=_REQUEST_TIMEOUT_S, trust_env=False
-        )
+        super().__init__("mimir", ready_path="/ready")
 
     def start(self) -> None:
         """Start it on its port.
@@ -45,18 +32,13 @@ class Mimir(Server):
         folder = self._folder()
         config = folder / "mimir.yaml"
         config.write_text(yaml.safe_dump(self._config(folder)))
-        self._process = ChildProcess(
+        process = ChildProcess(
             "Mimir",
             [parts.MIMIR.require() / "mimir", f"-config.file={config}"],
             log=folder / "mimir.log",
             cwd=folder,
         )
-        self._process.wait_until_ready(self._is_ready, timeout_s=_READY_WITHIN_S)
-
-    def close(self) -> None:
-        """End it if it runs and forget what it has."""
-        self._http.close()
-        super().close()
+        self._run(process)
 
     def series(self, selector: str) -> list[tuple[Mapping[str, str], list[float]]]:
         """Return labels and the values of the last hour of each series.
@@ -91,9 +73,3 @@ class Mimir(Server):
                 "bucket_store": {"sync_dir": str(folder / "sync")},
             },
         }
-
-    def _is_ready(self) -> bool:
-        try:
-            return self._http.get("/ready").status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False

@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import yaml
 
 from tests.testbed import parts
-from tests.testbed.ports import LOOPBACK, free_port
+from tests.testbed.ports import LOOPBACK
 from tests.testbed.process import ChildProcess
-from tests.testbed.server import Server
+from tests.testbed.server import HttpServer
 
-_READY_WITHIN_S = 300.0
-_REQUEST_TIMEOUT_S = 120.0
 _STOP_WITHIN_S = 20.0
 
 #: It believes since when something counts, and then puts a zero there.
@@ -35,7 +32,7 @@ class Sampled:
     value: float
 
 
-class Prometheus(Server):
+class Prometheus(HttpServer):
     """Prometheus, which takes remote write and OTLP, and scrapes.
 
     Args:
@@ -43,9 +40,6 @@ class Prometheus(Server):
             they are.
         scrape_protocols: What it asks for, in Prometheus's own words.
         config: A configuration file in the place of both.
-
-    Attributes:
-        port: Where it is.
     """
 
     def __init__(
@@ -55,17 +49,10 @@ class Prometheus(Server):
         scrape_protocols: Sequence[str] = ("OpenMetricsText1.0.0",),
         config: Path | None = None,
     ) -> None:
-        super().__init__("prometheus")
-        self.port = free_port()
+        super().__init__("prometheus", ready_path="/-/ready")
         self._scrape = list(scrape)
         self._scrape_protocols = list(scrape_protocols)
         self._config = config
-        self._http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
-
-    @property
-    def url(self) -> str:
-        """Where its HTTP API is."""
-        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def write_url(self) -> str:
@@ -80,7 +67,7 @@ class Prometheus(Server):
         """
         folder = self._folder()
         config = self._config or self._write_config(folder / "prometheus.yaml")
-        self._process = ChildProcess(
+        process = ChildProcess(
             "Prometheus",
             [
                 parts.PROMETHEUS.require() / "prometheus",
@@ -94,7 +81,7 @@ class Prometheus(Server):
             log=folder / "prometheus.log",
             cwd=folder,
         )
-        self._process.wait_until_ready(self._is_ready, timeout_s=_READY_WITHIN_S)
+        self._run(process)
 
     def stop(self) -> None:
         """Stop it cleanly.
@@ -103,11 +90,6 @@ class Prometheus(Server):
             StopError: It had to be killed.
         """
         self._started().terminate(_STOP_WITHIN_S)
-
-    def close(self) -> None:
-        """End it if it runs and forget what it has."""
-        self._http.close()
-        super().close()
 
     def query(self, promql: str, *, at_s: float | None = None) -> list[Sampled]:
         """Evaluate an instant query.
@@ -175,12 +157,6 @@ class Prometheus(Server):
         """
         headers = {"content-type": "application/x-protobuf"}
         self._http.post("/api/v1/otlp/v1/metrics", content=data, headers=headers).raise_for_status()
-
-    def _is_ready(self) -> bool:
-        try:
-            return self._http.get("/-/ready").status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
 
     def _write_config(self, file: Path) -> Path:
         jobs = {

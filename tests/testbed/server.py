@@ -1,4 +1,4 @@
-"""The base of the testbed's servers: a folder, a process in it, and their lifetime."""
+"""The bases of the testbed's servers: a folder, a process in it, and their lifetime."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
+
+from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, ScratchFolder, StopError
 
 #: Set by coverage.py for child processes. One that is killed writes none of what it measured.
 _MEASURES_COVERAGE = "COVERAGE_PROCESS_CONFIG" in os.environ
+
+#: A busy machine may take minutes for what takes a second.
+_READY_WITHIN_S = 300.0
+_REQUEST_TIMEOUT_S = 120.0
 
 
 class Server(ABC):
@@ -98,3 +105,41 @@ class Server(ABC):
         if self._scratch is None:
             raise RuntimeError(f"the {self._name} has no folder: use it as a context manager")
         return self._scratch.path
+
+
+class HttpServer(Server):
+    """A server that is asked over HTTP, on a port of its own.
+
+    Args:
+        name: What its folder is called by.
+        ready_path: What answers 200 once it is up.
+
+    Attributes:
+        port: Where it is.
+        address: The same as ``host:port``.
+        url: The same as a URL.
+    """
+
+    def __init__(self, name: str, *, ready_path: str) -> None:
+        super().__init__(name)
+        self._ready_path = ready_path
+        self.port = free_port()
+        self.address = f"{LOOPBACK}:{self.port}"
+        self.url = f"http://{self.address}"
+        self._http = httpx.Client(base_url=self.url, timeout=_REQUEST_TIMEOUT_S, trust_env=False)
+
+    def close(self) -> None:
+        """End it if it runs and forget what it has."""
+        self._http.close()
+        super().close()
+
+    def _run(self, process: ChildProcess) -> None:
+        """Take a process that was started, and wait until it is up."""
+        self._process = process
+        process.wait_until_ready(self._is_ready, timeout_s=_READY_WITHIN_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self._http.get(self._ready_path).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False

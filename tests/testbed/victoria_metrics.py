@@ -5,30 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-import httpx
-
 from tests.testbed import parts
-from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess
-from tests.testbed.server import Server
-
-_READY_WITHIN_S = 300.0
-_REQUEST_TIMEOUT_S = 120.0
+from tests.testbed.server import HttpServer
 
 
-class VictoriaMetrics(Server):
-    """A single VictoriaMetrics, which keeps samples of any age.
-
-    Attributes:
-        address: Where it is, ``host:port``.
-    """
+class VictoriaMetrics(HttpServer):
+    """A single VictoriaMetrics, which keeps samples of any age."""
 
     def __init__(self) -> None:
-        super().__init__("victoria-metrics")
-        self.address = f"{LOOPBACK}:{free_port()}"
-        self._http = httpx.Client(
-            base_url=f"http://{self.address}", timeout=_REQUEST_TIMEOUT_S, trust_env=False
-        )
+        super().__init__("victoria-metrics", ready_path="/health")
 
     def start(self) -> None:
         """Start it on its port, again after its end; what it has stays.
@@ -37,7 +23,7 @@ class VictoriaMetrics(Server):
             StartError: It did not come up; shows the tail of its log.
         """
         folder = self._folder()
-        self._process = ChildProcess(
+        process = ChildProcess(
             "VictoriaMetrics",
             [
                 parts.VICTORIA_METRICS.require() / "victoria-metrics",
@@ -48,12 +34,7 @@ class VictoriaMetrics(Server):
             log=folder / "victoria-metrics.log",
             cwd=folder,
         )
-        self._process.wait_until_ready(self._is_ready, timeout_s=_READY_WITHIN_S)
-
-    def close(self) -> None:
-        """End it if it runs and forget what it has."""
-        self._http.close()
-        super().close()
+        self._run(process)
 
     def series(self, selector: str) -> list[tuple[Mapping[str, str], list[float]]]:
         """Return labels and stored values of each series, whenever they are from.
@@ -66,9 +47,3 @@ class VictoriaMetrics(Server):
         response.raise_for_status()
         rows = [json.loads(line) for line in response.text.splitlines()]
         return [(row["metric"], row["values"]) for row in rows]
-
-    def _is_ready(self) -> bool:
-        try:
-            return self._http.get("/health").status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
