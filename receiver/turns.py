@@ -178,16 +178,7 @@ class Turns(TurnState):
                 self.deferred += 1
                 self.wait(fd, share, ending)
                 continue
-            try:
-                again = callback()
-            except Exception as error:
-                self.on_error(error)
-                again = False
-            now = clock()
-            share.left_s -= now - started
-            started = now
-            if again or ending:
-                self.wait(fd, share, again and ending)
+            started = self._call(callback, fd, share, ending, started)
         if waiting:
             self._serve_waiting(started)
 
@@ -208,7 +199,6 @@ class Turns(TurnState):
 
     def _serve_waiting(self, started: float) -> None:
         """Call the callback of each waiting socket once, while its peer's share lasts."""
-        clock = self._clock or perf_counter
         for share in tuple(self._waiting):
             if share.turn != self._turn:
                 share.turn, share.left_s = self._turn, SHARE_S
@@ -220,15 +210,19 @@ class Turns(TurnState):
                 entry = self.callbacks.get(fd)
                 if entry is None or entry[1] is not share:
                     continue
-                try:
-                    again = entry[0]()
-                except Exception as error:
-                    self.on_error(error)
-                    again = False
-                now = clock()
-                share.left_s -= now - started
-                started = now
-                if again or ending:
-                    self.wait(fd, share, again and ending)
+                started = self._call(entry[0], fd, share, ending, started)
             if not share.waiting:
                 del self._waiting[share]
+
+    def _call(self, callback: DirectCallback, fd: int, share: Share, ending: bool, started: float) -> float:  # noqa: FBT001 -- once for each event
+        """Call a callback, charge its share and queue the rest; return the time after."""
+        try:
+            again = callback()
+        except Exception as error:
+            self.on_error(error)
+            again = False
+        now = (self._clock or perf_counter)()
+        share.left_s -= now - started
+        if again or ending:
+            self.wait(fd, share, again and ending)
+        return now
