@@ -20,7 +20,7 @@ from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESP
 from receiver.turns import Share
 from receiver.wire import api_keys, walk
 from tests.exploration import examples
-from tests.property.wire.test_walk import Recorder, again_if_it_differs, in_python
+from tests.property.wire.test_walk import Recorder, in_python
 from tests.testbed.scripted_broker import Answers, framed, request_frame, split
 from tests.unit.session.support import Wire, api_versions, connection
 
@@ -280,11 +280,9 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=20))
 @example([("request", request_frame(-0x8000, 1, 7))])  # a key is an int16 everywhere
 def test_both_pass_the_same_where_addresses_are_replaced(todo: list[tuple[str, Any]]) -> None:
-    @again_if_it_differs
-    def compare() -> None:
-        with (
-            closing(World(direction.Direction, in_c=True)) as compiled,
-            closing(World(in_python().Direction, in_c=False)) as python,
-        ):
-            for name, value in todo:
-                assert compiled.step(name, value) == python.step(name, value), (name, value)
+    with (
+        closing(World(direction.Direction, in_c=True)) as compiled,
+        closing(World(in_python().Direction, in_c=False)) as python,
+    ):
+        for name, value in todo:
+            assert compiled.step(name, value) == python.step(name, value), (name, value)

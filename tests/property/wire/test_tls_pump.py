@@ -19,7 +19,7 @@ from receiver.gateway.connection import direction, tls_direction
 from receiver.gateway.connection.tls_socket import MAX_RECORDS_IN_A_READ, TlsSocket, wrap
 from receiver.wire import walk
 from tests.exploration import examples
-from tests.property.wire.test_walk import World, actions, again_if_it_differs, in_python, long_frame, streams
+from tests.property.wire.test_walk import World, actions, in_python, long_frame, streams
 from tests.testbed.tls13 import RecordWriter, Tls13Client
 from tests.unit.gateway.tls import Certificates, issue
 
@@ -209,17 +209,14 @@ def test_both_pumps_make_the_same_calls(
     certificates: Certificates, steps: list[tuple[str, Any]], requests: bool, sides: tuple[bool, bool]
 ) -> None:
     source_tls, sink_tls = sides
-
-    @again_if_it_differs
-    def compare() -> None:
-        compiled, python = (
-            TlsWorld(certificates, kinds, requests=requests, source_tls=source_tls, sink_tls=sink_tls)
-            for kinds in ((direction.Direction, tls_direction.TlsDirection), python_directions())
-        )
-        with closing(compiled, python):
-            for action in [*steps, *(END * 5)]:
-                assert compiled.step(action) == python.step(action), action
-                assert compiled.out == python.out
+    compiled, python = (
+        TlsWorld(certificates, kinds, requests=requests, source_tls=source_tls, sink_tls=sink_tls)
+        for kinds in ((direction.Direction, tls_direction.TlsDirection), python_directions())
+    )
+    with closing(compiled, python):
+        for action in [*steps, *(END * 5)]:
+            assert compiled.step(action) == python.step(action), action
+            assert compiled.out == python.out
 
 
 @pytest.mark.parametrize("path", ["used", "python"])
