@@ -50,7 +50,7 @@ def run(folder: Path, *, quick: bool) -> Report:
             for name in rotated(list(brokers), number):
                 found[name].append(_time(programs, brokers[name], payload, seconds))
     p50, p99 = (
-        {name: statistics.median(one[value] for one in timed) for name, timed in found.items()}
+        {name: statistics.median(item[value] for item in timed) for name, timed in found.items()}
         for value in ("p50_us", "p99_us")
     )
     rows = [
@@ -58,7 +58,7 @@ def run(folder: Path, *, quick: bool) -> Report:
             name,
             f"{p50[name]:,.0f}",
             f"{p99[name]:,.0f}",
-            f"{min(one['p99_us'] for one in timed):,.0f}-{max(one['p99_us'] for one in timed):,.0f}",
+            f"{min(item['p99_us'] for item in timed):,.0f}-{max(item['p99_us'] for item in timed):,.0f}",
         )
         for name, timed in found.items()
     ]

@@ -64,17 +64,17 @@ def run(folder: Path, *, quick: bool) -> Report:
     rows = [
         (
             name,
-            f"{one.connections:,}",
-            *(f"{size / 2**20:.1f}" for size in (one.before, one.half, one.open)),
-            f"{one.kib_by_connection:.1f}",
-            f"{one.kib_with_everything:.1f}",
+            f"{item.connections:,}",
+            *(f"{size / 2**20:.1f}" for size in (item.before, item.half, item.open)),
+            f"{item.kib_by_connection:.1f}",
+            f"{item.kib_with_everything:.1f}",
         )
-        for name, one in memory.items()
+        for name, item in memory.items()
     ]
     return Report(
         title="Memory of idle connections",
         text=table(head, rows),
-        raw={name: asdict(one) for name, one in memory.items()},
+        raw={name: asdict(item) for name, item in memory.items()},
         figures=[
             Figure(
                 name=f"memory by idle connection, {_CONNECTIONS:,} connections",

@@ -297,7 +297,7 @@ def mean_ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _ratio(of: Sequence[Timing], to: Sequence[Timing], value: Callable[[Timing], float]) -> float:
-    return mean_ratio([(value(one), value(other)) for one, other in zip(of, to, strict=True)])
+    return mean_ratio([(value(item), value(other)) for item, other in zip(of, to, strict=True)])
 
 
 def _figures(shape: _Shape, one_core: _ByRelay, free: _ByRelay) -> list[Figure]:

@@ -124,13 +124,13 @@ def run(folder: Path, *, quick: bool, other_version: Path | None = None) -> Repo
                 for number in range(1 if quick else 5):
                     print(f"pushes, {situation.name}: round {number + 1}", flush=True)
                     for payload, file in files.items():
-                        for one in rotated(contenders, number):
-                            found[situation.name][payload.client][one.name].append(
-                                _time(one, file, situation)
+                        for item in rotated(contenders, number):
+                            found[situation.name][payload.client][item.name].append(
+                                _time(item, file, situation)
                             )
     raw: dict[str, Any] = {
         situation: {
-            client: {name: [asdict(one) for one in rounds] for name, rounds in by_contender.items()}
+            client: {name: [asdict(round_) for round_ in rounds] for name, rounds in by_contender.items()}
             for client, by_contender in by_client.items()
         }
         for situation, by_client in found.items()
@@ -276,7 +276,7 @@ def _describe(found: _Rounds, warming: Mapping[str, Mapping[int, float]]) -> str
         for client, by_contender in by_client.items():
             for name, rounds in by_contender.items():
                 upstream = _median(rounds, lambda one: one.upstream_us)
-                cpu = [one.cpu_us for one in rounds]
+                cpu = [round_.cpu_us for round_ in rounds]
                 rows.append(
                     (
                         situation,

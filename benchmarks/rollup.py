@@ -100,12 +100,12 @@ def run(folder: Path, *, quick: bool) -> Report:
         ]
         batch_s, there_s = _quiet(folder / "quiet", fleet, next(databases), cores)
     largest = runs[-1]
-    one_core = [one for one in runs if one.cores == 1][-1]
+    one_core = [item for item in runs if item.cores == 1][-1]
     return Report(
         title="The roll-up",
         text=_describe(runs),
         raw={
-            "runs": [asdict(one) for one in runs],
+            "runs": [asdict(item) for item in runs],
             "quiet": {"batch_s": batch_s, "there_s": there_s},
         },
         figures=[
@@ -181,10 +181,10 @@ def _run(own: Path, files: Sequence[File], url: str, cores: int) -> _Run:
             points=count,
             rows=rows,
             seconds=duration_s,
-            ended=one["ended"]["wall"],
-            cpu={name: spent - one["began"]["cpu"][name] for name, spent in one["ended"]["cpu"].items()},
+            ended=item["ended"]["wall"],
+            cpu={name: spent - item["began"]["cpu"][name] for name, spent in item["ended"]["cpu"].items()},
         )
-        for (count, rows, duration_s), one in zip(ledger, document["batches"], strict=True)
+        for (count, rows, duration_s), item in zip(ledger, document["batches"], strict=True)
     ]
     if (rolled_up := sum(batch.points for batch in batches)) != points:
         raise BenchmarkError(f"{spool}: {rolled_up} of {points} points are in the database")

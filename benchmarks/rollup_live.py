@@ -170,18 +170,18 @@ def run(folder: Path, *, quick: bool) -> Report:
     return Report(
         title="The roll-up beside live clients",
         text=_describe(runs),
-        raw=[asdict(one) for one in runs],
+        raw=[asdict(item) for item in runs],
         figures=[
             Figure(
-                name=f"live roll-up of {one.clients:,} clients, CPU a point",
-                value=one.total_cpu_us,
+                name=f"live roll-up of {item.clients:,} clients, CPU a point",
+                value=item.total_cpu_us,
                 unit="us",
                 at_most=5,
-                note=f"{one.packing_us:.2f} us of it pack {one.packed_points / _MILLION:.1f} M points of an "
-                f"earlier hour; a file is committed {statistics.median(one.waits):.1f} s after it appears, "
-                f"{max(one.waits):.1f} s at most; {one.behind:,} pushes behind at the end",
+                note=f"{item.packing_us:.2f} us of it pack {item.packed_points / _MILLION:.1f} M points "
+                f"of an earlier hour; a file is committed {statistics.median(item.waits):.1f} s after it "
+                f"appears, {max(item.waits):.1f} s at most; {item.behind:,} pushes behind at the end",
             )
-            for one in runs
+            for item in runs
         ],
     )
 
@@ -250,7 +250,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, packed_min
         Committed(at_s=at_s, pushes=pushes, points=points, rows=rows) for at_s, pushes, points, rows in ledger
     ]
     measured = [batch for batch in batches if before.at_s < batch.at_s <= after.at_s]
-    points = sum(one.points for one in measured)
+    points = sum(item.points for item in measured)
     if not points:
         raise BenchmarkError(f"the job committed nothing in {measured_s} s:\n{job.log_tail()}")
     packing_cpu = after.packing_cpu - before.packing_cpu
@@ -266,7 +266,7 @@ def _run(folder: Path, clients: int, warm_up_s: int, measured_s: int, packed_min
         cpu_us={name: seconds / points * _MILLION for name, seconds in live_cpu.items()},
         packed_points=packed_points,
         packing_us=packing_cpu / packed_points * _MILLION,
-        rows=sum(one.rows for one in measured) / points,
+        rows=sum(item.rows for item in measured) / points,
         wal_bytes=(after.wal_bytes - before.wal_bytes - packing_wal_bytes) / points,
         packing_wal_bytes=packing_wal_bytes / packed_points,
         stages={name: seconds - before.stages[name] for name, seconds in after.stages.items()},
@@ -356,7 +356,7 @@ def _roll_up_before(folder: Path, clients: int, minutes: int, hour: datetime, ur
             )
             for sidecar in range(_SIDECARS)
         ]  # fmt: skip
-        due = sorted((file for one in made for file in one.result()), key=lambda file: file.at_s)
+        due = sorted((file for item in made for file in item.result()), key=lambda file: file.at_s)
     # Spark takes files in the order of their time.
     for ago, file in enumerate(reversed(due)):
         os.utime(file.path, times=(time.time() - ago, time.time() - ago))
@@ -416,14 +416,14 @@ def _make(folder: Path, clients: int, seconds: int) -> list[Due]:
     with ProcessPoolExecutor(_SIDECARS, mp_context=get_context("spawn")) as pool:
         # All at once.
         tried = [pool.submit(_try, folder / "tried", sidecar, instances) for sidecar in range(_SIDECARS)]
-        a_push = max(one.result() for one in tried)
+        a_push = max(item.result() for item in tried)
         takes_s = files * instances * _ROLL_S / _INTERVAL_S * a_push * _RESERVE
         first_s = time.time() + takes_s + _TRIGGER_S
         made = [
             pool.submit(_sidecar, folder, sidecar, instances, files, first_s + sidecar * _TRIGGER_S)
             for sidecar in range(_SIDECARS)
         ]
-        due = [file for one in made for file in one.result()]
+        due = [file for item in made for file in item.result()]
     if time.time() > min(file.at_s for file in due):
         raise BenchmarkError("the files took longer to make than expected: repeat it on a quieter machine")
     return due

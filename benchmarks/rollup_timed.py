@@ -105,8 +105,8 @@ def _spent(connection: psycopg.Connection[Any], measured: Measured) -> dict[str,
 def processes_of(pid: int) -> tuple[list[int], list[int], list[int]]:
     """Return a process, its descendants that are JVMs, and the others: tasks in Python."""
     found = with_descendants(pid)[1:]
-    java = [one for one in found if _name(one) == "java"]
-    return [pid], java, [one for one in found if one not in java]
+    java = [item for item in found if _name(item) == "java"]
+    return [pid], java, [item for item in found if item not in java]
 
 
 def _name(pid: int) -> str:

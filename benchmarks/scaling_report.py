@@ -74,7 +74,7 @@ class Run:
     @property
     def rate(self) -> float:
         """Points a second by the clock, the median of the batches."""
-        return statistics.median(one.points / one.seconds for one in self.large)
+        return statistics.median(item.points / item.seconds for item in self.large)
 
     @property
     def apart_rate(self) -> float:
@@ -83,7 +83,7 @@ class Run:
         It takes as long as the driver alone, the busiest worker, and PostgreSQL on cores of its
         own. PostgreSQL serves each worker as soon as it asks, and the worker waits for it.
         """
-        return statistics.median(one.points / self._apart_s(one) for one in self.large)
+        return statistics.median(item.points / self._apart_s(item) for item in self.large)
 
     def _apart_s(self, one: Timed) -> float:
         busiest = max(
@@ -95,13 +95,15 @@ class Run:
     def us(self, *parts: str) -> float:
         """CPU microseconds by point of some processes, the median of the batches."""
         return statistics.median(
-            sum(spent for name, spent in one.cpu.items() if name.split()[0] in parts) / one.points * _MILLION
-            for one in self.large
+            sum(spent for name, spent in item.cpu.items() if name.split()[0] in parts)
+            / item.points
+            * _MILLION
+            for item in self.large
         )
 
     def longest(self, stage: int) -> float:
         """The share of the longest task in the time of a stage's tasks."""
-        return statistics.median(one.longest[stage] for one in self.large)
+        return statistics.median(item.longest[stage] for item in self.large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,12 +174,12 @@ class Scaling:
         few = self.runs[1]
 
         def cpu_s(run: Run) -> float:
-            return statistics.median(one.cpu["driver"] + one.cpu["jvm"] for one in run.small)
+            return statistics.median(item.cpu["driver"] + item.cpu["jvm"] for item in run.small)
 
         return (cpu_s(self.many) - cpu_s(few)) / (self.many_tasks - few.workers)
 
     def _batch(self) -> Batch:
-        points = statistics.median(one.points for one in self.runs[0].large)
+        points = statistics.median(item.points for item in self.runs[0].large)
         return Batch(points=points, files=self.files, instances=self.instances, heavy=HEAVY)
 
     def _here(self, parts: Parts, workers: int) -> Predicted:
@@ -186,7 +188,7 @@ class Scaling:
 
 def _run(raw: Mapping[str, Any]) -> Run:
     large, small = (
-        [Timed(**{**one, "longest": tuple(one["longest"])}) for one in raw[size]]
+        [Timed(**{**item, "longest": tuple(item["longest"])}) for item in raw[size]]
         for size in ("large", "small")
     )
     return Run(**{**raw, "large": large, "small": small})
@@ -200,7 +202,7 @@ def parts_of(large: Sequence[Timed], small: Sequence[Timed], dispatch_s: float) 
         small: Batches of the same run with next to no points.
         dispatch_s: What a task costs the driver.
     """
-    points = statistics.median(one.points for one in large)
+    points = statistics.median(item.points for item in large)
 
     def more(of: Callable[[Timed], float]) -> float:
         """By how much a large batch has more, by point."""
@@ -214,7 +216,7 @@ def parts_of(large: Sequence[Timed], small: Sequence[Timed], dispatch_s: float) 
         task_us=executor_us - read_us,
         postgresql_us=more(lambda one: one.cpu["postgresql"]) * _MILLION,
         commit_us=more(lambda one: one.driver_s) * _MILLION,
-        fixed_s=statistics.median(one.seconds for one in small),
+        fixed_s=statistics.median(item.seconds for item in small),
         dispatch_s=dispatch_s,
         shuffle_bytes=more(lambda one: one.shuffle_bytes),
         wal_bytes=more(lambda one: one.wal_bytes),
@@ -229,17 +231,17 @@ def timed(document: Sequence[Mapping[str, Any]], points: Sequence[int]) -> list[
         points: The points of each batch.
     """
     found = []
-    for before, one, count in zip(document, document[1:], points[1:], strict=False):
-        seconds = one["ended"]["wall"] - before["ended"]["wall"] - one["measuring_s"]
-        stages = one["stages"]
+    for before, item, count in zip(document, document[1:], points[1:], strict=False):
+        seconds = item["ended"]["wall"] - before["ended"]["wall"] - item["measuring_s"]
+        stages = item["stages"]
         cpu_s = sum(stage["cpu_s"] for stage in stages)
         found.append(
             Timed(
                 points=count,
                 seconds=seconds,
                 driver_s=seconds - sum(stage["seconds"] for stage in stages),
-                cpu=_less(one["ended"]["cpu"], before["ended"]["cpu"]),
-                wal_bytes=one["ended"]["wal_bytes"] - before["ended"]["wal_bytes"],
+                cpu=_less(item["ended"]["cpu"], before["ended"]["cpu"]),
+                wal_bytes=item["ended"]["wal_bytes"] - before["ended"]["wal_bytes"],
                 shuffle_bytes=stages[0]["shuffle_bytes"],
                 read_share=stages[0]["cpu_s"] / cpu_s,
                 longest=tuple(max(stage["task_seconds"]) / sum(stage["task_seconds"]) for stage in stages),
@@ -349,7 +351,7 @@ def _describe_model(parts: Mapping[bool, Parts], batch: Batch) -> str:
     rows = []
     for cores in _CORES:
         found = [predict(parts[sink], size, cores, limits) for _, sink, size, limits in cases]
-        shown = [text for one in found for text in (f"{one.points_s / _MILLION:.2f} M", one.ceiling)]
+        shown = [text for item in found for text in (f"{item.points_s / _MILLION:.2f} M", item.ceiling)]
         rows.append((str(cores), f"{found[0].longest:.1%}", *shown))
     title = "The model's points a second, executors and PostgreSQL on cores of their own:"
     return f"{title}\n{table(head, rows)}"

@@ -168,7 +168,7 @@ def _points(client: Captured) -> int:
     metrics = [
         metric for of in data.resource_metrics for scope in of.scope_metrics for metric in scope.metrics
     ]
-    return sum(len((one.sum if one.HasField("sum") else one.gauge).data_points) for one in metrics)
+    return sum(len((item.sum if item.HasField("sum") else item.gauge).data_points) for item in metrics)
 
 
 def _file_bytes(folder: Path, client: Captured, count: int) -> int:

@@ -51,7 +51,9 @@ def run(folder: Path, *, quick: bool) -> Report:
         for batch, found in measured.items()
     ]
     largest = measured[BATCHES[-1]]
-    raw: dict[str, Any] = {str(batch): [one._asdict() for one in found] for batch, found in measured.items()}
+    raw: dict[str, Any] = {
+        str(batch): [item._asdict() for item in found] for batch, found in measured.items()
+    }
     return Report(
         title="The spool on disk, pushes of a Java producer",
         text=table(head, rows),
@@ -59,8 +61,8 @@ def run(folder: Path, *, quick: bool) -> Report:
         figures=[
             Figure(
                 name=f"spool write / disk, {BATCHES[-1]} pushes an append",
-                value=statistics.median(one.write_mb_s / one.floor_mb_s for one in largest),
-                note=f"{statistics.median(one.write_mb_s for one in largest):.0f} MB/s of OTLP",
+                value=statistics.median(item.write_mb_s / item.floor_mb_s for item in largest),
+                note=f"{statistics.median(item.write_mb_s for item in largest):.0f} MB/s of OTLP",
             )
         ],
     )
@@ -81,8 +83,8 @@ def _round(folder: Path, pushes: Sequence[Push], batch: int) -> _Round:
         spool = Spool(Path(name) / "spool", max_bytes=1 << 32, segment_bytes=16 << 20)
         spool.open()
         began, cpu = time.monotonic(), time.thread_time()
-        for one in batches:
-            spool.append(one)
+        for item in batches:
+            spool.append(item)
         write_s, write_cpu = time.monotonic() - began, time.thread_time() - cpu
         size = spool.statistics.bytes
         began, cpu = time.monotonic(), time.thread_time()

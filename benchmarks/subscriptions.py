@@ -77,8 +77,8 @@ def run(folder: Path, *, quick: bool) -> Report:
     cold = [_milliseconds(lambda: SubscriptionSet(_subscriptions()).assignment(clients[0]))]
     telemetry.subscriptions.replace(SubscriptionSet(_subscriptions()), _NOW)
     matching = [
-        _milliseconds(lambda one=one: telemetry.subscriptions.active.assignment(one))  # type: ignore[misc]
-        for one in clients[:4000]
+        _milliseconds(lambda client=client: telemetry.subscriptions.active.assignment(client))  # type: ignore[misc]
+        for client in clients[:4000]
     ]
     for number, client in enumerate(clients):
         _ask(telemetry, number, client, 0.0)

@@ -48,8 +48,8 @@ def run(folder: Path, *, quick: bool) -> Report:
             )
         idle_cpu = _idle_cpu(sidecars, 5.0 if quick else 10.0)
         taken = _changes(cluster, sidecars, changes)
-    every = [seconds for one in taken for seconds in one]
-    last = [max(one) for one in taken]
+    every = [seconds for item in taken for seconds in item]
+    last = [max(item) for item in taken]
     head = ("seconds from a change in Kafka to an answer with it", "median", "99 %", "longest")
     rows = [("each sidecar", *_spread(every)), ("the last of three sidecars", *_spread(last))]
     return Report(

@@ -66,12 +66,12 @@ def _rolled_up(summary: Summary) -> list[Table | Text]:
     drawn.add_column("software", overflow="fold")
     for heading in ("clients", "pushes", "points", "metrics", "sent", "consumed", "latency"):
         drawn.add_column(heading, justify="right", no_wrap=True)
-    for one in summary.software:
+    for item in summary.software:
         drawn.add_row(
-            f"{one.name} {one.version}",
-            *(str(count) for count in (one.clients, one.pushes, one.points, one.metrics)),
-            *("" if records is None else f"{records:.0f}" for records in (one.sent, one.consumed)),
-            "" if one.latency_ms is None else f"{one.latency_ms:.0f} ms",
+            f"{item.name} {item.version}",
+            *(str(count) for count in (item.clients, item.pushes, item.points, item.metrics)),
+            *("" if records is None else f"{records:.0f}" for records in (item.sent, item.consumed)),
+            "" if item.latency_ms is None else f"{item.latency_ms:.0f} ms",
         )
     findings = [
         Text(f"{finding.severity}: {finding.summary}", overflow="fold") for finding in summary.findings

@@ -208,7 +208,7 @@ def client_findings(fleet: Fleet) -> list[Finding]:
             )
         ]
     unmatched_clients = [row for row in fleet.clients if not row["subscriptions"]]
-    compared = {one["client_instance_id"] for one in unmatched_clients[:_MAX_COMPARED]}
+    compared = {item["client_instance_id"] for item in unmatched_clients[:_MAX_COMPARED]}
     found = [
         _instance(row, fleet, fleet.subscriptions if row["client_instance_id"] in compared else ())
         for row in fleet.clients

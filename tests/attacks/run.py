@@ -139,8 +139,8 @@ def run(
         forget_longest(process.pids())
     before = process.peak_bytes()
     queued: list[int] = []
-    for one in (process, *([control.process] if control else [])):
-        prefer(one)
+    for item in (process, *([control.process] if control else [])):
+        prefer(item)
     used = sum(map(cpu_seconds, process.pids()))
     with contextlib.ExitStack() as stack:
         flags = _innocent_flags(attack, target, folder, seconds)

@@ -190,7 +190,7 @@ def prometheus_frames(
     answer = response.json()
     if answer["status"] != "success":
         raise QueryRefusedError(answer["error"])
-    series = [(one["metric"], one.get("values") or [one["value"]]) for one in answer["data"]["result"]]
+    series = [(item["metric"], item.get("values") or [item["value"]]) for item in answer["data"]["result"]]
     if target.get("format") == "table":
         return [_prometheus_table(target["refId"], series, of_several)]
     frames = []

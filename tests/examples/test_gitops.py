@@ -62,7 +62,7 @@ def in_kafka(broker: KafkaBroker) -> Iterator[GatewaySidecar]:
 
 
 def names(sidecar: GatewaySidecar) -> list[str]:
-    return [one["name"] for one in sidecar.http.get("/v1/subscriptions").json()["items"]]
+    return [item["name"] for item in sidecar.http.get("/v1/subscriptions").json()["items"]]
 
 
 def readme(sidecar: GatewaySidecar, what: str) -> subprocess.CompletedProcess[str]:
@@ -119,7 +119,7 @@ def test_terraform_knows_what_the_sidecar_answers(sidecar: GatewaySidecar) -> No
     with (EXAMPLE / "terraform/main.tf").open() as source:
         document = hcl2.load(source)
     (local,) = document["locals"]
-    (resource,) = (one['"restapi_object"']['"subscription"'] for one in document["resource"])
+    (resource,) = (item['"restapi_object"']['"subscription"'] for item in document["resource"])
     defaults = {
         key: json.loads(value) if isinstance(value, str) else value
         for key, value in local["defaults"].items()

@@ -38,7 +38,7 @@ def test_colliding_topics_collide(number: int) -> None:
     metric, topic = colliding(attacker, victim)
     assert metric == collisions.METRIC
     assert topic.decode() != TOPIC
-    of_attacker, of_victim = (collisions.point_seed(one) for one in (attacker, victim))
+    of_attacker, of_victim = (collisions.point_seed(item) for item in (attacker, victim))
     assert xxh64(topic, of_attacker) == xxh64(collisions.TOPIC, of_victim)
 
 

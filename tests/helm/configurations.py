@@ -69,18 +69,18 @@ def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
     readers = dict(_readers(manifests))
     subscriptions = {
         name: text
-        for one in of_kind(manifests, "ConfigMap")
-        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "subscriptions"
-        for name, text in one["data"].items()
+        for item in of_kind(manifests, "ConfigMap")
+        if item["metadata"]["labels"]["app.kubernetes.io/component"] == "subscriptions"
+        for name, text in item["data"].items()
     }
     found = []
-    for one in of_kind(manifests, "ConfigMap"):
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+    for item in of_kind(manifests, "ConfigMap"):
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
         # Dashboards are ConfigMaps too.
         if component not in {"sidecar", "gateway", "bridge", "rollup", "rollup-migrate"}:
             continue
-        for key, text in one["data"].items():
-            name = one["metadata"]["name"]
+        for key, text in item["data"].items():
+            name = item["metadata"]["name"]
             container = readers.get((name, key)) or readers.get((name, None))
             found.append(
                 Configuration(
@@ -98,8 +98,8 @@ def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
 def _readers(manifests: Sequence[Manifest]) -> Iterator[tuple[tuple[str, str | None], Mapping[str, Any]]]:
     pods = [template["spec"] for template in pod_templates(manifests).values()]
     pods += [
-        {"volumes": one["spec"]["volumes"], "containers": [one["spec"]["driver"]]}
-        for one in of_kind(manifests, "SparkApplication")
+        {"volumes": entry["spec"]["volumes"], "containers": [entry["spec"]["driver"]]}
+        for entry in of_kind(manifests, "SparkApplication")
     ]
     for pod in pods:
         sources = {volume["name"]: volume["configMap"] for volume in pod["volumes"] if "configMap" in volume}
@@ -112,4 +112,4 @@ def _readers(manifests: Sequence[Manifest]) -> Iterator[tuple[tuple[str, str | N
 
 
 def _environment(container: Mapping[str, Any]) -> dict[str, str]:
-    return {one["name"]: one.get("value", "1") for one in container.get("env", ())}
+    return {item["name"]: item.get("value", "1") for item in container.get("env", ())}

@@ -149,7 +149,7 @@ def test_a_configuration_is_good(snippet: Snippet, tmp_path: Path) -> None:
 def test_values_make_valid_manifests_and_configurations(helm: Helm, tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    for number, snippet in enumerate(one for one in SNIPPETS if one.kind == OURS):
+    for number, snippet in enumerate(item for item in SNIPPETS if item.kind == OURS):
         text = helm.template(snippet.values)
         (manifests / f"{number}.yaml").write_text(text)
         (found,) = configurations(parse(text))
@@ -170,9 +170,9 @@ def test_values_make_valid_manifests_and_configurations(helm: Helm, tmp_path: Pa
 def _addresses(manifests: list[Manifest]) -> Iterator[tuple[int, str]]:
     """Yield each broker's node id and its address at the gateway."""
     (service,) = (
-        one
-        for one in of_kind(manifests, "Service")
-        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "gateway-clients"
+        item
+        for item in of_kind(manifests, "Service")
+        if item["metadata"]["labels"]["app.kubernetes.io/component"] == "gateway-clients"
     )
     metadata = service["metadata"]
     inside = f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local"
@@ -182,11 +182,11 @@ def _addresses(manifests: list[Manifest]) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "snippet", [pytest.param(one, id=one.section) for one in SNIPPETS if one.kind in _BROKERS]
+    "snippet", [pytest.param(item, id=item.section) for item in SNIPPETS if item.kind in _BROKERS]
 )
 def test_brokers_advertise_their_ports_of_the_gateway(helm: Helm, snippet: Snippet) -> None:
     advertised = _BROKERS[snippet.kind](snippet)
-    (ours,) = (one for one in SNIPPETS if (one.section, one.kind) == (snippet.section, OURS))
+    (ours,) = (item for item in SNIPPETS if (item.section, item.kind) == (snippet.section, OURS))
     manifests = parse(helm.template(ours.values))
     found = dict(_addresses(manifests))
     assert len(found) == 3
@@ -210,7 +210,9 @@ def test_a_gateway_that_rewrites_has_the_ports_that_it_names(helm: Helm) -> None
     (listener,) = yaml.safe_load(configuration.text)["listeners"]
     (shown,) = receiver.values["listeners"]
     assert listener["rewrite"] == shown["rewrite"]
-    (service,) = (one for one in of_kind(manifests, "Service") if one["spec"].get("type") == "LoadBalancer")
+    (service,) = (
+        item for item in of_kind(manifests, "Service") if item["spec"].get("type") == "LoadBalancer"
+    )
     ports = {port["port"] for port in service["spec"]["ports"]}
     first, nodes = shown["rewrite"]["first_port"], shown["rewrite"]["nodes"]
     assert ports == {29092, *range(first, first + nodes)}
@@ -221,7 +223,7 @@ def test_a_machines_broker_and_sidecar_fit_together() -> None:
     settings = dict(line.split("=", 1) for line in broker.text.splitlines())
     (listener,) = receiver.values["listeners"]
     binds, advertised = (
-        dict(one.split("://") for one in settings[key].split(","))
+        dict(part.split("://") for part in settings[key].split(","))
         for key in ("listeners", "advertised.listeners")
     )
     assert binds["CLIENT"] == listener["upstream"]
@@ -257,6 +259,6 @@ extraVolumes:
     (listener,) = ours.values["config"]["listeners"]
     # The container port is the advertised one and the Service's, so it has to be the sidecar's.
     assert listener["bind"] == f"0.0.0.0:{theirs.values['listeners']['client']['containerPort']}"
-    binds = dict(one.split("://") for one in theirs.values["listeners"]["overrideListeners"].split(","))
+    binds = dict(part.split("://") for part in theirs.values["listeners"]["overrideListeners"].split(","))
     assert binds["CLIENT"] == listener["upstream"]
     assert binds.keys() == {"CLIENT", "INTERNAL", "CONTROLLER"}

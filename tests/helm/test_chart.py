@@ -33,7 +33,7 @@ def test_unit_tests_of_templates_pass(helm: Helm) -> None:
 def test_each_template_makes_something_for_some_ci_file(all_rendered: Mapping[Path, Rendered]) -> None:
     # checks.yaml only refuses values; the partials are reached by those that include them.
     templates = {file.name for file in (CHART / "templates").glob("*.yaml")} - {"checks.yaml"}
-    reached = set().union(*(one.templates for one in all_rendered.values()))
+    reached = set().union(*(item.templates for item in all_rendered.values()))
     assert templates - reached == set()
 
 
@@ -55,15 +55,15 @@ def test_each_switch_is_tried_both_ways_by_ci_files() -> None:
 def _switches(
     schema: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
-    for name, one in schema.get("properties", {}).items():
-        if one.get("type") == "boolean":
+    for name, item in schema.get("properties", {}).items():
+        if item.get("type") == "boolean":
             # A parent chart's dependency reads this one, no template does.
             if (*path, name) != ("enabled",):
                 yield (*path, name), [False, True]
-        elif "enum" in one:
-            yield (*path, name), [choice for choice in one["enum"] if isinstance(choice, str)]
+        elif "enum" in item:
+            yield (*path, name), [choice for choice in item["enum"] if isinstance(choice, str)]
         else:
-            yield from _switches(one, (*path, name))
+            yield from _switches(item, (*path, name))
 
 
 def _merged(defaults: Any, given: Any) -> Any:

@@ -26,8 +26,8 @@ _TLS: Final = {"cert_file": "/run/secrets/tls/a.crt", "key_file": "/run/secrets/
 
 def _run_hook(manifests: list[Manifest], folder: Path) -> tuple[int, list[str]]:
     """Run what the hook's containers run, with their files and variables."""
-    (job,) = (one for one in of_kind(manifests, "Job") if _component(one) == "config-check")
-    (files,) = (one for one in of_kind(manifests, "ConfigMap") if _component(one) == "config-check")
+    (job,) = (item for item in of_kind(manifests, "Job") if _component(item) == "config-check")
+    (files,) = (item for item in of_kind(manifests, "ConfigMap") if _component(item) == "config-check")
     for name, text in files["data"].items():
         (folder / name).write_text(text)
     status, lines = 0, list[str]()
@@ -48,9 +48,9 @@ def _component(manifest: Manifest) -> str:
 def test_each_features_configuration_is_accepted(rendered: Rendered, tmp_path: Path) -> None:
     manifests = list(rendered.manifests)
     parts = {
-        _component(one)
-        for one in of_kind(manifests, "ConfigMap")
-        if _component(one) in {"sidecar", "gateway", "config-check"}
+        _component(item)
+        for item in of_kind(manifests, "ConfigMap")
+        if _component(item) in {"sidecar", "gateway", "config-check"}
     }
     if "config-check" not in parts:
         # A roll-up alone, or switched off.

@@ -33,7 +33,7 @@ def doctor_arguments(manifests: Sequence[Manifest], config: Path) -> list[str]:
 
 def test_the_test_pod_proves_its_receiver(helm: Helm, tmp_path: Path) -> None:
     with KafkaBroker(advertised_client_port=free_port()) as broker:
-        (listener,) = (one for one in broker.listeners if one.name == "CLIENT")
+        (listener,) = (item for item in broker.listeners if item.name == "CLIENT")
         values: Mapping[str, Any] = {
             "sidecar": {"enabled": False},
             "tokens": TOKENS,

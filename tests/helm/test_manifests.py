@@ -49,8 +49,8 @@ metadata: {name: unknown}
 def test_kubernetes_knows_every_field(
     helm: Helm, all_rendered: Mapping[Path, Rendered], release: str, tmp_path: Path
 ) -> None:
-    for one in all_rendered.values():
-        (tmp_path / one.name).write_text(one.text)
+    for item in all_rendered.values():
+        (tmp_path / item.name).write_text(item.text)
     assert helm.check(tmp_path, release) == []
 
 
@@ -58,7 +58,7 @@ def test_a_field_that_kubernetes_does_not_know_is_found(helm: Helm, tmp_path: Pa
     (tmp_path / "wrong.yaml").write_text(_WRONG)
     found = helm.check(tmp_path, kubernetes_schemas.NEWEST)
     assert len(found) == 3
-    assert all(any(word in one for one in found) for word in ("'porst'", "'prot'", "schema for Unknown"))
+    assert all(any(word in item for item in found) for word in ("'porst'", "'prot'", "schema for Unknown"))
 
 
 def test_a_feature_without_its_name_needs_no_custom_resources(rendered: Rendered) -> None:
@@ -72,22 +72,22 @@ def test_no_right_reaches_beyond_the_namespace(rendered: Rendered) -> None:
 
 def test_pods_are_within_the_restricted_standard(rendered: Rendered) -> None:
     pods = {name: template["spec"] for name, template in pod_templates(rendered.manifests).items()}
-    pods |= {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered.manifests, "Pod")}
+    pods |= {item["metadata"]["name"]: item["spec"] for item in of_kind(rendered.manifests, "Pod")}
     pods |= dict(_spark_pods(rendered.manifests))
     assert {name: found for name, pod in pods.items() if (found := violations(pod))} == {}
 
 
 def _spark_pods(manifests: Sequence[Manifest]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the pods that the Spark operator creates, as far as the manifest describes them."""
-    for one in of_kind(manifests, "SparkApplication"):
+    for item in of_kind(manifests, "SparkApplication"):
         for role in ("driver", "executor"):
-            pod = one["spec"][role]
+            pod = item["spec"][role]
             yield (
-                f"{role} of {one['metadata']['name']}",
+                f"{role} of {item['metadata']['name']}",
                 {
                     "securityContext": pod["podSecurityContext"],
                     "containers": [{"name": role, "securityContext": pod["securityContext"]}],
-                    "volumes": one["spec"]["volumes"],
+                    "volumes": item["spec"]["volumes"],
                 },
             )
 
@@ -124,7 +124,7 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 def test_a_pod_outside_of_the_standard_is_found(helm: Helm, change: Callable[[dict[str, Any]], None]) -> None:
     gateway = {"enabled": True, "brokers": [{"id": 1, "upstream": "b:9092", "port": 19092}]}
     values = {"gateway": gateway, "configCheck": {"enabled": False}}
-    manifests = [one for one in yaml.safe_load_all(helm.template(values)) if one]
+    manifests = [item for item in yaml.safe_load_all(helm.template(values)) if item]
     ((_, template),) = pod_templates(manifests).items()
     pod = copy.deepcopy(template["spec"])
     assert violations(pod) == []
@@ -135,13 +135,13 @@ def test_a_pod_outside_of_the_standard_is_found(helm: Helm, change: Callable[[di
 def test_the_programs_accept_their_configurations(rendered: Rendered, tmp_path: Path) -> None:
     found = configurations(rendered.manifests)
     assert found
-    for one in found:
-        file = one.write(tmp_path)
-        if one.rollup:
+    for item in found:
+        file = item.write(tmp_path)
+        if item.rollup:
             load_rollup(file, {})
         else:
-            done = CliRunner().invoke(app, ["config", "check", str(file)], env=dict(one.environment))
-            assert done.exit_code == 0, f"{one.name}: {done.output}"
+            done = CliRunner().invoke(app, ["config", "check", str(file)], env=dict(item.environment))
+            assert done.exit_code == 0, f"{item.name}: {done.output}"
 
 
 def test_files_that_a_configuration_names_are_mounted(rendered: Rendered) -> None:
@@ -169,11 +169,11 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
             yield from _secrets(value["value"], value["name"])
-        for key, one in value.items():
-            yield from _secrets(one, key)
+        for key, item in value.items():
+            yield from _secrets(item, key)
     elif isinstance(value, list):
-        for one in value:
-            yield from _secrets(one)
+        for item in value:
+            yield from _secrets(item)
     elif isinstance(value, str) and _SECRETS_KEY.search(name):
         yield name
 

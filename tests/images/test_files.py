@@ -45,7 +45,7 @@ def instructions(name: str) -> tuple[dockerfile.Instruction, ...]:
 
 def last_stage(name: str) -> list[dockerfile.Instruction]:
     whole = instructions(name)
-    begins = max(number for number, one in enumerate(whole) if one.name == "FROM")
+    begins = max(number for number, item in enumerate(whole) if item.name == "FROM")
     return list(whole[begins:])
 
 
@@ -64,14 +64,14 @@ def test_all_images_have_one_base() -> None:
 
 def test_the_bridges_image_has_its_jar_and_no_program() -> None:
     stage = last_stage("bridge")
-    assert [one.name for one in stage] == ["FROM", "COPY", "ARG", "ARG", "LABEL"]
+    assert [item.name for item in stage] == ["FROM", "COPY", "ARG", "ARG", "LABEL"]
     assert (stage[0].text, stage[1].words[-1]) == ("scratch", "/")
     assert stage[1].words[0].endswith(f"/{JAR}")
 
 
 @named
 def test_it_runs_unprivileged_and_without_a_shell(name: str) -> None:
-    stage = {one.name: one for one in last_stage(name)}
+    stage = {item.name: item for item in last_stage(name)}
     assert stage["USER"].text == "10001:10001"
     assert stage["CMD"].text.startswith("[")
     assert stage["ENTRYPOINT"].text.startswith("[")
@@ -81,7 +81,7 @@ def test_it_runs_unprivileged_and_without_a_shell(name: str) -> None:
 
 @every
 def test_its_labels_describe_it(name: str) -> None:
-    labels = next(one for one in last_stage(name) if one.name == "LABEL").pairs
+    labels = next(item for item in last_stage(name) if item.name == "LABEL").pairs
     prefix = "org.opencontainers.image."
     assert set(labels) == {
         f"{prefix}{key}"
@@ -155,7 +155,7 @@ def _locked(lock: Path) -> dict[str, tuple[str, frozenset[str]]]:
         if requirement.marker is None or requirement.marker.evaluate():
             found[canonicalize_name(requirement.name)] = (
                 str(requirement.specifier),
-                frozenset(one.split()[0] for one in hashes),
+                frozenset(digest.split()[0] for digest in hashes),
             )
     return found
 
@@ -281,14 +281,14 @@ def root(tmp_path: Path) -> Path:
 def test_the_contents_list_names_installed_packages(root: Path) -> None:
     found = bill_of_materials(root, root / "python")
     assert found["metadata"]["component"]["purl"] == "pkg:pypi/kafka-client-telemetry@1.0%2Blocal"
-    assert [one["purl"].partition("?checksum")[0] for one in found["components"]] == [
+    assert [component["purl"].partition("?checksum")[0] for component in found["components"]] == [
         "pkg:deb/debian/libc6@1%3A2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12",
         "pkg:generic/decoder",
         "pkg:maven/a.group/known@1.2",
         "pkg:pypi/long@1.0%2Blocal",
         "pkg:pypi/typing-extensions@1.0%2Blocal",
     ]
-    licences = {one["name"]: one.get("licenses") for one in found["components"]}
+    licences = {component["name"]: component.get("licenses") for component in found["components"]}
     assert licences["typing-extensions"] == [{"expression": "PSF-2.0"}]
     assert licences["long"] is None
     assert bill_of_materials(root, root / "python") == json.loads(json.dumps(found))

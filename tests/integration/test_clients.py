@@ -122,7 +122,7 @@ def test_a_clients_metrics_arrive_with_every_label(
         what=f"{known} of {who}",
     )
     mine = exports_of(exports, who)
-    (state,) = [one for one in gateway.clients() if one["client_id"] == who]
+    (state,) = [item for item in gateway.clients() if item["client_id"] == who]
     software_name, software_version = SOFTWARE[client.language]
     own_ports = ports_of(client.pid, gateway.port())
     assert {int(export.resource["client_source_port"]) for export in mine} <= own_ports
@@ -159,10 +159,10 @@ def test_the_registry_knows_every_client(gateway: GatewaySidecar, fleet: dict[st
         shown = [
             connection for connection in gateway.connections() if connection["client_id"] == client.client_id
         ]
-        assert {(one["client_software_name"], one["client_software_version"]) for one in shown} == {
+        assert {(item["client_software_name"], item["client_software_version"]) for item in shown} == {
             SOFTWARE[client.language]
         }
-        assert {one["source_port"] for one in shown} <= ports_of(client.pid, gateway.port())
+        assert {item["source_port"] for item in shown} <= ports_of(client.pid, gateway.port())
     gauge = gateway.series("connections")
     for name, its_version in SOFTWARE.values():
         labels = {"listener": "CLIENT", "client_software_name": name, "client_software_version": its_version}
@@ -230,7 +230,7 @@ def close_subscribed_producers(
         for client in clients.values():
             client.wait_for_records(5)
             wait_until(
-                lambda client=client: client.client_id in {one["client_id"] for one in gateway.clients()},  # type: ignore[misc]
+                lambda client=client: client.client_id in {item["client_id"] for item in gateway.clients()},  # type: ignore[misc]
                 timeout_s=TIMEOUT_S,
                 what="its subscription",
             )

@@ -131,7 +131,7 @@ def sidecar() -> Iterator[GatewaySidecar]:
 def _known(sidecar: GatewaySidecar, client: Raw, client_id: str) -> bool:
     """Ask for subscriptions, and return whether the core has answered."""
     client.exchange(get_subscriptions(client_id=client_id))
-    return client_id in [one["client_id"] for one in sidecar.clients()]
+    return client_id in [item["client_id"] for item in sidecar.clients()]
 
 
 @pytest.mark.full

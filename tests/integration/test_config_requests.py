@@ -204,7 +204,7 @@ def test_a_change_gets_kafkas_error_code(
         direct, through = (
             caller.alter(INCREMENTAL, version, changes, validate_only=validate_only) for caller in callers
         )
-        assert [one[:2] for one in through] == [one[:2] for one in direct]
+        assert [item[:2] for item in through] == [item[:2] for item in direct]
         names, others = answers(callers, Caller.names)
         assert others == names
         for name in names:

@@ -33,10 +33,10 @@ def config(broker: KafkaBroker, collector: Collector, tmp_path: Path) -> dict[st
     """A configuration without a defect: the broker's listener without logins."""
     made = config_for(broker, collector=collector)
     made["broker"] = {"id": "auto"}
-    made["listeners"] = [one for one in made["listeners"] if one["name"] == "CLIENT"]
+    made["listeners"] = [listener for listener in made["listeners"] if listener["name"] == "CLIENT"]
     made["subscriptions"] = {"path": str(tmp_path / "subscriptions.db")}
-    for one in made["plugins"]:
-        one["spool"] = {"path": str(tmp_path / "spool")}
+    for plugin in made["plugins"]:
+        plugin["spool"] = {"path": str(tmp_path / "spool")}
     return made
 
 
@@ -76,7 +76,7 @@ def test_a_good_setup_is_proven_before_and_after_the_start(
 ) -> None:
     before = doctor(config, BEFORE)
     assert (before.proven, wrong(before)) == (True, set())
-    assert {one.seen for one in found(before, "ports", "port")} == {"free"}
+    assert {item.seen for item in found(before, "ports", "port")} == {"free"}
     assert wrong(doctor(config)) == {("receiver", "runs")}
     with Sidecar(config):
         program, file = Path(sys.executable).with_name("kafka-telemetry"), tmp_path / "receiver.yaml"
@@ -87,7 +87,7 @@ def test_a_good_setup_is_proven_before_and_after_the_start(
         assert (run.returncode, document["version"], document["proven"]) == (0, 1, True), (
             run.stdout + run.stderr
         )
-        seen = {(one["area"], one["check"]): one["seen"] for one in document["findings"]}
+        seen = {(finding["area"], finding["check"]): finding["seen"] for finding in document["findings"]}
         assert seen["broker", "identity"] == f"is node {broker.node_id} of cluster {broker.cluster_id}"
         assert seen["broker", "advertised"].endswith("which leads to the sidecar")
         assert "kafka-client-metrics.sh changes them" in seen["broker", "own_telemetry"]
@@ -139,7 +139,7 @@ def test_defects_that_show_before_the_start(
     with socket.create_server((LOOPBACK, int(listener["bind"].rpartition(":")[2]))):
         held = doctor(config, BEFORE)
         assert wrong(held) == {("ports", "port")}
-        assert any("another program holds the port" in one.seen for one in found(held, "ports", "port"))
+        assert any("another program holds the port" in item.seen for item in found(held, "ports", "port"))
 
     login = Listener(name="SASL")
     sasl = {
@@ -242,8 +242,8 @@ def test_subscriptions_and_clients(
                 asked.wait_for_records(20)
                 wait_until(
                     lambda: any(
-                        one["client_id"] == "asked" and one["pushes"]
-                        for one in sidecar.http.get("/v1/clients").json()["items"]
+                        item["client_id"] == "asked" and item["pushes"]
+                        for item in sidecar.http.get("/v1/clients").json()["items"]
                     ),
                     timeout_s=TIMEOUT_S,
                     what="the first push",
@@ -267,7 +267,7 @@ def test_tls_to_clients_and_to_the_broker(
         config = config_for(broker, collector=collector)
         config["subscriptions"] = {"path": str(tmp_path / "subscriptions.db")}
         config["plugins"][0]["delivery"] = "memory"
-        (listener,) = (one for one in config["listeners"] if one["name"] == "SECURE")
+        (listener,) = (item for item in config["listeners"] if item["name"] == "SECURE")
         listener["tls"] = {"cert_file": str(files.chain), "key_file": str(files.key)}
         listener["upstream_tls"] = {"ca_file": str(files.ca)}
         config["listeners"] = [listener]
@@ -291,7 +291,7 @@ def test_tls_to_clients_and_to_the_broker(
             access = Access(certificate=client.chain, key=client.key)
             proven = doctor(config, Options(access=access))
             assert wrong(proven) == set()
-            subjects = {one.subject for one in found(proven, "tls", "dates")}
+            subjects = {item.subject for item in found(proven, "tls", "dates")}
             assert f"broker of listener SECURE at {listener['upstream']}" in subjects
         plain = doctor({**config, "listeners": [{**listener, "upstream_tls": None}]}, BEFORE)
         assert "set listeners[].upstream_tls" in the(plain, "broker", "answers").do
@@ -314,7 +314,7 @@ def test_a_login_of_the_sidecar(
 ) -> None:
     password = tmp_path / "password"
     password.write_text(SASL_USERS["bob"])
-    (listener,) = (one for one in config_for(broker)["listeners"] if one["name"] == "SASL")
+    (listener,) = (item for item in config_for(broker)["listeners"] if item["name"] == "SASL")
     config["listeners"] = [listener]
     config["broker"] = {"id": "auto", "login": {"username": "bob", "password": {"file": str(password)}}}
     with Sidecar(config):

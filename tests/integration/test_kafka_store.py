@@ -170,15 +170,15 @@ ODD_NAMES = (
 def test_odd_names_are_the_same_in_every_store(settings: KafkaStoreSettings, tmp_path: Path) -> None:
     kept = tuple(sorted((sub(name, "x.") for name in ODD_NAMES), key=lambda one: one.name))
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/odd.json").write_text(json.dumps([to_document(one) for one in kept]))
+    (tmp_path / "folder/odd.json").write_text(json.dumps([to_document(item) for item in kept]))
     assert FileSubscriptionStore(tmp_path / "folder").load_all() == kept
     with contextlib.closing(SqliteSubscriptionStore(tmp_path / "s.db")) as sqlite:
-        for one in kept:
-            sqlite.put(one)
+        for item in kept:
+            sqlite.put(item)
         assert sqlite.load_all() == kept
     with contextlib.closing(KafkaSubscriptionStore(settings, tmp_path / "one.json")) as kafka:
-        for one in kept:
-            kafka.put(one)
+        for item in kept:
+            kafka.put(item)
         become(lambda: refreshed(kafka) == kept, "all names")
     assert KafkaSubscriptionStore(settings, tmp_path / "one.json").load_all() == kept
 
@@ -287,7 +287,7 @@ def test_a_record_with_any_value_costs_itself_alone(settings: KafkaStoreSettings
         # The last record may come with a later read than those before it.
         become(lambda: store.load_all() == (sub("a", "x."), sub("shown", "y.")), "the last record")
         become(lambda: "4 subscriptions can't be used" in str(store.status().problem), "all problems")
-        assert all(to_document(one) for one in store.load_all())
+        assert all(to_document(item) for item in store.load_all())
         for name in hostile:
             cluster.delete(name)
         become(lambda: store.status().problem is None, "the thread goes on")

@@ -417,8 +417,8 @@ def test_a_record_that_is_too_large_costs_no_other(cluster: KafkaBroker, topic: 
         kafka.export_batch(given)
     entry = {"type": "kafka_topic", "bootstrap_servers": cluster.bootstrap, "topic": topic + "-host"}
     host = PluginHost(load_plugins([{**entry, "delivery": "memory", "batch": {"max_bytes": 10_000_000}}]))
-    for one in given:
-        host.offer(one)
+    for item in given:
+        host.offer(item)
     host.start()
     assert host.stop(20)
     (statistics,) = host.statistics()

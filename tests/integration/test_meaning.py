@@ -224,8 +224,8 @@ def test_what_is_over_a_budget_is_one_series_and_the_rest_stays_the_same(
             "pod",
         )
         report = sidecar.http.get("/v1/series").json()
-        assert [one["client_id"] for one in report["client_ids"]] == ["pod"]
-        assert [one["client_id"] for one in report["clients"]] == [java.client_id]
+        assert [item["client_id"] for item in report["client_ids"]] == ["pod"]
+        assert [item["client_id"] for item in report["clients"]] == [java.client_id]
         assert report["clients"][0]["overflowed"] == 0
 
 

@@ -45,7 +45,7 @@ def written(collector: Collector, since: int) -> list[ResourceMetrics]:
 
 
 def sent(pushes: list[Push]) -> list[ResourceMetrics]:
-    return [normal(resource) for one in pushes for resource in one.payload.metrics.resource_metrics]
+    return [normal(resource) for item in pushes for resource in item.payload.metrics.resource_metrics]
 
 
 def normal(resource: ResourceMetrics) -> ResourceMetrics:
@@ -78,8 +78,8 @@ def test_the_collector_has_exactly_what_clients_sent(
     )
     pushes = real_pushes()
     host.start()
-    for one in pushes:
-        host.offer(one)
+    for item in pushes:
+        host.offer(item)
     assert host.stop(20)
     (statistics,) = host.statistics()
     assert statistics.exported_pushes == len(pushes)
@@ -107,8 +107,8 @@ def test_a_push_that_the_collector_cannot_read_costs_no_other(
     entry = {"type": "otlp", "endpoint": endpoint, "protocol": protocol, "delivery": "memory"}
     host = PluginHost(load_plugins([entry]))
     before, after = real_pushes() + real_pushes()[:1], real_pushes()
-    for one in [*before, push(data=malformed), *after]:
-        host.offer(one)
+    for item in [*before, push(data=malformed), *after]:
+        host.offer(item)
     with capture_logs() as logs:
         host.start()
         assert host.stop(20)
@@ -143,8 +143,8 @@ def test_pushes_wait_for_a_collector_that_is_away() -> None:
         )
         pushes = real_pushes()
         host.start()
-        for one in pushes:
-            host.offer(one)
+        for item in pushes:
+            host.offer(item)
         wait_for(lambda: host.statistics()[0].retries >= 2)
         collector.start()
         wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=120)
@@ -171,10 +171,10 @@ def test_pushes_wait_on_disk_for_a_collector_that_is_away_and_survive_restarts(t
             "retry": {"initial_ms": 50, "max_ms": 200},
         }
         pushes = real_pushes()
-        for number, one in enumerate(pushes):
+        for number, item in enumerate(pushes):
             host = PluginHost(load_plugins([entry]))
             host.start()
-            host.offer(one)
+            host.offer(item)
             wait_for(partial(_failed_twice, host))
             assert host.stop(2)
             (statistics,) = host.statistics()

@@ -214,11 +214,11 @@ def test_nothing_counts_twice_while_prometheus_is_away(version: str) -> None:
         )
         pushes = [recent(n) for n in range(40)]
         host.start()
-        for n, one in enumerate(pushes):
+        for n, item in enumerate(pushes):
             if n == 10:
                 wait_for(lambda: host.statistics()[0].exported_pushes == 10)
                 prometheus.stop()
-            host.offer(one)
+            host.offer(item)
         wait_for(lambda: host.statistics()[0].failures >= 3)
         prometheus.start()
         wait_for(lambda: host.statistics()[0].exported_pushes == len(pushes), timeout_s=120)
@@ -270,7 +270,7 @@ def test_two_clients_may_use_one_name_with_two_types(version: str) -> None:
         way = {"url": prometheus.write_url, "version": version}
         written: dict[str, object] = {**ANY_NAME, "remote_write": way, "job": "written"}
         scraped: dict[str, object] = {**ANY_NAME, "name": "scraped", "bind": bind, "job": "scraped"}
-        host = PluginHost(load_plugins([{**one, "delivery": "memory"} for one in (written, scraped)]))
+        host = PluginHost(load_plugins([{**item, "delivery": "memory"} for item in (written, scraped)]))
         host.start()
         rivals = (
             *(gauge(name, number(1, at=1)) for name in ("x", "y.total", "h.count")),
@@ -324,7 +324,7 @@ def test_names_are_those_of_prometheus_own_otlp_endpoint() -> None:
     ]
     with Prometheus() as prometheus:
         prometheus.write_otlp(metrics_data(*metrics))
-        named = {one.labels["__name__"] for one in prometheus.query('{__name__=~".+"}')}
+        named = {item.labels["__name__"] for item in prometheus.query('{__name__=~".+"}')}
     named -= {"target_info"}
     ours = {metric_name(name, unit, kind).name for name, unit, kind in (*odd, *standard)}
     assert ours == named

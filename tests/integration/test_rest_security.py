@@ -95,7 +95,7 @@ def test_tokens_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> None:
         made = [command(*put)]
         made += [command(*put, KAFKA_TELEMETRY_TOKEN=token) for token in ("wrong-token", VIEWER, EDITOR)]
         made.append(command("subscriptions", "show", "s", "--token-file", str(file), "--url", url))
-        assert [one.returncode for one in made] == [1, 1, 1, 0, 0], made
+        assert [item.returncode for item in made] == [1, 1, 1, 0, 0], made
         assert "--token-file" in made[0].stderr
 
         metrics = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {EDITOR}"}, trust_env=False)

@@ -42,8 +42,8 @@ def running(broker: KafkaBroker, shared_collector: Collector) -> Iterator[Gatewa
 def gateway(running: GatewaySidecar, shared_collector: Collector) -> Iterator[GatewaySidecar]:
     """The sidecar, without subscriptions before and after the test."""
     yield running
-    for one in running.http.get("/v1/subscriptions").json()["items"]:
-        running.http.delete(f"/v1/subscriptions/{one['name']}").raise_for_status()
+    for item in running.http.get("/v1/subscriptions").json()["items"]:
+        running.http.delete(f"/v1/subscriptions/{item['name']}").raise_for_status()
     shared_collector.forget()
 
 
@@ -179,7 +179,9 @@ def test_a_selector_that_a_push_reveals_changes_what_a_client_pushes(
         exports(shared_collector, client, common)
         become(gateway, client, lambda one: one["pushes"] > 2 and one["last_error"] == "NONE", "pushes")
         explained = gateway.http.get(f"/v1/clients/{shown['client_instance_id']}/explain").json()
-        verdicts = {one["name"]: one["matches"] for one in explained["subscriptions"]}
+        verdicts = {
+            subscription["name"]: subscription["matches"] for subscription in explained["subscriptions"]
+        }
         assert verdicts == {"all": True, "others": False, "revealed": True}
         assert client.errors == []
 

@@ -125,7 +125,7 @@ def test_kafkas_tools_see_what_rest_writes(clean: list[GatewaySidecar], cluster:
     everywhere(clean, lambda one: names(one) == [], "the deletion")
     second.http.put("/v1/subscriptions/rest", json={"metrics": ["w."]}).raise_for_status()
     everywhere(clean, lambda one: "rest" in subscriptions(one), "another PUT")
-    assert [subscriptions(one)["rest"]["match"] for one in clean] == [{}, {}, {}]
+    assert [subscriptions(item)["rest"]["match"] for item in clean] == [{}, {}, {}]
     second.http.delete("/v1/subscriptions/rest").raise_for_status()
     assert names(second) == []
     everywhere(clean, lambda one: names(one) == [], "the DELETE")
@@ -152,7 +152,7 @@ def test_without_brokers_the_last_known_subscriptions_stay_in_force(
         broker.pause()
     try:
         everywhere(clean, lambda one: one.value("subscriptions_stale") == 1, "that it is said")
-        assert [names(one) for one in clean] == [["known"]] * 3
+        assert [names(item) for item in clean] == [["known"]] * 3
         refused = first.http.put("/v1/subscriptions/other", json={"metrics": []})
         assert refused.status_code == 503
         assert "nothing has changed" in refused.json()["detail"]

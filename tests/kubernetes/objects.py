@@ -35,10 +35,10 @@ def objects(server: ApiServer, namespace: str) -> frozenset[str]:
     return (
         names(
             [
-                one
-                for one in found
-                if "deletionTimestamp" not in one["metadata"]
-                and one["metadata"].get("labels", {}).get("owner") != "helm"
+                item
+                for item in found
+                if "deletionTimestamp" not in item["metadata"]
+                and item["metadata"].get("labels", {}).get("owner") != "helm"
             ]
         )
         - _OTHERS
@@ -47,13 +47,15 @@ def objects(server: ApiServer, namespace: str) -> frozenset[str]:
 
 def workloads(server: ApiServer, namespace: str) -> frozenset[str]:
     """Return the objects of a namespace that make pods."""
-    return frozenset(one for one in objects(server, namespace) if one.partition("/")[0] in _WORKLOADS)
+    return frozenset(
+        object_ for object_ in objects(server, namespace) if object_.partition("/")[0] in _WORKLOADS
+    )
 
 
 def pods(manifests: Sequence[Manifest]) -> Iterator[dict[str, Any]]:
     """A pod of each workload, and all of a StatefulSet, as its controller would make them."""
     sets = {
-        f"StatefulSet/{one['metadata']['name']}": one["spec"] for one in of_kind(manifests, "StatefulSet")
+        f"StatefulSet/{item['metadata']['name']}": item["spec"] for item in of_kind(manifests, "StatefulSet")
     }
     for name, template in pod_templates(manifests).items():
         volumes = [
@@ -66,9 +68,9 @@ def pods(manifests: Sequence[Manifest]) -> Iterator[dict[str, Any]]:
                 template["metadata"].get("labels", {}) | index,
                 {**template["spec"], "volumes": template["spec"].get("volumes", []) + volumes},
             )
-    for one in of_kind(manifests, "SparkApplication"):
-        yield _spark_pod(one["spec"], "driver")
-        yield _spark_pod(one["spec"], "executor")
+    for item in of_kind(manifests, "SparkApplication"):
+        yield _spark_pod(item["spec"], "driver")
+        yield _spark_pod(item["spec"], "executor")
 
 
 def _pod(labels: Mapping[str, str], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,30 +62,30 @@ def test_pods_are_admitted_and_found(server: ApiServer, namespace: str, applied:
 def _unfound(server: ApiServer, namespace: str, applied: Rendered) -> list[str]:
     """Return selectors that match no pod, and ports that no pod has."""
     problems = []
-    for one in of_kind(applied.manifests, "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"):
-        spec = one["spec"]
-        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+    for item in of_kind(applied.manifests, "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"):
+        spec = item["spec"]
+        component = item["metadata"]["labels"]["app.kubernetes.io/component"]
         if component == "sidecar" and applied.name in _SIDECARS_ELSEWHERE:
             continue
         selector = (
             {"matchLabels": spec["selector"]}
-            if one["kind"] == "Service"
-            else spec["podSelector" if one["kind"] == "NetworkPolicy" else "selector"]
+            if item["kind"] == "Service"
+            else spec["podSelector" if item["kind"] == "NetworkPolicy" else "selector"]
         )
         found = _select(server, f"/api/v1/namespaces/{namespace}/pods", selector)
-        name = f"{one['kind']}/{one['metadata']['name']}"
+        name = f"{item['kind']}/{item['metadata']['name']}"
         if not found:
             problems.append(f"{name} selects no pod")
         ports = {
             value for pod in found for port in _ports(pod) for value in (port["name"], port["containerPort"])
         }
-        problems += [f"{name}: no pod has port {port}" for port in _asked(one) if port not in ports]
-    for one in of_kind(applied.manifests, "ServiceMonitor"):
-        found = _select(server, f"/api/v1/namespaces/{namespace}/services", one["spec"]["selector"])
+        problems += [f"{name}: no pod has port {port}" for port in _asked(item) if port not in ports]
+    for item in of_kind(applied.manifests, "ServiceMonitor"):
+        found = _select(server, f"/api/v1/namespaces/{namespace}/services", item["spec"]["selector"])
         ports = {port["name"] for service in found for port in service["spec"]["ports"]}
         problems += [
             f"ServiceMonitor: no Service has port {endpoint['port']}"
-            for endpoint in one["spec"]["endpoints"]
+            for endpoint in item["spec"]["endpoints"]
             if endpoint["port"] not in ports
         ]
     return problems
@@ -94,8 +94,8 @@ def _unfound(server: ApiServer, namespace: str, applied: Rendered) -> list[str]:
 def _select(server: ApiServer, path: str, selector: Mapping[str, Any]) -> list[dict[str, Any]]:
     wanted = [f"{key}={value}" for key, value in selector.get("matchLabels", {}).items()]
     wanted += [
-        f"{one['key']} {one['operator'].lower()} ({','.join(one['values'])})"
-        for one in selector.get("matchExpressions", ())
+        f"{expression['key']} {expression['operator'].lower()} ({','.join(expression['values'])})"
+        for expression in selector.get("matchExpressions", ())
     ]
     found: list[dict[str, Any]] = server.get(path, labelSelector=",".join(wanted))["items"]
     return found
@@ -148,15 +148,15 @@ def test_service_accounts_have_no_rights_but_the_drivers(
     server: ApiServer, namespace: str, applied: Rendered
 ) -> None:
     nobodys = _rights(server, namespace, "default")
-    for one in of_kind(applied.manifests, "ServiceAccount"):
-        name = one["metadata"]["name"]
+    for item in of_kind(applied.manifests, "ServiceAccount"):
+        name = item["metadata"]["name"]
         more = _rights(server, namespace, name) - nobodys
         if name.endswith("-rollup-driver"):
             assert more >= {("", kind, verb) for verb, kind in _DRIVER_MAY}
             assert {(group, kind) for group, kind, _ in more} == {("", kind) for _, kind in _DRIVER_MAY}
         else:
             assert more == set()
-            assert one["automountServiceAccountToken"] is False
+            assert item["automountServiceAccountToken"] is False
 
 
 def test_the_drivers_rights_end_at_its_namespace_and_before_secrets(
@@ -164,7 +164,7 @@ def test_the_drivers_rights_end_at_its_namespace_and_before_secrets(
 ) -> None:
     applied = _apply(server, helm, namespace, _SPARK, tmp_path)
     (account,) = (
-        one["spec"]["driver"]["serviceAccount"] for one in of_kind(applied.manifests, "SparkApplication")
+        item["spec"]["driver"]["serviceAccount"] for item in of_kind(applied.manifests, "SparkApplication")
     )
     user = f"--as=system:serviceaccount:{namespace}:{account}"
 

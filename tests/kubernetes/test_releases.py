@@ -64,9 +64,9 @@ def test_a_release_from_its_installation_to_its_end(
 
         helm.run("uninstall", RELEASE, "--namespace", namespace)
         kept = [
-            one
-            for one in parse(first)
-            if one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+            item
+            for item in parse(first)
+            if item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
         ]
         assert objects(server, namespace) == names(kept)
     hooks = sorted(
@@ -122,7 +122,7 @@ def test_two_releases_live_in_one_namespace(server: ApiServer, helm: Helm, names
     both = objects(server, namespace)
     helm.run("uninstall", "one", "--namespace", namespace)
     left = objects(server, namespace)
-    assert left == {one for one in both if one.partition("/")[2].startswith("two-")}
+    assert left == {item for item in both if item.partition("/")[2].startswith("two-")}
     assert len(left) == len(both) / 2
 
 

@@ -65,6 +65,7 @@ def problems(file: Path, text: str) -> Iterator[tuple[int, str]]:
     module = ast.parse(text)
     if file.name != "__init__.py" and not file.is_relative_to(_PUBLIC):
         yield from _exports(module)
+    yield from _loops_over_one(module)
     if file.relative_to(TREE).parts[0] in _PRODUCT:
         yield from _long_first_lines(module)
         if file != _READER:
@@ -86,6 +87,15 @@ def _exports(module: ast.Module) -> Iterator[tuple[int, str]]:
             isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
         ):
             yield node.lineno, "remove __all__: only packages have it"
+
+
+def _loops_over_one(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """A loop's variable says what it is."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            for name in ast.walk(node.target):
+                if isinstance(name, ast.Name) and name.id == "one":
+                    yield name.lineno, "one: name the loop's variable by what it holds"
 
 
 def _long_first_lines(module: ast.Module) -> Iterator[tuple[int, str]]:

@@ -28,6 +28,8 @@ def test_no_file_breaks_a_rule() -> None:
         ("receiver/clock.py", "content = file.read(BOUND + 1)\n", [1]),
         ("spark_streaming/files.py", "content = file.read(BOUND + 1)\n", []),
         ("tests/audit.py", f'"""{"a" * 81}"""\n', []),
+        ("tests/audit.py", "for one in ():\n    pass\n", [1]),
+        ("tests/audit.py", "a = [one for one in ()]\n", [1]),
     ],
 )
 def test_a_break_is_found(name: str, text: str, found: list[int]) -> None:

@@ -37,7 +37,7 @@ def test_the_page_has_the_states_of_the_supervisor_and_their_transitions() -> No
     assert {name: meaning for name, meaning, _ in rows} == described(of_supervisor.__doc__)
     assert [name for name, _, _ in rows] == [state.name for state in State]
     for name, _, following in rows:
-        drawn = {State[one] for one in following.strip().split(", ") if one}
+        drawn = {State[part] for part in following.strip().split(", ") if part}
         assert drawn == of_supervisor.TRANSITIONS[State[name]] - {State.ENDED}, name
 
 

@@ -164,9 +164,9 @@ def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda
         clients = stack.enter_context(NumberedClients(sidecar.port(), plan.clients))
         kills, peak = _break(plan, rng, sidecar, faulty, clients, tell)
         clients.end()
-        for one in faulty.values():
-            one.heal()
-        there = {mode: arrivals(one.collector, tell, mode) for mode, one in faulty.items()}
+        for item in faulty.values():
+            item.heal()
+        there = {mode: arrivals(item.collector, tell, mode) for mode, item in faulty.items()}
     return Outcome(
         accepted=len(clients.accepted),
         refused=clients.refused,
@@ -177,7 +177,7 @@ def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda
             for mode in MODES
         },
         kills=kills,
-        collector_kills={mode: one.kills for mode, one in faulty.items()},
+        collector_kills={mode: item.kills for mode, item in faulty.items()},
         peak_rss_bytes=peak,
     )
 
@@ -188,12 +188,12 @@ def _config(broker: KafkaBroker, faulty: Mapping[str, _Faulty]) -> dict[str, obj
         {
             "type": "otlp",
             "name": mode,
-            "endpoint": one.collector.grpc_endpoint,
+            "endpoint": item.collector.grpc_endpoint,
             "delivery": mode,
             "retry": {"initial_ms": 100, "max_ms": _RETRY_MS, "max_elapsed_s": 0},
             **({} if mode == "memory" else {"spool": {"after_ms": AFTER_MS}}),
         }
-        for mode, one in faulty.items()
+        for mode, item in faulty.items()
     ]
     # All clients come from one address.
     config["limits"] = {"source_address": {"telemetry_requests_per_second": None, "core_ms_per_second": None}}
@@ -217,8 +217,8 @@ def _break(
     # On a busy machine a start takes long and clients push rarely. The plan's numbers hold there
     # too.
     while (passed := time.monotonic() - began) < plan.seconds or due or len(clients.accepted) < plan.pushes:
-        for one in faulty.values():
-            one.step()
+        for item in faulty.values():
+            item.step()
         peak = max(peak, resident_bytes(sidecar.pid))
         if due and passed >= due[0]:
             due.pop(0)

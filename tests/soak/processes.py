@@ -126,14 +126,14 @@ def run(broker: KafkaBroker, plan: Plan) -> Outcome:
             _kill_in_turn(plan, sidecar, clients, outcome)
         for producer in producers:
             producer.stop()
-        outcome.produced = {one.client_id: one.records for one in producers}
+        outcome.produced = {item.client_id: item.records for item in producers}
         total = sum(outcome.produced.values())
         for consumer in consumers:
             with contextlib.suppress(WaitTimeoutError):  # the outcome shows what is missing
                 consumer.wait_for_records(total)
             consumer.stop()
-        outcome.consumed = {one.client_id: one.records for one in consumers}
-        outcome.errors = {one.client_id: len(one.errors) for one in clients}
+        outcome.consumed = {item.client_id: item.records for item in consumers}
+        outcome.errors = {item.client_id: len(item.errors) for item in clients}
         wait_until(sidecar.is_ready, timeout_s=60, what="the core after the last kill")
         there = arrivals(collector, _tell, "spool_always")
         outcome.accepted = len(numbered.accepted)

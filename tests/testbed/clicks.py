@@ -73,7 +73,9 @@ def link_of(panel: dict[str, Any], heading: str, row: dict[str, Any]) -> str:
         ValueError: The column has no link, or several.
     """
     shown = {
-        override["matcher"]["options"]: {one["id"]: one["value"] for one in override["properties"]}
+        override["matcher"]["options"]: {
+            property_["id"]: property_["value"] for property_ in override["properties"]
+        }
         for override in panel["fieldConfig"]["overrides"]
     }
     links = [

@@ -12,9 +12,9 @@ from pathlib import Path
 def with_descendants(pid: int) -> list[int]:
     """Return the ids of a process and of all processes that it started, oldest first."""
     found = [pid]
-    for one in found:
+    for item in found:
         # Each thread has the children that it started itself.
-        for thread in _threads(one):
+        for thread in _threads(item):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 found += map(int, (thread / "children").read_text().split())
     return found

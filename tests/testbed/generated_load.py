@@ -240,7 +240,7 @@ class GeneratedLoad:
     def _rows(self, pushed: Sequence[_Series], minute: int) -> pa.Table:
         """One data point of each series of each push."""
         columns = {
-            name: np.concatenate([np.array(getattr(one, name)) for one in pushed])
+            name: np.concatenate([np.array(getattr(item, name)) for item in pushed])
             for name in ("series_id", "fleet_id", "breakdown", "rule")
         }
         rule = columns.pop("rule")

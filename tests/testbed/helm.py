@@ -89,15 +89,16 @@ class Helm:
         if not resources:
             raise HelmError(f"kubeconform found no manifests in {folder}")
         return [
-            f"{Path(one['filename']).name}: {one['kind']} {one['name']}: {one['msg'] or one['status']}"
-            for one in resources
-            if one["status"] != "statusValid"
+            f"{Path(resource['filename']).name}: {resource['kind']} {resource['name']}: "
+            f"{resource['msg'] or resource['status']}"
+            for resource in resources
+            if resource["status"] != "statusValid"
         ]
 
 
 def parse(manifests: str) -> list[Manifest]:
     """The objects of a text of manifests."""
-    return [one for one in yaml.load_all(manifests, yaml.CSafeLoader) if one]
+    return [item for item in yaml.load_all(manifests, yaml.CSafeLoader) if item]
 
 
 def of_kind(manifests: Sequence[Manifest], *kinds: str) -> list[Manifest]:
@@ -108,7 +109,7 @@ def of_kind(manifests: Sequence[Manifest], *kinds: str) -> list[Manifest]:
 def pod_templates(manifests: Sequence[Manifest]) -> dict[str, dict[str, Any]]:
     """The pods that workloads make, by ``Kind/name``: each a pod's ``metadata`` and ``spec``."""
     found = {}
-    for one in of_kind(manifests, "Deployment", "StatefulSet", "Job", "CronJob"):
-        spec = one["spec"]["jobTemplate"]["spec"] if one["kind"] == "CronJob" else one["spec"]
-        found[f"{one['kind']}/{one['metadata']['name']}"] = spec["template"]
+    for item in of_kind(manifests, "Deployment", "StatefulSet", "Job", "CronJob"):
+        spec = item["spec"]["jobTemplate"]["spec"] if item["kind"] == "CronJob" else item["spec"]
+        found[f"{item['kind']}/{item['metadata']['name']}"] = spec["template"]
     return found

@@ -143,7 +143,7 @@ def without_descriptions(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: without_descriptions(one) for name, one in value.items()}
+        key: {name: without_descriptions(item) for name, item in value.items()}
         if key in {"properties", "$defs"}
         else without_descriptions(value)
         for key, value in schema.items()
@@ -157,7 +157,7 @@ def _strict(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     strict = {
-        key: {name: _strict(one) for name, one in value.items()}
+        key: {name: _strict(item) for name, item in value.items()}
         if key in {"properties", "$defs"}
         else _strict(value)
         for key, value in schema.items()

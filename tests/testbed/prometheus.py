@@ -105,8 +105,8 @@ class Prometheus(HttpServer):
         response = self._http.get("/api/v1/query", params=parameters)
         response.raise_for_status()
         return [
-            Sampled(labels=one["metric"], value=float(one["value"][1]))
-            for one in response.json()["data"]["result"]
+            Sampled(labels=item["metric"], value=float(item["value"][1]))
+            for item in response.json()["data"]["result"]
         ]
 
     def times(
@@ -127,8 +127,8 @@ class Prometheus(HttpServer):
         response = self._http.get("/api/v1/query_range", params=parameters)
         response.raise_for_status()
         return [
-            (one["metric"], [float(time_s) for time_s, _ in one["values"]])
-            for one in response.json()["data"]["result"]
+            (item["metric"], [float(time_s) for time_s, _ in item["values"]])
+            for item in response.json()["data"]["result"]
         ]
 
     def value(self, promql: str, *, at_s: float | None = None) -> float | None:
@@ -139,7 +139,7 @@ class Prometheus(HttpServer):
         """
         found = self.query(promql, at_s=at_s)
         if len(found) > 1:
-            raise ValueError(f"{promql} has {len(found)} series: {[dict(one.labels) for one in found][:5]}")
+            raise ValueError(f"{promql} has {len(found)} series: {[dict(item.labels) for item in found][:5]}")
         return found[0].value if found else None
 
     def metadata(self) -> dict[str, list[dict[str, str]]]:

@@ -40,7 +40,7 @@ class Pods:
 
     def __init__(self, manifests: list[Manifest], *, collector: str) -> None:
         (self._set,) = of_kind(manifests, "StatefulSet")
-        self._config = {one["metadata"]["name"]: one["data"] for one in of_kind(manifests, "ConfigMap")}
+        self._config = {item["metadata"]["name"]: item["data"] for item in of_kind(manifests, "ConfigMap")}
         # Other programs rarely use this network.
         network = f"127.{random.randint(1, 254)}.{random.randint(0, 255)}"
         self.addresses = [f"{network}.{number + 1}" for number in range(self._set["spec"]["replicas"])]
@@ -88,7 +88,7 @@ class Pods:
         (tokens / "ops").write_text(TOKEN)
         places = {**self._places(number, folder), "/run/secrets/kafka-telemetry/tokens": tokens}
         mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-        volumes = {one["name"]: one for one in self._set["spec"]["template"]["spec"]["volumes"]}
+        volumes = {volume["name"]: volume for volume in self._set["spec"]["template"]["spec"]["volumes"]}
         config = self._config[volumes[mounts["/etc/kafka-telemetry"]]["configMap"]["name"]]
         for name, text in config.items():
             (folder / name).write_text(replaced(text, places))

@@ -66,7 +66,7 @@ class Running:
 
     def series(self) -> list[Mapping[str, str]]:
         """The clients' series that Prometheus has, by their labels."""
-        return [one.labels for one in self.prometheus.query('{job="kafka-clients"}')]
+        return [item.labels for item in self.prometheus.query('{job="kafka-clients"}')]
 
 
 @pytest.fixture(scope="module")

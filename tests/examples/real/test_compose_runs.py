@@ -55,7 +55,9 @@ def test_clients_on_the_host_push(stack: Stack) -> None:
     ) as client:
         client.wait_for_records(20)
         wait_until(
-            lambda: "outside" in {one["client_id"] for one in clients(stack)}, timeout_s=30, what="its pushes"
+            lambda: "outside" in {item["client_id"] for item in clients(stack)},
+            timeout_s=30,
+            what="its pushes",
         )
 
 

@@ -86,7 +86,7 @@ def exported(pods: Pods, plugin: str) -> float:
 
 def test_the_roll_up_accepts_its_configuration(manifests: list[Manifest], tmp_path: Path) -> None:
     (config,) = (
-        one for one in of_kind(manifests, "ConfigMap") if one["metadata"]["name"].endswith("-rollup")
+        item for item in of_kind(manifests, "ConfigMap") if item["metadata"]["name"].endswith("-rollup")
     )
     (tmp_path / "url").write_text("postgresql://rollup:secret@postgres/telemetry")
     file = tmp_path / "rollup.yaml"

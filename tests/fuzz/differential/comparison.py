@@ -311,8 +311,8 @@ def difference(wanted: Any, found: Any, path: str = "") -> str | None:
     if isinstance(wanted, list) and isinstance(found, list):
         if len(wanted) != len(found):
             return f"{path} has {len(found)} items, not {len(wanted)}"
-        for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            inner = difference(one, other, f"{path}[{number}]")
+        for number, (item, other) in enumerate(zip(wanted, found, strict=True)):
+            inner = difference(item, other, f"{path}[{number}]")
             if inner is not None:
                 return inner
         return None

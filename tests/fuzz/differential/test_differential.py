@@ -374,9 +374,9 @@ def test_a_short_run_finds_no_difference() -> None:
         with world() as place:
             played = play_rounds(place, SEED or "short", range(_SHORT_ROUNDS))
             found = [
-                finding(one.script, path, problem)
-                async for one in played
-                for path, problem in one.problems.items()
+                finding(item.script, path, problem)
+                async for item in played
+                for path, problem in item.problems.items()
             ]
             return found + place.problems()
 

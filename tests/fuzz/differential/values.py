@@ -128,7 +128,7 @@ def value(api_key: int, field: Field, random: Random, name: str) -> Any:
         random: Where choices come from.
         name: The round's own name, for groups and transactions.
     """
-    listed = [one for one in _FIELDS.get((api_key, field.name), ()) if one is not None]
+    listed = [item for item in _FIELDS.get((api_key, field.name), ()) if item is not None]
     if listed and isinstance(listed[0], str) == (field.kind == "string"):
         return random.choice(listed)
     if field.kind == "string":

@@ -53,10 +53,10 @@ def main() -> int:
     grown = [
         text for name in ("core_us", "write_us", "rollup_us", "postgres_us") if (text := _grown(done, name))
     ]
-    pushes = sum(one.pushes for one in done)
-    answers = {name: sum(one.answers.get(name, 0) for one in done) for name in sorted(_names(done))}
+    pushes = sum(item.pushes for item in done)
+    answers = {name: sum(item.answers.get(name, 0) for item in done) for name in sorted(_names(done))}
     _say(
-        f"{pushes:,} pushes, {sum(one.offered for one in done):,} offered to the core, answers {answers}, "
+        f"{pushes:,} pushes, {sum(item.offered for item in done):,} offered to the core, answers {answers}, "
         f"{done[-1].dead_letters} dead letters, no failed batch, no forged label, no good push lost; "
         f"{time.monotonic() - began:.0f} s"
     )
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _names(done: list[Round]) -> set[str]:
-    return {name for one in done for name in one.answers}
+    return {name for item in done for name in item.answers}
 
 
 def _grown(done: list[Round], name: str) -> str:
@@ -75,7 +75,7 @@ def _grown(done: list[Round], name: str) -> str:
     if third < 2:
         return ""
     first, last = (
-        statistics.median(getattr(one, name) for one in some) for some in (done[:third], done[-third:])
+        statistics.median(getattr(item, name) for item in some) for some in (done[:third], done[-third:])
     )
     _say(f"{name}: median of the first third {first:.0f} us, of the last {last:.0f} us by push")
     # A microsecond more is no growth.

@@ -229,7 +229,7 @@ class Run:
         ledger = self._truth.ledger
         document = {
             "plan": dataclasses.asdict(self._plan),
-            "rounds": [dataclasses.asdict(one) for one in self._done],
+            "rounds": [dataclasses.asdict(item) for item in self._done],
             "written": self._truth.written,
             "distinct": self._truth.distinct,
             "pushes": dict(ledger.pushes),
@@ -245,7 +245,7 @@ class Run:
         document: dict[str, Any] = json.loads(self._progress.read_text())
         known = document["plan"]
         self._plan = Plan(**(known | {"features": tuple(known["features"])}))
-        self._done = [Round(**one) for one in document["rounds"]]
+        self._done = [Round(**round_) for round_ in document["rounds"]]
         truth = self._truth
         truth.written, truth.distinct = document["written"], document["distinct"]
         truth.ledger.pushes.update(document["pushes"])

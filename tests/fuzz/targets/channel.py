@@ -75,10 +75,10 @@ def _run_pushes(data: bytes) -> None:
     except PushFormatError:
         return
     at = 0
-    for one in pushes:
+    for item in pushes:
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size + length
-        require(data[:at].endswith(one.payload.data), "a push has other bytes than came")
+        require(data[:at].endswith(item.payload.data), "a push has other bytes than came")
     require(at == len(data), "the last push is not whole, or not the last")
     require(pushes_from_bytes(pushes_to_bytes(pushes)) == pushes, "pushes are not the same the second time")
 

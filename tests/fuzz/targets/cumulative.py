@@ -53,21 +53,21 @@ def _run(data: bytes) -> None:
     alive: set[Any] = set()
     pushes = list(_pushes(data))
     comparable = True
-    for count, one in enumerate(pushes):
-        taken = short.accumulate(one)
+    for count, item in enumerate(pushes):
+        taken = short.accumulate(item)
         alive |= set(taken.points)
         alive -= set(taken.ended.series)
         require(all(series.alive for series in alive), "a series ended and nobody was told")
         require(len(alive) <= short.statistics.series <= _MAX_SERIES, "series are counted wrongly")
         after = MetricsData.FromString(taken.data)
         require(not _deltas(after), "a delta came out")
-        require(_points(after) <= _points(MetricsData.FromString(one.payload.data)), "more points came out")
-        odd = _with_a_new_field(one.payload.data, len(_DOWN_TO_METRICS), count)
+        require(_points(after) <= _points(MetricsData.FromString(item.payload.data)), "more points came out")
+        odd = _with_a_new_field(item.payload.data, len(_DOWN_TO_METRICS), count)
         # From the first that isn't on, the two know different things.
         comparable = comparable and odd is not None
         if comparable and odd is not None:
-            payload = replace(one.payload, data=odd)
-            expected = MetricsData.FromString(long.accumulate(replace(one, payload=payload)).data)
+            payload = replace(item.payload, data=odd)
+            expected = MetricsData.FromString(long.accumulate(replace(item, payload=payload)).data)
             require(_known(after) == _known(expected), "a shape changes what is told")
             # The bytes kept for a series include its unknown fields.
             counted = replace(long.statistics, size=short.statistics.size)
@@ -174,7 +174,7 @@ def _exponential(at: int) -> Metric:
 
 
 def _input(*pushes: bytes, who: int = 0, step: int = 1) -> bytes:
-    return b"".join(_HEAD.pack(who, step, len(one)) + one for one in pushes)
+    return b"".join(_HEAD.pack(who, step, len(item)) + item for item in pushes)
 
 
 def _seeds() -> list[bytes]:
@@ -182,7 +182,7 @@ def _seeds() -> list[bytes]:
     for client in ("java44-producer-star", "ck-consumer-star"):
         captured = [(_PAYLOADS / f"{client}-0{number}.bin").read_bytes() for number in (1, 2, 3)]
         # The same few metrics of each push.
-        parts = [protobuf.fields(one) or [] for one in captured]
+        parts = [protobuf.fields(item) or [] for item in captured]
         seeds += [
             _input(*(protobuf.join(part[first : first + few]) for part in parts))
             for first, few in ((0, 4), (20, 4), (60, 1))
@@ -233,7 +233,7 @@ def _reshape(data: bytes, random: Random) -> bytes:
         else:
             who = random.choice((0, 0, 1, 2, 0xF0))
             pushes[chosen] = who, random.choice((0, 1, 1, 10, 31, 127, -1, -128)), metrics
-    return b"".join(_HEAD.pack(who, step, len(one)) + one for who, step, one in pushes)
+    return b"".join(_HEAD.pack(who, step, len(item)) + item for who, step, item in pushes)
 
 
 def _changed(data: bytes, change: Callable[[Any, Random], None], random: Random) -> bytes:

@@ -196,12 +196,12 @@ _TO_RELAY: tuple[CoreMessage, ...] = (
 
 
 def _seeds() -> list[bytes]:
-    to_core, to_relay = [encode(one) for one in _TO_CORE], [encode(one) for one in _TO_RELAY]
+    to_core, to_relay = [encode(item) for item in _TO_CORE], [encode(item) for item in _TO_RELAY]
     return [
         _script(0, *to_core),
         _script(1, *to_relay),
-        *(_script(0, encode(_TO_CORE[0]), encode(_TO_CORE[1]), one) for one in to_core),
-        *(_script(1, one) for one in to_relay),
+        *(_script(0, encode(_TO_CORE[0]), encode(_TO_CORE[1]), item) for item in to_core),
+        *(_script(1, item) for item in to_relay),
     ]
 
 

@@ -30,7 +30,7 @@ _DOCUMENTS = (
 def _check(read: Subscription | list[Mistake]) -> None:
     if not isinstance(read, Subscription):
         require(bool(read), "neither a subscription nor a mistake")
-        require(all(len(str(one)) < _MAX_MISTAKE for one in read), "a mistake as long as the value")
+        require(all(len(str(item)) < _MAX_MISTAKE for item in read), "a mistake as long as the value")
         return
     document = to_document(read)
     require(from_document(json.loads(json.dumps(document)), is_stored=True) == read, "another comes back")
@@ -56,7 +56,7 @@ def _run(data: bytes) -> None:
             _check(join("s", Entry(configs={"metrics": "a."}, beside=document)))
             _check(join("s", Entry(beside={**document, "complete": True})))
     else:
-        values = [one.decode("utf-8", "replace") for one in content.split(b"\0")[: len(RESOURCE_KEYS)]]
+        values = [part.decode("utf-8", "replace") for part in content.split(b"\0")[: len(RESOURCE_KEYS)]]
         _check(join("s", Entry(configs=dict(zip(RESOURCE_KEYS, values, strict=False)))))
 
 

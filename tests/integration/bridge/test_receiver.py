@@ -66,7 +66,9 @@ def _samples(receiver: Sidecar, name: str, label: str) -> Mapping[str, float]:
     families = text_string_to_metric_families(receiver.http.get("/metrics").text)
     samples = (sample for family in families for sample in family.samples)
     return {
-        one.labels[label]: one.value for one in samples if one.name == name and one.labels["broker"] == "1"
+        item.labels[label]: item.value
+        for item in samples
+        if item.name == name and item.labels["broker"] == "1"
     }
 
 
@@ -84,7 +86,7 @@ def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
     bridged: KafkaBroker, collector: Collector, token_file: Path, port: int
 ) -> None:
     config = config_for(bridged, collector=collector) | {"bridge": _bridge(port, token_file)}
-    assert [one["name"] for one in config["listeners"]] == ["GATED"]
+    assert [listener["name"] for listener in config["listeners"]] == ["GATED"]
     with Sidecar(config) as receiver:
         receiver.put_subscription("all", ["*"], 500)
         with (
@@ -103,9 +105,9 @@ def test_labels_are_those_of_the_gateway_and_the_way_is_shown(
                 security=_ALICE,
             ),
         ):
-            collector.wait_for(lambda exports: all(_labels(exports, one) for one in ("direct", "gated")))
-            direct, gated = (_labels(collector.exports(), one) for one in ("direct", "gated"))
-            clients = {one["client_id"]: one for one in receiver.http.get("/v1/clients").json()["items"]}
+            collector.wait_for(lambda exports: all(_labels(exports, item) for item in ("direct", "gated")))
+            direct, gated = (_labels(collector.exports(), item) for item in ("direct", "gated"))
+            clients = {item["client_id"]: item for item in receiver.http.get("/v1/clients").json()["items"]}
     assert direct is not None
     assert gated is not None
     own = {"client_id", "client_instance_id", "client_source_port", "listener"}
@@ -145,7 +147,7 @@ def test_nothing_is_lost_while_the_receiver_is_killed_restarted_and_stopped(
         dropped = {event: count for event, count in _events(receiver).items() if "dropped" in event}
         assert dropped == {}
         assert _events(receiver).get("refused", 0) == 0
-        joined = [one for one in receiver.logged_objects() if one["event"] == "bridge joined"]
+        joined = [object_ for object_ in receiver.logged_objects() if object_["event"] == "bridge joined"]
         assert len(joined) == 3  # a reload that changes nothing of it keeps the connection
 
 

@@ -39,7 +39,7 @@ Fired = dict[str, dict[str, set[int]]]
 def rules(group: str) -> dict[str, dict[str, Any]]:
     """The rules of a group of the chart's file, by name."""
     groups = yaml.safe_load((CHART / "alerts" / "prometheus-rules.yaml").read_text())["groups"]
-    (found,) = (one["rules"] for one in groups if one["name"] == f"kafka-client-telemetry-{group}")
+    (found,) = (item["rules"] for item in groups if item["name"] == f"kafka-client-telemetry-{group}")
     return {rule["alert"]: rule for rule in found}
 
 
@@ -94,8 +94,8 @@ def fired(cases: Mapping[str, Shown], asked: Mapping[str, Mapping[str, Any]]) ->
             lasts = _minutes(rule["for"])
             series = prometheus.times(rule["expr"], start_s=at_s(ASKED[0]), end_s=at_s(ASKED[-1]), step_s=60)
             for labels, times_s in series:
-                there = {round((one - at_s(0)) / 60) for one in times_s}
-                fires = {one for one in there if there.issuperset(range(one - lasts, one))}
+                there = {round((item - at_s(0)) / 60) for item in times_s}
+                fires = {item for item in there if there.issuperset(range(item - lasts, item))}
                 if fires:
                     found[labels["job"]].setdefault(name, set()).update(fires)
     return found

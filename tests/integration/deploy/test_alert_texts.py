@@ -176,8 +176,8 @@ def test_an_alert_leads_to_a_dashboard_that_chooses_its_subject(
     annotations = read[name]
     address = urlsplit(annotations.get("dashboard_url") or annotations["dashboard_path"])
     _, _, uid = address.path.rpartition("/d/")
-    (dashboard,) = (one for one in DASHBOARDS.values() if one["uid"] == uid)
-    variables = {one["name"] for one in dashboard["templating"]["list"]}
+    (dashboard,) = (item for item in DASHBOARDS.values() if item["uid"] == uid)
+    variables = {item["name"] for item in dashboard["templating"]["list"]}
     chosen = {key: value for key, (value,) in parse_qs(address.query).items() if key.startswith("var-")}
     assert {key.removeprefix("var-") for key in chosen} <= variables
     labels = {"var-client": "client_id", "var-group": "group_id", "var-software": "software"}

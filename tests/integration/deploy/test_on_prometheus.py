@@ -76,7 +76,7 @@ def steady(per_second: float) -> Total:
 
 def once_at(*pushes_with: int, each: int = 1) -> Total:
     """So many events before each of some pushes, which are counted from the first sample on."""
-    return lambda pushes: float(sum(each for one in pushes_with if pushes >= one))
+    return lambda pushes: float(sum(each for item in pushes_with if pushes >= item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +250,7 @@ def _recorded_since(http: httpx.Client, begin_s: float) -> Iterator[bool]:
         query = f"timestamp({group['rules'][-1]['record']})"
         parameters = {"query": query, "time": str(begin_s + SCRAPE_S - 1)}
         result = http.get("/api/v1/query", params=parameters).json()["data"]["result"]
-        yield bool(result) and all(float(one["value"][1]) >= begin_s for one in result)
+        yield bool(result) and all(float(item["value"][1]) >= begin_s for item in result)
 
 
 def expanded(
@@ -302,9 +302,9 @@ def shown(
 ) -> list[tuple[str, float]]:
     """The value of each series of a panel's queries, with one of its labels."""
     return [
-        (one["metric"].get(label, ""), float(one["value"][1]))
+        (item["metric"].get(label, ""), float(item["value"][1]))
         for target in panel(board, title)["targets"]
-        for one in asked(http, target["expr"], at_s)
+        for item in asked(http, target["expr"], at_s)
     ]
 
 
@@ -351,8 +351,8 @@ def lines(http: httpx.Client, board: str, title: str, label: str) -> dict[str, l
     parameters = {"start": str(start_s), "end": str(end_s()), "step": str(step_s)}
     (target,) = panel(board, title)["targets"]
     return {
-        one["metric"][label]: [float(value) for _, value in one["values"]]
-        for one in answered(http, "query_range", target["expr"], parameters)
+        item["metric"][label]: [float(value) for _, value in item["values"]]
+        for item in answered(http, "query_range", target["expr"], parameters)
     }
 
 
@@ -520,9 +520,9 @@ def test_one_client_is_beside_the_middle_half_of_its_peers(http: httpx.Client, r
 
 def test_instances_lead_to_their_logs_where_an_address_is_set(http: httpx.Client) -> None:
     (target,) = panel("prometheus-one-client", "Logs and traces")["targets"]
-    found = {one["metric"]["client_id"]: one["metric"] for one in asked(http, target["expr"])}
+    found = {item["metric"]["client_id"]: item["metric"] for item in asked(http, target["expr"])}
     assert found.keys() == {doing.name for doing in DOINGS}
-    assert {one["what"] for one in found.values()} == {"Logs"}
+    assert {item["what"] for item in found.values()} == {"Logs"}
     assert found["lags"]["url"] == "https://logs.example.com/?q=lags&instance=instance-lags"
 
 
@@ -559,6 +559,6 @@ def test_the_documented_clicks_end_at_the_culprit(http: httpx.Client, recorded_s
     rows = (
         table(http, opened, steps[-1].shows, chosen)
         if last["type"] == "table"
-        else [one["metric"] for one in asked(http, last["targets"][0]["expr"], recorded_s, chosen)]
+        else [item["metric"] for item in asked(http, last["targets"][0]["expr"], recorded_s, chosen)]
     )
     assert rows[0][label] == text

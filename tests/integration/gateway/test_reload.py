@@ -44,7 +44,7 @@ def reloaded(sidecar: GatewaySidecar, event: str) -> dict[str, Any]:
 
 
 def plugins(sidecar: GatewaySidecar) -> dict[str, str]:
-    return {one["name"]: one["state"] for one in sidecar.http.get("/v1/plugins").json()["items"]}
+    return {item["name"]: item["state"] for item in sidecar.http.get("/v1/plugins").json()["items"]}
 
 
 def taken_port(settings: dict[str, Any], folder: Path) -> str:

@@ -39,7 +39,7 @@ def from_files(broker: ScriptedBroker, folder: Path) -> dict[str, Any]:
 
 
 def names(sidecar: GatewaySidecar) -> list[str]:
-    return [one["name"] for one in sidecar.http.get("/v1/subscriptions").json()["items"]]
+    return [item["name"] for item in sidecar.http.get("/v1/subscriptions").json()["items"]]
 
 
 def become(sidecar: GatewaySidecar, expected: list[str]) -> None:
@@ -68,7 +68,7 @@ def test_clients_are_asked_for_what_the_files_say(broker: ScriptedBroker, folder
         (folder / "second.yaml").write_text("metrics: ['not a prefix']\ninterval_ms: 1\n")
         wait_until(lambda: sidecar.value("subscriptions_stale") == 1, timeout_s=TIMEOUT_S, what="a mistake")
         (line,) = sidecar.awaited("subscriptions not applied, the last good ones stay")
-        assert [one.split(": ")[:2] for one in line["mistakes"]] == [
+        assert [mistake.split(": ")[:2] for mistake in line["mistakes"]] == [
             ["second.yaml:1:11", "metrics[0]"],
             ["second.yaml:2:1", "interval_ms"],
         ]

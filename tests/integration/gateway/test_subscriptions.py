@@ -28,7 +28,7 @@ def test_a_subscription_ends_by_itself() -> None:
             _, instance, first = read_get(raw.exchange(get_subscriptions()))
             (client,) = sidecar.clients()
             explained = sidecar.http.get(f"/v1/clients/{client['client_instance_id']}/explain").json()
-            assert [one["name"] for one in explained["subscriptions"]] == ["debug"]
+            assert [subscription["name"] for subscription in explained["subscriptions"]] == ["debug"]
             assert explained["asked_within_ms"] <= 450_000
             dry = sidecar.http.post("/v1/explain", json={"metrics": ["*"]}).json()
             assert (dry["matched"], dry["clients"]) == (1, 1)
@@ -45,7 +45,9 @@ def test_a_subscription_ends_by_itself() -> None:
             _, same, second = read_get(raw.exchange(get_subscriptions(instance)))
             assert same == instance
             assert second != first
-        seen = [(one["type"], one["subscription"]) for one in sidecar.http.get("/v1/events").json()["items"]]
+        seen = [
+            (item["type"], item["subscription"]) for item in sidecar.http.get("/v1/events").json()["items"]
+        ]
         assert ("subscription_created", "debug") in seen
         assert ("subscription_expired", "debug") in seen
         assert "client_created" in {kind for kind, _ in seen}

@@ -66,7 +66,7 @@ def test_no_request_fails_while_a_new_version_takes_over(broker: ScriptedBroker)
         sidecar.put_subscription("all", ["*"], 60_000)
         control = sidecar._folder() / "control"
         wait_until(control.is_socket, timeout_s=TIMEOUT_S, what="the control socket")
-        loads = [Load(sidecar.port(), reconnect=one) for one in (True, True, False, False)]
+        loads = [Load(sidecar.port(), reconnect=item) for item in (True, True, False, False)]
         with Raw(sidecar.port()) as raw:
             _, instance, subscription = read_get(raw.exchange(get_subscriptions()))
             for load in loads:

@@ -111,14 +111,14 @@ class Job:
 
     def put(self, pushes: Sequence[Spooled]) -> None:
         """Write one file of pushes, with a repeat of the first one."""
-        for one in pushes:
+        for item in pushes:
             self._pushes += 1
-            self._pushes_of[one.client.instance] += 1
-            for resource in MetricsData.FromString(one.otlp).resource_metrics:
+            self._pushes_of[item.client.instance] += 1
+            for resource in MetricsData.FromString(item.otlp).resource_metrics:
                 for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
                     self._points += 1
                     if metric.name == CONNECTIONS:
-                        self._sums[one.client.client_id] += int(metric.sum.data_points[0].as_double)
+                        self._sums[item.client.client_id] += int(metric.sum.data_points[0].as_double)
         self._write(f"{self._files:04}", [*pushes, pushes[0]])
         self._files += 1
 
@@ -260,8 +260,8 @@ def topic_source(bootstrap: str, topic: str) -> Source:
     producer = Producer({"bootstrap.servers": bootstrap})
 
     def write(_name: str, pushes: Sequence[Spooled]) -> None:
-        for one in map(_of_plugin, pushes):
-            producer.produce(topic, one.payload.data, key=key(one), headers=headers(one))
+        for item in map(_of_plugin, pushes):
+            producer.produce(topic, item.payload.data, key=key(item), headers=headers(item))
         producer.flush(60)
 
     kafka = {"bootstrap_servers": bootstrap, "topic": topic, "max_offsets": FILES * PUSHES}

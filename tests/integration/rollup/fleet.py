@@ -105,7 +105,7 @@ class _Stage:
 
     def _config(self, listener: str) -> dict[str, Any]:
         config = config_for(self.broker)
-        config["listeners"] = [one for one in config["listeners"] if one["name"] == listener]
+        config["listeners"] = [item for item in config["listeners"] if item["name"] == listener]
         # On disk before it is answered: a sidecar that is killed then owes nothing.
         spool = {"type": "spool_files", "path": str(self.spool), "roll_seconds": 1}
         config["plugins"] = [spool | {"delivery": "spool_always"}]
@@ -166,8 +166,8 @@ class _Stage:
         def pushes() -> Counter[str]:
             counted: Counter[str] = Counter()
             for sidecar in self.sidecars:
-                for one in sidecar.clients() if sidecar.running else ():
-                    counted[one["client_id"]] += one["pushes"]
+                for item in sidecar.clients() if sidecar.running else ():
+                    counted[item["client_id"]] += item["pushes"]
             return counted
 
         before = pushes()

@@ -131,6 +131,6 @@ def spool(folder: Path, name: str, pushes: Iterable[Spooled]) -> Path:
     into = folder / "date=2026-01-31" / "hour=13"
     into.mkdir(parents=True, exist_ok=True)
     hidden, shown = into / f"_{name}", into / f"{name}.parquet"
-    pq.write_table(pa.Table.from_pylist([one.row() for one in pushes], schema=SCHEMA), hidden)
+    pq.write_table(pa.Table.from_pylist([item.row() for item in pushes], schema=SCHEMA), hidden)
     hidden.replace(shown)
     return shown

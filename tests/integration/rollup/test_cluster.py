@@ -285,14 +285,14 @@ def test_clients_that_change_their_ids_within_a_batch_count_once(job: Job) -> No
         for number, client in enumerate(CLIENTS):
             at = NOW + begin * SECOND_NS
             other = Client(instance=client.instance, client_id=f"{client.client_id}-{number}")
-            for step, one in enumerate((client, other, client)):
+            for step, item in enumerate((client, other, client)):
                 values = Values(sums={CONNECTIONS: 1 + number + step}, gauges={ASSIGNED: 3.0})
-                found.append(push(one, at + 2 * step * SECOND_NS, values))
+                found.append(push(item, at + 2 * step * SECOND_NS, values))
             # Kafka allows requests without a client id.
-            for step, one in enumerate((other, Client(instance=client.instance, client_id=""))):
+            for step, item in enumerate((other, Client(instance=client.instance, client_id=""))):
                 found.append(
                     Spooled(
-                        client=one,
+                        client=item,
                         received_at_ns=at + (7 + step) * SECOND_NS,
                         otlp=b"",
                         push_id=f"{client.client_id}-{begin}-{step}",

@@ -233,7 +233,7 @@ def test_a_hostile_name_chooses_its_own_rows_alone(
             chosen(DASHBOARDS[dashboard], connection, window, {variable: name})[variable] for name in HOSTILE
         ]
         if variable != "client":
-            values = tuple(value for one in every for value in one.values)
+            values = tuple(value for item in every for value in item.values)
             variables[variable] = replace(every[0], values=values)
             (query,) = (
                 query for query in asked(DASHBOARDS[dashboard], variables, window) if query.title == panel
@@ -569,7 +569,7 @@ def quick_ms(connection: Connection, query: Asked) -> float:
     The reference is run before and after it. A quicker processor does not count.
     """
     reference = replace(query, sql=REFERENCE)
-    before, ms, after = (cpu_ms(connection, one) for one in (reference, query, reference))
+    before, ms, after = (cpu_ms(connection, item) for item in (reference, query, reference))
     return ms / max(1.0, (before + after) / 2 / REFERENCE_MS)
 
 

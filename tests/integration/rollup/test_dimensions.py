@@ -94,10 +94,10 @@ def test_reasons_are_bounded(roll: Roll, query: Query, folder: Path) -> None:
         roll()
     assert [line["series"] for line in log if line["event"].startswith("series with too many")] == [20]
     # Those that are known stay themselves, in another process too.
-    known = {one for (one,) in query("SELECT reason FROM series WHERE metric = %s", name)} - {"other"}
+    known = {item for (item,) in query("SELECT reason FROM series WHERE metric = %s", name)} - {"other"}
     assert len(known) == MAX_REASONS
     again = [*sorted(known)[:2], "new", "other"]
-    spool(folder, "two", [pushed(NOW + MINUTE_NS, sums={name: {(("reason", one),): 1.0 for one in again}})])
+    spool(folder, "two", [pushed(NOW + MINUTE_NS, sums={name: {(("reason", item),): 1.0 for item in again}})])
     roll()
     by_reason = "SELECT reason, sum(sum) FROM metric_1d WHERE metric = %s AND reason = ANY (%s) GROUP BY 1"
     assert dict(query(by_reason, name, [*again[:2], "other"])) == {

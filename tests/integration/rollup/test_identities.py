@@ -86,7 +86,7 @@ def test_series_keep_their_ids_with_a_new_key(roll: Roll, query: Query, folder: 
     spool(folder, "two", [push(BOB, NOW + MINUTE_NS)])
     roll()
     after = query("SELECT series_id, series_high FROM series ORDER BY 1")
-    assert [one for one, _ in after] == [one for one, _ in before]
+    assert [item for item, _ in after] == [item for item, _ in before]
     assert not {half for _, half in after} & {half for _, half in before}
 
 

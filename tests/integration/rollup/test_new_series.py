@@ -73,7 +73,7 @@ def test_six_pushes_of_59_400_series_are_bounded_twice(roll: Roll, query: Query,
         roll(new_series={"client_per_hour": ADDED})
     assert query("SELECT count(*) FROM series") == [(ADDED,)]
     assert query("SELECT metric FROM series WHERE metric = ANY (%s) ORDER BY 1", OWN) == [
-        (one,) for one in OWN
+        (item,) for item in OWN
     ]
     ((points, left_out),) = query("SELECT points, overflowed FROM ledger")
     ((stored,),) = query("SELECT sum(points)::bigint FROM metric_1m WHERE metric <> ALL (%s)", OWN)

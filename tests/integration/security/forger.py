@@ -79,7 +79,7 @@ class Forger(Raw):
         """Send all requests in one write; return the error codes, CLOSED for an end."""
         self.heard = []
         try:
-            self.send(b"".join(one.frame for one in asked))
+            self.send(b"".join(item.frame for item in asked))
             for _ in asked:
                 self.heard.append(self.frame())
         except (EOFError, ConnectionError):
@@ -229,7 +229,7 @@ class Watch:
     def principal(self, raw: Forger) -> str | None:
         """Return the principal of a forger's connection; None if it is closed."""
         shown = self._sidecar.connections(self._listener)
-        found = [one["principal"] for one in shown if one["source_port"] == raw.source_port]
+        found = [item["principal"] for item in shown if item["source_port"] == raw.source_port]
         return found[0] if found else None
 
     def ended_as(self, raw: Forger) -> set[str]:

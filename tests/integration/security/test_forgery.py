@@ -136,9 +136,9 @@ def test_no_push_after_a_forged_login_that_waits_for_each_answer(
     watch = Watch(sidecar, case.listener)
     heard: list[Outcome] = []
     with watch.connect() as raw:
-        for one in (*case.login, *telemetry):
+        for item in (*case.login, *telemetry):
             if CLOSED not in heard:
-                heard += raw.codes_of(one)
+                heard += raw.codes_of(item)
         assert heard == case.answers
         assert watch.principal(raw) in {NOBODY, None}
     assert watch.ended_as(raw) <= {NOBODY}
@@ -275,7 +275,7 @@ def test_telemetry_after_a_reauthentication_under_another_name(
     watch = Watch(sidecar, "REAUTH")
     with begin(watch, telemetry) as raw:
         again = (handshake("PLAIN", 11), plain("bob", None, 12), *telemetry)
-        raw.send(b"".join(one.frame for one in again))
+        raw.send(b"".join(item.frame for item in again))
         answers = [raw.frame() for _ in again]
         assert raw.fate() in {"end", "reset"}
     ids = [struct.unpack_from(">i", answer)[0] for answer in answers]

@@ -186,7 +186,7 @@ def test_a_client_with_a_wrong_password_pushes_nothing(
                 for connection in secured.connections("SASL")
                 if connection["client_id"] == client_id
             ]
-            assert "User:alice" not in {one["principal"] for one in shown}
+            assert "User:alice" not in {item["principal"] for item in shown}
             time.sleep(0.05)
         assert client.records == 0
         client.kill()

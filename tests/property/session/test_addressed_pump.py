@@ -189,7 +189,7 @@ class World:
                 number, body, pieces = value
                 known = self.unanswered[:1] if number else [12345]
                 del self.unanswered[:1]
-                answer = b"".join(framed(struct.pack(">i", one) + body) for one in known)
+                answer = b"".join(framed(struct.pack(">i", item) + body) for item in known)
                 for begin, end in itertools.pairwise([0, *sorted(pieces), len(answer)]):
                     self.broker.send(answer[begin:end])
                     self.down.readable()

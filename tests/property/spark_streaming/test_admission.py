@@ -39,7 +39,7 @@ def test_no_counter_exceeds_its_bound(batches: list[list[Candidate]], settings: 
     for candidates in batches:
         over, added = admit(candidates, counted, settings)
         stay = [candidate for candidate, bound in zip(candidates, over, strict=True) if bound is None]
-        assert added == Counter(counter for one in stay for counter in counts(one))
+        assert added == Counter(counter for item in stay for counter in counts(item))
         counted += added
         for (kind, _, _), number in counted.items():
             bound = bounds[kind]
@@ -84,7 +84,7 @@ def test_points_without_an_id_leave_their_entries(names: tuple[str, ...], entrie
     points = EncodedPoints(blobs, names)
     high, _ = points.hashes()
     # The points are found by their hash, because the parts are sorted by length.
-    stay = {1000 * number + at: one for number, stays in enumerate(entries) for at, one in enumerate(stays)}
-    kept_points = np.array([stay[one] for one in high.tolist()], np.bool_)
+    stay = {1000 * number + at: item for number, stays in enumerate(entries) for at, item in enumerate(stays)}
+    kept_points = np.array([stay[item] for item in high.tolist()], np.bool_)
     ids = np.full(len(high), 7), np.full(len(high), 8)
     assert points.with_ids(*ids, kept_points) == expected

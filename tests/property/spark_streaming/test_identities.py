@@ -141,7 +141,7 @@ def test_series_hashes_are_equal_in_java_and_python(spark: SparkSession, series:
     ).collect()
     found = {row["at"]: (row["series"]["series_high"], row["series"]["series_low"]) for row in decoded}
     for at, (labels, metric, attributes, later) in enumerate(series):
-        stored = [[storable(one) for one in texts] for texts in (labels, attributes, later)]
+        stored = [[storable(item) for item in texts] for texts in (labels, attributes, later)]
         assert found[at] == series_hash(str(storable(metric)), *stored, breakdown=False)
     assert len(set(found.values())) == len(series)
 

@@ -102,7 +102,7 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             )
         )
         ids = table["series_id"].unique().to_pylist()
-        put_series(url, *((one, one, f"{metric} {one}", False) for one in ids))
+        put_series(url, *((item, item, f"{metric} {item}", False) for item in ids))
         if fate != "commit" and fate != "repeat":
             with pytest.raises((DriverDiedError, StoreUnavailableError)):
                 take_in(store, url, metric, number, table, fate)
@@ -128,9 +128,9 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             ("1d", 1440, 0),
         ):
             expected: dict[tuple[int, int], list[int]] = defaultdict(list)
-            for (one, minute), values in truth.items():
+            for (item, minute), values in truth.items():
                 if minute >= since:
-                    expected[one, minute // length * length] += values
+                    expected[item, minute // length * length] += values
             # Also of breakdowns, which the views lack.
             counts = "WHERE load_id NOT IN (SELECT load_id FROM pending_load)" if length == 1 else ""
             columns = "bucket, series_id, points, sum, min, max"
@@ -141,7 +141,7 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
                 f"UNION ALL SELECT {columns} FROM ({packed}) AS packed) AS stored "
                 f"WHERE series_id BETWEEN {base} AND {base + 9} GROUP BY 1, 2"
             )
-            found = {(one, minute): rest for one, minute, *rest in connection.execute(query.encode())}
+            found = {(item, minute): rest for item, minute, *rest in connection.execute(query.encode())}
             assert found == {
                 key: [len(values), sum(values), min(values), max(values)] for key, values in expected.items()
             }
@@ -158,7 +158,7 @@ def test_a_growing_hour_has_each_minute_once(
     truth: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     with psycopg.connect(url, options="-c search_path=telemetry", autocommit=True) as connection:
         connection.execute("DELETE FROM coarse; UPDATE horizon SET hours_computed_until = NULL")
-        put_series(url, *((base + one, base + one, f"{metric} {one}", False) for one in range(3)))
+        put_series(url, *((base + item, base + item, f"{metric} {item}", False) for item in range(3)))
         for number, (points, whole) in enumerate(growths):
             table = rows(
                 *(
@@ -182,16 +182,16 @@ def test_a_growing_hour_has_each_minute_once(
                     continue
                 assert until >= min(whole, begin + 60)
                 expected = {}
-                for one, minutes in truth.items():
+                for item, minutes in truth.items():
                     values = [value for at in range(begin, until) for value in minutes.get(at, ())]
                     if values:
-                        expected[one] = [len(values), sum(values), min(values), max(values)]
+                        expected[item] = [len(values), sum(values), min(values), max(values)]
                 found = connection.execute(
                     "SELECT series_id, points, sum, min, max FROM rollup_1h "
                     "WHERE bucket = to_timestamp(%s) AND series_id BETWEEN %s AND %s",
                     [(first + begin) * 60.0, base, base + 9],
                 )
-                assert {one: values for one, *values in found} == expected
+                assert {item: values for item, *values in found} == expected
 
 
 def hours_of(

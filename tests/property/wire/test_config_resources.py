@@ -132,7 +132,7 @@ def test_the_parts_of_a_question_are_the_question(
     assert k32_describe_configs.decode_request(body, version).resources == tuple(asked)
     parts = config_resources.split(body, key, version)
     for own in (True, False):
-        chosen = tuple(one for one in asked if (one[0].type == CLIENT_METRICS) is own)
+        chosen = tuple(item for item in asked if (item[0].type == CLIENT_METRICS) is own)
         part = None if parts is None else parts.own if own else parts.others
         if parts is None or part is None:
             assert not chosen or (parts is None and not own)
@@ -145,7 +145,7 @@ def test_the_parts_of_a_question_are_the_question(
 def _response(message: tuple[int, int], asked: list[Resource]) -> bytes:
     """Answer each resource with a result of its own."""
     key, version = message
-    results = [Result(one, len(one.name), f"{index}") for index, one in enumerate(asked)]
+    results = [Result(item, len(item.name), f"{index}") for index, item in enumerate(asked)]
     if key != DESCRIBE:
         return altered_configs.encode_response(results, key, version)
     config = DescribedConfig(name="n", value="v", source=7, type=3, documentation="d")
@@ -159,8 +159,8 @@ def test_what_is_merged_has_each_result_once_and_in_order(
     message: tuple[int, int], asked: list[Resource], random: object
 ) -> None:
     key, version = message
-    own = [one for one in asked if one.type == CLIENT_METRICS]
-    others = [one for one in asked if one.type != CLIENT_METRICS]
+    own = [item for item in asked if item.type == CLIENT_METRICS]
+    others = [item for item in asked if item.type != CLIENT_METRICS]
     random.shuffle(others)  # type: ignore[attr-defined]
     ours, theirs = _response(message, own), _response(message, others)
     merged = config_resources.merge(asked, key, version, ours, theirs)
@@ -170,7 +170,7 @@ def test_what_is_merged_has_each_result_once_and_in_order(
         result for body in (ours, theirs) for result in config_resources.read_results(body, key, version)
     ]
     assert sorted(map(repr, results)) == sorted(map(repr, expected))
-    if all(len(one.name) in KIO_ERRORS for one in asked):
+    if all(len(item.name) in KIO_ERRORS for item in asked):
         assert_kio_reads(key, version, "response", merged)
 
 

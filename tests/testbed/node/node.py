@@ -209,8 +209,10 @@ class Node(Cluster):
     def _wait_for_node(self) -> None:
         def ready() -> bool:
             nodes = self.get("/api/v1/nodes")["items"]
-            conditions = [one for node in nodes for one in node["status"].get("conditions", ())]
-            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+            conditions = [condition for node in nodes for condition in node["status"].get("conditions", ())]
+            return any(
+                condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+            )
 
         self.wait_until(ready, what="the node to be ready")
 
@@ -320,7 +322,7 @@ class Node(Cluster):
         found = self.pod(namespace, pod)
         statuses = found["status"] if found is not None else {}
         every = [*statuses.get("initContainerStatuses", ()), *statuses.get("containerStatuses", ())]
-        (identity,) = (one["containerID"].rpartition("/")[2] for one in every if one["name"] == container)
+        (identity,) = (item["containerID"].rpartition("/")[2] for item in every if item["name"] == container)
         processes = {}
         for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
             try:
@@ -335,7 +337,7 @@ def ready(pod: Pod) -> bool:
     """Whether a pod is ready, and not about to end."""
     conditions = pod["status"].get("conditions", ())
     return "deletionTimestamp" not in pod["metadata"] and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
     )
 
 
@@ -343,4 +345,4 @@ def restarts(pod: Pod, container: str) -> int:
     """How often the kubelet has started a container of a pod again."""
     status = pod["status"]
     every = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
-    return sum(one["restartCount"] for one in every if one["name"] == container)
+    return sum(item["restartCount"] for item in every if item["name"] == container)

@@ -70,7 +70,7 @@ def test_every_token_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch
         shown(authenticator, token)
         digest = hashlib.sha256(token.encode()).digest()
         assert compared == [
-            (digest, hashlib.sha256(one.encode()).digest()) for one in (VIEWER_TOKEN, EDITOR_TOKEN)
+            (digest, hashlib.sha256(item.encode()).digest()) for item in (VIEWER_TOKEN, EDITOR_TOKEN)
         ]
 
 
@@ -148,9 +148,9 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
     def reachable(value: Any, depth: int = 0) -> list[Any]:
         below = list(vars(value).values()) if hasattr(value, "__dict__") else []
         below += list(value) if isinstance(value, list | tuple | dict) else []
-        return [value] + [one for b in below for one in reachable(b, depth + 1) if depth < 6]
+        return [value] + [item for b in below for item in reachable(b, depth + 1) if depth < 6]
 
-    assert all("the-first-token" not in str(one) for one in reachable(authenticator))
+    assert all("the-first-token" not in str(item) for item in reachable(authenticator))
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_metrics_can_be_open_to_everybody(api: Api) -> None:
     found = []
 
     async def scenario(rest: httpx.AsyncClient) -> None:
-        found.append([(await rest.get(f"/{one}")).status_code for one in ("livez", "readyz", "metrics")])
+        found.append([(await rest.get(f"/{item}")).status_code for item in ("livez", "readyz", "metrics")])
 
     for opened in ([], ["metrics"]):
         api.settings = token_settings(open=opened)

@@ -301,7 +301,7 @@ def test_when_all_connections_are_busy_a_new_one_is_closed(
                 writer.write(begun + b"content-length: 10\r\n\r\n")
             opened = running._open
             await eventually(
-                lambda: [one.idle_since for one in opened.values()] == [None] * 3, "three busy connections"
+                lambda: [item.idle_since for item in opened.values()] == [None] * 3, "three busy connections"
             )
             assert await send(running.address.port, b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n") == b""
             for _, writer in busy:

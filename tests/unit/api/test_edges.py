@@ -71,7 +71,7 @@ def test_a_method_that_is_not_allowed(api: Api, method: str, path: str, allowed:
     async def scenario(rest: httpx.AsyncClient) -> None:
         answer = await rest.request(method, path)
         problem_of(answer, 405)
-        assert {one.strip() for one in answer.headers["allow"].split(",")} == allowed
+        assert {part.strip() for part in answer.headers["allow"].split(",")} == allowed
 
     api.run(scenario)
 
@@ -108,7 +108,7 @@ def test_head_has_the_headers_of_get_and_no_body(api: Api, path: str) -> None:
 )
 def test_every_wrong_parameter_is_refused(api: Api, path: str, errors: dict[str, str]) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
-        found = {one["field"]: one["detail"] for one in problem_of(await rest.get(path), 422)["errors"]}
+        found = {error["field"]: error["detail"] for error in problem_of(await rest.get(path), 422)["errors"]}
         assert found.keys() == errors.keys()
         for field, detail in errors.items():
             assert detail in found[field], found

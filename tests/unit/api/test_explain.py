@@ -180,14 +180,14 @@ def test_a_viewer_may_explain_and_nobody_else(api: Api) -> None:
 
 
 def test_the_explanation_of_a_client(api: Api) -> None:
-    for one in (
+    for item in (
         Subscription("a", ("x.",), 60_000, {"client_id": "orders"}, temporality="cumulative"),  # type: ignore[arg-type]
         Subscription("b", ("x.", "y."), 30_000),
         Subscription("c", ("z.",), 1_000, {"client_id": "billing-.*", "principal!": "User:.*"}),
         Subscription("d", ("z.",), 1_000, {"group_id": "g"}),
         Subscription("e", ("z.",), 1_000, enabled=False),
     ):
-        api.store.put(one)
+        api.store.put(item)
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         path = f"/v1/clients/{uuid_to_text(instance_id(2))}/explain"

@@ -119,8 +119,8 @@ def test_filters_hold_over_pages(fleet: Api) -> None:
         query: dict[str, Any] = {"client_id": "many", "limit": 3}
         while True:
             page = (await rest.get("/v1/clients", params=query)).json()
-            for one in page["items"]:
-                yield one["client_instance_id"]
+            for item in page["items"]:
+                yield item["client_instance_id"]
             if page["next"] is None:
                 return
             query["after"] = page["next"]

@@ -78,10 +78,10 @@ def test_no_field_of_a_body_is_an_internal_error(api: Api, field: str) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         values = list(VALUES)
         if field in ("match", "labels"):
-            values += [{"client_id": one} for one in VALUES]
-            values += [{one: "x"} for one in TEXT_VALUES]
+            values += [{"client_id": item} for item in VALUES]
+            values += [{item: "x"} for item in TEXT_VALUES]
         elif field.endswith("metrics"):
-            values += [[one] for one in VALUES]
+            values += [[item] for item in VALUES]
         for value in values:
             document = {"metrics": ["a."], field: value}
             await rest.put(PATH, json={"metrics": ["a."]})

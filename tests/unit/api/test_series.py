@@ -74,7 +74,7 @@ def test_the_clients_that_use_most_series(api: Api) -> None:
             ],
         }
         worst = (await rest.get("/v1/series")).json()["clients"]
-        assert [one["client_id"] for one in worst] == ["orders-2", "orders-1", "steady"]
+        assert [item["client_id"] for item in worst] == ["orders-2", "orders-1", "steady"]
 
     api.run(scenario)
 

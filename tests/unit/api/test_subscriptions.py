@@ -193,7 +193,7 @@ def test_a_put_is_in_the_store_and_in_force_for_the_next_request_when_it_is_answ
         first = ask(api.telemetry, 2, 1000.0).response
         assert (first.requested_metrics, first.push_interval_ms) == ((), 300_000)
         await rest.put("/v1/subscriptions/producers", json=BODY)
-        assert [one.name for one in api.store.load_all()] == ["producers"]
+        assert [item.name for item in api.store.load_all()] == ["producers"]
         # Long before the client's interval is over: what it was asked before counts no more.
         second = ask(api.telemetry, 2, 1001.0).response
         assert second.error_code == ErrorCode.NONE
@@ -403,7 +403,7 @@ def test_pages(api: Api) -> None:
         parameters: dict[str, str | int] = {"limit": 2}
         for _ in range(3):
             page = (await rest.get("/v1/subscriptions", params=parameters)).json()
-            names += [one["name"] for one in page["items"]]
+            names += [item["name"] for item in page["items"]]
             if page["next"] is None:
                 break
             parameters["after"] = page["next"]
@@ -475,7 +475,7 @@ def test_subscriptions_from_files_are_read_only(api: Api, tmp_path: Path) -> Non
     api.store = FileSubscriptionStore(tmp_path / "d")
 
     async def scenario(rest: httpx.AsyncClient) -> None:
-        assert [one["name"] for one in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
+        assert [item["name"] for item in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
         for method in ("PUT", "DELETE"):
             problem = problem_of(await rest.request(method, "/v1/subscriptions/s", json=BODY), 409)
             assert problem["detail"].startswith(f"{tmp_path}/d/several.yaml: the subscription 's' comes from")
@@ -493,6 +493,6 @@ def test_a_failing_store_is_reported_and_nothing_changes(api: Api) -> None:
         problem = problem_of(await rest.put("/v1/subscriptions/t", json=BODY), 503)
         assert "nothing has changed" in problem["detail"]
         problem_of(await rest.delete("/v1/subscriptions/s"), 503)
-        assert [one["name"] for one in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
+        assert [item["name"] for item in (await rest.get("/v1/subscriptions")).json()["items"]] == ["s"]
 
     api.run(scenario)

@@ -144,7 +144,7 @@ def test_pages_of_clients_lose_none_while_others_disconnect(api: Api) -> None:
         parameters: dict[str, str | int] = {"limit": 7}
         while True:
             page = (await rest.get("/v1/clients", params=parameters)).json()
-            seen += [one["client_instance_id"] for one in page["items"]]
+            seen += [item["client_instance_id"] for item in page["items"]]
             if page["next"] is None:
                 break
             parameters["after"] = page["next"]
@@ -208,18 +208,18 @@ def test_connections(api: Api) -> None:
 def test_pages_of_connections_lose_none_while_others_close(api: Api) -> None:
     api.connections += [connection(number) for number in range(25)]
     # Several may be accepted at the same moment.
-    api.connections[5:20] = [replace(one, since=api.connections[5].since) for one in api.connections[5:20]]
+    api.connections[5:20] = [replace(item, since=api.connections[5].since) for item in api.connections[5:20]]
 
     async def scenario(rest: httpx.AsyncClient) -> None:
         seen: list[str] = []
         parameters: dict[str, str | int] = {"limit": 7}
         while True:
             page = (await rest.get("/v1/connections", params=parameters)).json()
-            seen += [one["id"] for one in page["items"]]
+            seen += [item["id"] for item in page["items"]]
             if page["next"] is None:
                 break
             parameters["after"] = page["next"]
-            api.connections[:] = [one for one in api.connections if one.id != seen[-1]]
+            api.connections[:] = [item for item in api.connections if item.id != seen[-1]]
         assert sorted(seen) == sorted(f"CLIENT-{number}" for number in range(25))
         problem_of(await rest.get("/v1/connections?after=nonsense"), 422)
 

@@ -107,7 +107,7 @@ def test_pushes_are_acknowledged_in_any_order_and_together() -> None:
     receiver = joined()
     receiver.receive(push(1) + push(2) + push(3))
     taken = [receiver.next_event() for _ in range(3)]
-    assert [one.sequence for one in taken if isinstance(one, BridgedPush)] == [1, 2, 3]
+    assert [item.sequence for item in taken if isinstance(item, BridgedPush)] == [1, 2, 3]
     assert receiver.next_event() is None
     receiver.acknowledge(3, Result.REFUSED)
     receiver.acknowledge(1, Result.ACCEPTED)

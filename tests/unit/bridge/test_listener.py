@@ -63,7 +63,9 @@ class Receiver:
     def counted(self, name: str, **labels: str) -> float:
         samples = (sample for family in self.metrics.collect() for sample in family.samples)
         name = f"kafka_telemetry_bridge_{name}"
-        return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+        return sum(
+            item.value for item in samples if item.name == name and labels.items() <= item.labels.items()
+        )
 
     def check_times(self) -> None:
         """Do what the timer does."""
@@ -136,7 +138,7 @@ def test_a_bridge_joins_pushes_and_leaves(tmp_path: Path) -> None:
         while len(found) < 2:
             found += await bridge.acknowledged()
         assert found == [(1, 0), (2, 0)]
-        assert [one.metrics for one in receiver.taken] == [b"\x0a\x01one", b"\x0a\x00"]
+        assert [item.metrics for item in receiver.taken] == [b"\x0a\x01one", b"\x0a\x00"]
         bridge.writer.write(frames.frame(bridge_frames.encode_statistics([5, 4, 3])))
         assert await bridge.acknowledged() == []
         assert receiver.counted("connections", broker="3") == 1

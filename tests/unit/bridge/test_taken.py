@@ -5,7 +5,7 @@ from __future__ import annotations
 from receiver.bridge.frames import Result
 from receiver.bridge.taken import TakenPushes
 
-A, B, C = (bytes([one]) * 16 for one in range(3))
+A, B, C = (bytes([number]) * 16 for number in range(3))
 
 
 def test_a_repeat_is_a_duplicate() -> None:

@@ -35,7 +35,7 @@ def states(upstreams: dict[int, int], advertised: dict[int, str] | None = None) 
     at = {node_id: f"kafka-{node_id}:{port}" for node_id, port in BIND.items()} | (advertised or {})
     brokers = [
         BrokerAddress(node_id, host, int(port))
-        for node_id, (host, _, port) in ((node_id, one.partition(":")) for node_id, one in at.items())
+        for node_id, (host, _, port) in ((node_id, item.partition(":")) for node_id, item in at.items())
     ]
     found = []
     for bound, node_id in upstreams.items():
@@ -84,11 +84,11 @@ def test_the_ports_of_a_load_balancer_say_nothing() -> None:
     assert len(crossed_upstreams(mapped)) == 2
     said = [
         ListenerState(
-            settings=listener(number, number, advertised=one.known.advertised),
-            known=one.known,
+            settings=listener(number, number, advertised=item.known.advertised),
+            known=item.known,
             connections=0,
         )
-        for number, one in enumerate(mapped, 1)
+        for number, item in enumerate(mapped, 1)
     ]
     assert crossed_upstreams(said) == {}
 

@@ -199,4 +199,4 @@ def test_each_rate_has_its_sum() -> None:
 
 def test_the_reference_names_every_metric() -> None:
     page = reference(CATALOGUE)
-    assert [one.name for one in CATALOGUE if f"`{one.name.removeprefix(PREFIX)}`" not in page] == []
+    assert [item.name for item in CATALOGUE if f"`{item.name.removeprefix(PREFIX)}`" not in page] == []

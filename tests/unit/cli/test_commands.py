@@ -39,7 +39,7 @@ def test_every_command_has_help_with_an_example(run: Run) -> None:
         below = getattr(command, "commands", None)
         if below is None:
             return [path]
-        return [leaf for name, one in below.items() for leaf in leaves(one, (*path, name))]
+        return [leaf for name, item in below.items() for leaf in leaves(item, (*path, name))]
 
     found = leaves(typer.main.get_command(app), ())
     assert set(found) == {

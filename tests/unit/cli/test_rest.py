@@ -49,7 +49,7 @@ def test_the_life_of_subscriptions(run: Run, sidecar: Sidecar) -> None:
     again = run("subscriptions", "delete", "all", "--url", sidecar.url)
     assert again.exit_code == 1
     assert again.stderr == "kafka-telemetry: there is no subscription named 'all'\n"
-    assert [one.name for one in sidecar.store.load_all()] == ["producers"]
+    assert [item.name for item in sidecar.store.load_all()] == ["producers"]
 
 
 def test_put_accepts_what_show_writes(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_series(run: Run, sidecar: Sidecar) -> None:
         "instance   AAAAAAAAAAAAAAAAAAAAAw  40      10000    7            1 min",
     ]
     shown = json.loads(run("series", "-o", "json", "--url", sidecar.url).stdout)
-    assert [one["overflowed"] for one in shown["clients"]] == [7, 0]
+    assert [client["overflowed"] for client in shown["clients"]] == [7, 0]
 
 
 def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_plugins(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
         "lake test new closed spool_always 1204 (3.1 MB) 12.5 % 3 h 20 min 0 s 0 0 -",
     ]
     shown = json.loads(run("plugins", "-o", "json", "--url", sidecar.url).stdout)
-    assert [one["name"] for one in shown] == ["collector", "lake"]
+    assert [item["name"] for item in shown] == ["collector", "lake"]
 
 
 def test_a_client_id_cannot_control_the_terminal(run: Run, sidecar: Sidecar) -> None:

@@ -127,7 +127,7 @@ def test_apply_is_idempotent_and_prunes(run: Run, here: Sidecar, tmp_path: Path)
     stored = here.store.load_all()
     again = run("subscriptions", "apply", *files)
     assert again.stdout.splitlines() == ["producers: unchanged", "b: unchanged", "c: unchanged"]
-    assert [one.changed_at for one in here.store.load_all()] == [one.changed_at for one in stored]
+    assert [item.changed_at for item in here.store.load_all()] == [item.changed_at for item in stored]
     assert (run("subscriptions", "diff", *files).exit_code, run("subscriptions", "diff", *files).stdout) == (
         0,
         "",
@@ -241,7 +241,7 @@ def test_lists_of_clients_and_connections_take_filters(run: Run, here: Sidecar) 
 
     def ids(*arguments: str) -> list[str]:
         found = yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
-        return [one.get("connection_id", one.get("id")) for one in found]
+        return [item.get("connection_id", item.get("id")) for item in found]
 
     assert ids("clients", "list", "--software", "librdkafka") == ["CLIENT-2"]
     assert ids("clients", "list", "--principal", "User:a", "--state", "unsubscribed") == ["CLIENT-3"]
@@ -356,5 +356,5 @@ def test_names_are_completed(run: Run, here: Sidecar, monkeypatch: pytest.Monkey
     }
     shown = completed(run, "clients show ")
     assert [line.partition("\t")[::2] for line in shown] == sorted(
-        (one, name) for one, name in ids.items() if one[0] != "-"
+        (item, name) for item, name in ids.items() if item[0] != "-"
     )

@@ -60,7 +60,7 @@ class Expiring:
         self.expiry.wait()
 
     def active(self) -> list[str]:
-        return [one.name for one in self.current.active.subscriptions]
+        return [item.name for item in self.current.active.subscriptions]
 
 
 def test_each_subscription_ends_at_its_time() -> None:
@@ -73,7 +73,7 @@ def test_each_subscription_ends_at_its_time() -> None:
     assert active == [["a", "b", "c"], ["b", "c"], ["c"]]
     assert expiring.timers.now == START + timedelta(minutes=1.25)
     assert expiring.ended == ["a", "b"]
-    assert [one.name for one in expiring.current.every.subscriptions] == ["a", "b", "c"]
+    assert [item.name for item in expiring.current.every.subscriptions] == ["a", "b", "c"]
 
 
 def test_a_subscription_that_is_over_or_disabled_is_never_active() -> None:

@@ -45,7 +45,7 @@ def test_the_addresses_of_grizzly_are_those_of_the_dashboards() -> None:
         "[{ kind: 'Dashboard', metadata: { name: d.uid, folder: 'k' }, spec: d } for d in "
         "std.objectValues(m.grafanaDashboards)]"
     )
-    assert {one["metadata"]["name"] for one in made} == {
+    assert {item["metadata"]["name"] for item in made} == {
         dashboard["uid"] for dashboard in DASHBOARDS.values()
     }
 
@@ -78,7 +78,7 @@ def test_it_sets_the_addresses_of_logs_and_traces(host: str) -> None:
         # Nothing else changes.
         others = [variable for variable in variables if variable["name"] not in ADDRESSES]
         before = DASHBOARDS[name.removeprefix("kct-").removesuffix(".json")]
-        assert others == [one for one in before["templating"]["list"] if one["name"] not in ADDRESSES]
+        assert others == [item for item in before["templating"]["list"] if item["name"] not in ADDRESSES]
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,11 @@ def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not
         elif panel["type"] == "timeseries":
             override, *band = panel["fieldConfig"]["overrides"]
             if band:
-                lower, upper = (one["matcher"]["options"] for one in band)
+                lower, upper = (item["matcher"]["options"] for item in band)
                 (below,) = (
-                    one["value"] for one in band[1]["properties"] if one["id"] == "custom.fillBelowTo"
+                    property_["value"]
+                    for property_ in band[1]["properties"]
+                    if property_["id"] == "custom.fillBelowTo"
                 )
                 assert below == lower
                 # The names of lines that a query has.
@@ -103,7 +105,7 @@ def test_numbers_reduce_numeric_fields_and_stacks_leave_out_metrics_that_are_not
             custom = panel["fieldConfig"]["defaults"]["custom"]
             assert (custom["fillOpacity"] == 0) == (custom["stacking"]["mode"] == "none"), panel["title"]
             assert override["matcher"]["options"] == "/^not sent by /"
-            shown = {one["id"]: one["value"] for one in override["properties"]}
+            shown = {property_["id"]: property_["value"] for property_ in override["properties"]}
             assert shown["custom.stacking"]["mode"] == "none", panel["title"]
 
 
@@ -154,7 +156,7 @@ def test_of_several_data_sources_the_one_of_the_alert_rules_is_chosen(name: str)
         for query in rule["data"]
     } == {uids["postgres"], "__expr__"}
     provisioned = yaml.safe_load(PROVISIONED.read_text())["datasources"]
-    assert {one["uid"] for one in provisioned} == set(uids.values())
+    assert {item["uid"] for item in provisioned} == set(uids.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -224,7 +226,7 @@ def test_links_take_the_key_from_a_hidden_column_of_their_own_query(name: str) -
             elif text not in {"subject", "member"}:
                 assert f"{key(text)} AS {column}" in sql, panel["title"]
             (shown,) = (
-                {one["id"]: one["value"] for one in override["properties"]}
+                {property_["id"]: property_["value"] for property_ in override["properties"]}
                 for override in panel["fieldConfig"]["overrides"]
                 if override["matcher"]["options"] == column
             )
@@ -350,10 +352,10 @@ def test_lag_has_one_threshold_wherever_it_is_shown(name: str) -> None:
             continue
         if panel["type"] == "table":
             shown = [
-                {one["id"]: one["value"] for one in override["properties"]}
+                {property_["id"]: property_["value"] for property_ in override["properties"]}
                 for override in panel["fieldConfig"]["overrides"]
             ]
-            steps = [one["thresholds"]["steps"] for one in shown if "thresholds" in one]
+            steps = [item["thresholds"]["steps"] for item in shown if "thresholds" in item]
             # Another column of these tables has a text for each metric.
             assert steps or panel["title"].startswith(("Which software", "Every metric")), panel["title"]
         else:
@@ -370,7 +372,9 @@ def test_a_fleet_counts_the_groups_that_are_behind(name: str) -> None:
 
 
 def test_a_share_has_an_axis_to_100_percent() -> None:
-    (panel,) = (one for one in panels("receiver") if one["fieldConfig"]["defaults"]["unit"] == "percentunit")
+    (panel,) = (
+        item for item in panels("receiver") if item["fieldConfig"]["defaults"]["unit"] == "percentunit"
+    )
     assert panel["fieldConfig"]["defaults"]["custom"]["axisSoftMax"] == 1
 
 

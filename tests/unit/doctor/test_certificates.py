@@ -56,8 +56,8 @@ def test_good_files(authority: CertificateAuthority, tmp_path: Path) -> None:
         settings(pair(files), "localhost:19092", ca_file=str(files.ca)), files.ca, NOW - 5 * DAY
     )
     # The testbed's authority lives for 30 days.
-    assert not_ok([one for one in found if one.check != "dates"]) == []
-    assert any("2 in the chain" in one.seen for one in found)
+    assert not_ok([item for item in found if item.check != "dates"]) == []
+    assert any("2 in the chain" in item.seen for item in found)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_chain_that_is_broken_or_not_trusted(authority: CertificateAuthority, 
     trusted.write_text(stranger.ca_pem)
     other = authority.issue().write(tmp_path, "other")
     found = check_tls_files(settings(pair(other)), trusted, NOW)
-    (untrusted,) = (one for one in found if one.check == "chain")
+    (untrusted,) = (item for item in found if item.check == "chain")
     assert (untrusted.state, "its issuer is CN=Testbed CA" in untrusted.seen) == (State.FAILED, True)
 
 
@@ -109,7 +109,7 @@ def test_the_host_name_of_clients(authority: CertificateAuthority, tmp_path: Pat
     files = issued.write(tmp_path)
     for host, good in (("b1.example.com", True), ("10.0.0.1", True), ("kafka", False), ("10.0.0.2", False)):
         found = check_tls_files(settings(pair(files), f"{host}:19092"), None, NOW)
-        assert ("host_name" not in {one.check for one in found}) is good, host
+        assert ("host_name" not in {item.check for item in found}) is good, host
     certificate = load_pem_x509_certificate(files.chain.read_bytes())
     assert covers(certificate, "B1.Example.com.")
     assert not covers(certificate, "a.b1.example.com")

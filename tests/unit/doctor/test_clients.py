@@ -207,7 +207,7 @@ def test_subscriptions() -> None:
 )
 def test_a_negated_selector_is_explained(match: dict[str, str], seen: str) -> None:
     found = subscription_findings(fleet(unasked(), subscriptions=[subscription(match=match)]))
-    assert [(one.check, one.state) for one in found] == [("matches", State.WARNING)]
+    assert [(item.check, item.state) for item in found] == [("matches", State.WARNING)]
     assert found[0].seen == f"matches none of 1 known client; for example {seen}"
 
 
@@ -216,7 +216,7 @@ def test_a_subscription_that_does_not_apply_is_no_mistake(state: str) -> None:
     (found,) = subscription_findings(fleet(unasked(), subscriptions=[subscription(state=state)]))
     assert (found.state, found.seen) == (State.OK, f"is {state}, so it applies to no client")
     described = one_client(fleet(unasked(), subscriptions=[subscription(state=state)]), "client-1")
-    assert f"the subscription is {state}" in " ".join(one.seen for one in described)
+    assert f"the subscription is {state}" in " ".join(item.seen for item in described)
 
 
 def test_of_a_client_of_a_bridge_only_its_pushes_are_judged() -> None:

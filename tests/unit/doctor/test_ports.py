@@ -45,8 +45,8 @@ def test_the_running_receiver_has_other_listeners() -> None:
     ]
     running = {"SAME": "127.0.0.1:19092", "MOVED": "127.0.0.1:1"}
     found = check_held(settings, plugins, running)
-    assert [one.state for one in found] == [State.OK, State.FAILED, State.FAILED]
-    assert [one.seen for one in found[1:]] == [
+    assert [item.state for item in found] == [State.OK, State.FAILED, State.FAILED]
+    assert [item.seen for item in found[1:]] == [
         "the running receiver binds 127.0.0.1:1",
         "the running receiver has no listener NEW",
     ]

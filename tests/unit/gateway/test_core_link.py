@@ -197,7 +197,7 @@ def test_a_call_about_configs_fails_without_a_core() -> None:
         before = core.call_configs(1)
         core.link.close()
         after = core.call_configs(2)
-        assert [error_of(one) for one in (*before, *after)] == [7, 7]
+        assert [error_of(item) for item in (*before, *after)] == [7, 7]
         core.end.close()
 
     on_loop(main())
@@ -226,15 +226,15 @@ def test_an_answer_that_fails_ends_its_connection_and_no_other_nor_the_link() ->
     async def main() -> None:
         core = Core()
         connections = {number: Connection() for number in range(1, 6)}
-        for number, one in connections.items():
-            core.link.opened(number, connection(id=f"test-{number}"), one)
+        for number, item in connections.items():
+            core.link.opened(number, connection(id=f"test-{number}"), item)
         for number, own in ((1, b"\0\0\0\1\x10\0\1\xff"), (2, b"")):
             core.link.call(number, config_call(api_keys.DESCRIBE_CONFIGS, 1, own), raises)
         good = core.call_configs(3)
         core.link.call(4, get(4), raises)
         core.attach_again()  # all calls of the link before fail
         assert error_of(good[0]) == 7
-        assert [bool(one.ended) for one in connections.values()] == [True, True, False, True, False]
+        assert [bool(item.ended) for item in connections.values()] == [True, True, False, True, False]
         # The new link works, also after an answer to a connection that fails.
         core.calls()
         core.link.call(4, get(4), raises)

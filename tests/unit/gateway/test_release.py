@@ -45,9 +45,9 @@ def uncollected() -> Iterator[Callable[[], list[object]]]:
     try:
         # What the limits have counted stays until it is reported, and what was moved, in sums.
         yield lambda: [
-            one
-            for one in gc.get_objects()
-            if (module := str(type(one).__module__)).startswith("receiver.")
+            object_
+            for object_ in gc.get_objects()
+            if (module := str(type(object_).__module__)).startswith("receiver.")
             and not module.endswith((".limits", ".usage_store", ".traffic_metrics"))
         ]
     finally:
@@ -152,7 +152,9 @@ async def close_and_look(
         del wire.relay, wire, one, other  # the relay knows whom it tells of its end
         await asyncio.sleep(0)
         # A report of what was counted is kept until the core has taken it.
-        await eventually(lambda: not any(isinstance(one, Report) for one in come()), "the report to be taken")
+        await eventually(
+            lambda: not any(isinstance(item, Report) for item in come()), "the report to be taken"
+        )
         await gate.forget_closed()
         assert come() == []
     assert gate.memory.total == 0

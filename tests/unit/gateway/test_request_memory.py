@@ -295,8 +295,8 @@ async def slow_readers(*gates: Gate) -> AsyncIterator[list[Relayed]]:
     """A client on each gate that does not read a long answer, one after the other."""
     async with contextlib.AsyncExitStack() as stack:
         wires: list[Relayed] = []
-        for one in gates:
-            wire = await stack.enter_async_context(relayed(one, small_buffers=True))
+        for item in gates:
+            wire = await stack.enter_async_context(relayed(item, small_buffers=True))
             sender = asyncio.create_task(send(wire.broker, LONG_ANSWER))
             stack.callback(sender.cancel)
             await eventually(partial(backed_up, wire), "a backlog")

@@ -83,10 +83,10 @@ def readable_sockets(count: int):  # type: ignore[no-untyped-def]
     for _, other in pairs:
         other.send(b"x")
     try:
-        yield [one for one, _ in pairs]
+        yield [item for item, _ in pairs]
     finally:
-        for one, other in pairs:
-            one.close()
+        for item, other in pairs:
+            item.close()
             other.close()
 
 
@@ -140,9 +140,9 @@ def test_a_long_callback_of_one_peer_is_followed_by_the_others() -> None:
     async def main() -> None:
         loop = ticking_loop(ticks)
         with readable_sockets(3) as sides:
-            for name, one in zip("abc", sides, strict=True):
+            for name, item in zip("abc", sides, strict=True):
                 seconds = 50 * SHARE_S if name == "a" else 0.0
-                loop.set_direct_reader(one.fileno(), busy(ticks, calls, name, seconds), Share())
+                loop.set_direct_reader(item.fileno(), busy(ticks, calls, name, seconds), Share())
             await until(lambda: len(calls) >= 30)
             for side in sides:
                 loop.set_direct_reader(side.fileno(), None)

@@ -57,7 +57,7 @@ def push(number: int = 0, *, data: bytes | None = None, size: int = 10) -> Push:
 
 
 def numbers(pushes: Sequence[Push]) -> list[int]:
-    return [int(one.context.connection_id) for one in pushes]
+    return [int(item.context.connection_id) for item in pushes]
 
 
 class Single(ClientTelemetryReceiver):

@@ -116,7 +116,7 @@ def test_names_are_unique() -> None:
             {"type": "acme", "url": url, "name": "mine"},
         ]
     )
-    assert [one.name for one in loaded] == ["acme", "acme-2", "acme-3", "mine"]
+    assert [item.name for item in loaded] == ["acme", "acme-2", "acme-3", "mine"]
     assert problem({"type": "acme", "url": url, "name": "a"}, {"type": "acme", "url": url, "name": "a"}) == (
         'plugins[1].name: "a": plugins[0] has the same name: choose another'
     )
@@ -132,7 +132,7 @@ def test_each_has_a_spool_of_its_own() -> None:
             {**first, "name": "c", "delivery": "memory"},
         ]
     )
-    assert [one.spool_path for one in loaded] == [Path("spool/a"), Path("x/y"), None]
+    assert [item.spool_path for item in loaded] == [Path("spool/a"), Path("x/y"), None]
     for same in (str(Path("spool/a").absolute()), "./spool/b/../a"):
         assert problem(first, {**first, "name": "b", "spool": {"path": same}}).endswith(
             '/a": plugins[0] has the same folder: give each plugin its own'

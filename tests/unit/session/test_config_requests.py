@@ -69,19 +69,19 @@ def old_broker(arrival: str = "whole", *, refuses: int = 0, security_protocol: s
 def asked(wire: Wire) -> list[tuple[int, list[Resource]]]:
     """Return the requests that the broker got: their API keys and resources."""
     found = []
-    for one in wire.seen():
-        if one.api_key not in (DESCRIBE, ALTER, INCREMENTAL):
+    for item in wire.seen():
+        if item.api_key not in (DESCRIBE, ALTER, INCREMENTAL):
             continue
-        body = one.body[1:] if response_header_version(one.api_key, one.api_version) else one.body
-        if one.api_key == DESCRIBE:
+        body = item.body[1:] if response_header_version(item.api_key, item.api_version) else item.body
+        if item.api_key == DESCRIBE:
             resources = [
-                each for each, _ in k32_describe_configs.decode_request(body, one.api_version).resources
+                each for each, _ in k32_describe_configs.decode_request(body, item.api_version).resources
             ]
         else:
-            altered = altered_configs.decode_request(body, one.api_key, one.api_version)
+            altered = altered_configs.decode_request(body, item.api_key, item.api_version)
             resources = [each.resource for each in altered.resources]
             assert resources != [QUESTION] or (altered.validate_only and not altered.resources[0].configs)
-        found.append((one.api_key, resources))
+        found.append((item.api_key, resources))
     return found
 
 
@@ -96,7 +96,7 @@ def test_client_metrics_are_answered_here_and_the_broker_is_asked_for_the_right(
 ) -> None:
     wire = old_broker(arrival)
     answer = wire.exchange(config_request(key, version, OURS, MORE))
-    assert [one.resource for one in results_of(answer, key, version)] == [OURS, MORE]
+    assert [item.resource for item in results_of(answer, key, version)] == [OURS, MORE]
     assert asked(wire) == [(QUESTION_KEYS[key], [QUESTION])]
     (call,) = wire.config_calls
     assert call.body == body_of(key, version, OURS, MORE)
@@ -197,7 +197,7 @@ def test_answers_keep_their_order_in_a_pipeline() -> None:
     ]
     wire.send(b"".join(requests))
     wire.answer()
-    assert [correlation_id_of(one) for one in wire.received()] == [1, 2, 3, 4, 5, 6]
+    assert [correlation_id_of(item) for item in wire.received()] == [1, 2, 3, 4, 5, 6]
     assert not wire.session.in_flight
 
 
@@ -246,7 +246,7 @@ def test_a_response_that_is_too_long_passes_unread() -> None:
     wire.answers.padding = 32_000
     others = [Resource(TOPIC, f"t{index}") for index in range(140)]  # more than 4 MiB
     answer = wire.exchange(config_request(DESCRIBE, 4, *others, OURS))
-    assert [one.resource for one in results_of(answer, DESCRIBE, 4)] == others[::-1]
+    assert [item.resource for item in results_of(answer, DESCRIBE, 4)] == others[::-1]
     assert not wire.session.may_call
     assert not wire.session.awaiting
 
@@ -262,7 +262,7 @@ def test_a_request_that_is_too_large_to_be_read_is_the_brokers() -> None:
         assert bytes(wire.to_broker) == data
         wire.answer()
         (answer,) = wire.received()
-        assert {one.error_code for one in results_of(answer, DESCRIBE, 4) if one.resource == OURS} == {42}
+        assert {item.error_code for item in results_of(answer, DESCRIBE, 4) if item.resource == OURS} == {42}
 
 
 def test_unknown_versions_are_the_brokers() -> None:
@@ -305,7 +305,7 @@ def test_a_malformed_response_of_the_broker_ends_the_connection() -> None:
     for responses in ((b"\0\0\0\0\0",), (bytes(8), b"\0\0\0\0\0\0\0\1")):
         wire = old_broker()
         wire.send(config_request(DESCRIBE, 1, OURS, THEIRS))
-        answers = [struct.pack(">i", one.correlation_id) for one in wire.forwarded()]
+        answers = [struct.pack(">i", item.correlation_id) for item in wire.forwarded()]
         stream = b"".join(
             struct.pack(">i", 4 + len(body)) + correlation_id + body
             for correlation_id, body in zip(answers, responses, strict=False)
@@ -401,5 +401,5 @@ def test_no_byte_is_looked_at_without_need() -> None:
         wire.send(data)
     assert not wire.session.may_call
     assert wire.upstream.watched_config_keys == frozenset()
-    assert METADATA not in {one.api_key for one in wire.forwarded()}
-    assert api_keys.DESCRIBE_CONFIGS in {one.api_key for one in wire.forwarded()}
+    assert METADATA not in {item.api_key for item in wire.forwarded()}
+    assert api_keys.DESCRIBE_CONFIGS in {item.api_key for item in wire.forwarded()}

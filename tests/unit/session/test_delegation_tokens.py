@@ -47,7 +47,7 @@ def created(token_id: str, owner: str, error: int = 0) -> bytes:
 def described(*tokens: bytes, error: int = 0) -> bytes:
     """The body of an answer to DescribeDelegationToken v1; each token has one renewer."""
     renewers = struct.pack(">i", 1) + text("User") + text("carol")
-    return struct.pack(">hi", error, len(tokens)) + b"".join(one + renewers for one in tokens) + bytes(4)
+    return struct.pack(">hi", error, len(tokens)) + b"".join(item + renewers for item in tokens) + bytes(4)
 
 
 class TokenBroker(Answers):

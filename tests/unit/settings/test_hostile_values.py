@@ -89,7 +89,7 @@ def tries(path: Path, loc: Loc, values: Sequence[Any], texts: Sequence[str]) -> 
 
 
 IN_FILES = (*VALUES, nested(40))
-IN_VARIABLES = tuple(one for one in (*TIMES[:2], *NUMBERS, *TEXTS, *PATTERNS[:2], *RAW) if "\0" not in one)
+IN_VARIABLES = tuple(item for item in (*TIMES[:2], *NUMBERS, *TEXTS, *PATTERNS[:2], *RAW) if "\0" not in item)
 
 
 @pytest.mark.full

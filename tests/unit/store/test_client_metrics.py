@@ -30,7 +30,7 @@ RICH = Subscription(
 
 def shown(subscription: Subscription | None) -> dict[str, str]:
     """The configs that were set."""
-    return {one.name: one.value for one in described(subscription) if one.source != DEFAULT_CONFIG}
+    return {item.name: item.value for item in described(subscription) if item.source != DEFAULT_CONFIG}
 
 
 def change(existing: Subscription | None, **configs: str | None) -> Subscription | None:
@@ -48,8 +48,8 @@ def test_a_resource_shows_what_kafka_has_keys_for() -> None:
         "match": f"client_id=x.*,client_instance_id={NOBODY}",
         "metrics": "a.,b.",
     }
-    assert [one.name for one in described(RICH)] == ["interval.ms", "match", "metrics"]
-    assert [one.value for one in described(None)] == ["300000", "", ""]
+    assert [item.name for item in described(RICH)] == ["interval.ms", "match", "metrics"]
+    assert [item.value for item in described(None)] == ["300000", "", ""]
     assert shown(None) == {}
     assert shown(Subscription(name="all", metrics=("",))) == {"metrics": "*"}
     assert shown(Subscription(name="none", metrics=())) == {"metrics": ""}

@@ -56,7 +56,7 @@ def test_a_document_without_a_name_gets_the_given_one() -> None:
 def test_every_mistake_is_found_at_once(document: Any, mistakes: list[str]) -> None:
     found = from_document(document)
     assert isinstance(found, list)
-    said = [str(one) for one in found]
+    said = [str(item) for item in found]
     assert len(said) == len(mistakes), said
     for line, begins in zip(said, mistakes, strict=True):
         assert line.startswith(begins)

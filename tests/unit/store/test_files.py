@@ -91,7 +91,7 @@ def test_every_mistake_of_every_file_is_reported_with_its_place(folder: Path) ->
 
 def test_the_bounds_of_all_files_together_hold(folder: Path) -> None:
     for number in range(5):
-        entries = (f"- {{name: s{number}-{one}, metrics: []}}\n" for one in range(250))
+        entries = (f"- {{name: s{number}-{item}, metrics: []}}\n" for item in range(250))
         (folder / f"{number}.yaml").write_text("".join(entries))
     (only,) = mistakes(folder)
     assert only == "name: '1250 subscriptions' are too many; keep at most 1000"
@@ -122,7 +122,7 @@ class Followed:
         self.store.follow(self._changed.set)
 
     def names(self) -> list[str]:
-        return [one.name for one in self.store.load_all()]
+        return [item.name for item in self.store.load_all()]
 
     def after(self, change: Callable[[], object]) -> list[str]:
         """Wait until the store reports a change, and return the subscriptions' names."""

@@ -63,12 +63,12 @@ def usable(read: Subscription | list[Mistake]) -> bool:
 @pytest.mark.parametrize("field", FIELDS)
 def test_any_value_of_a_record_is_read_or_is_a_mistake(field: str) -> None:
     for value in DEEP:
-        for one in (value, [value], {"client_id": value}):
-            document = {**to_document(GOOD), field: one}
+        for item in (value, [value], {"client_id": value}):
+            document = {**to_document(GOOD), field: item}
             usable(from_document(document, is_stored=True))
             if field not in ("name", "metrics"):
-                usable(join("good", Entry(configs={"metrics": "a."}, beside={field: one})))
-                usable(join("good", Entry(beside={"metrics": ["a."], "complete": True, field: one})))
+                usable(join("good", Entry(configs={"metrics": "a."}, beside={field: item})))
+                usable(join("good", Entry(beside={"metrics": ["a."], "complete": True, field: item})))
 
 
 @pytest.mark.parametrize("text", [*TIMES, *NUMBERS, *TEXTS], ids=lambda text: ascii(text[:20]))
@@ -107,7 +107,7 @@ def test_a_row_that_cannot_be_read_is_named_and_costs_itself_alone(tmp_path: Pat
         meddler.commit()
         found = store.load_all()
         assert GOOD in found
-    assert found == (GOOD,) or {one.name for one in found} == {"good", "bad"}
+    assert found == (GOOD,) or {item.name for item in found} == {"good", "bad"}
     meddler.execute("UPDATE subscription SET labels = ? WHERE name = 'bad'", ("[" * 100_000,))
     meddler.commit()
     meddler.close()
@@ -129,7 +129,7 @@ def test_a_local_copy_of_too_much_is_read_up_to_the_bound(tmp_path: Path) -> Non
     document["subscriptions"].append({"name": "0000", "metrics": []})
     document["subscriptions"][0]["expires_at"] = TIMES[0]
     path.write_text(json.dumps(document))
-    found = {one.name for one in LocalCopy(path).read() or ()}
+    found = {item.name for item in LocalCopy(path).read() or ()}
     assert len(found) == MAX_SUBSCRIPTIONS
     assert "zz" in found
 

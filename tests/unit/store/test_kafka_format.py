@@ -140,4 +140,4 @@ def test_a_record_alone_is_no_subscription() -> None:
 def test_what_cannot_be_used_here_is_named(entry: Entry, mistake: str) -> None:
     found = join("a", entry)
     assert isinstance(found, list)
-    assert [str(one)[: len(mistake)] for one in found] == [mistake]
+    assert [str(item)[: len(mistake)] for item in found] == [mistake]

@@ -196,7 +196,7 @@ class ReportedStore:
         self.content = (*self.content, subscription)
 
     def delete(self, name: str) -> None:
-        self.content = tuple(one for one in self.content if one.name != name)
+        self.content = tuple(item for item in self.content if item.name != name)
 
     def refresh(self) -> None:
         if self.content_elsewhere is not None:
@@ -290,5 +290,5 @@ def test_a_cancelled_caller_leaves_store_and_core_consistent(tmp_path: Path) -> 
 
     run(path, scenario)
     store = SqliteSubscriptionStore(path)
-    assert [one.name for one in store.load_all()] == ["a", "b"]
+    assert [item.name for item in store.load_all()] == ["a", "b"]
     store.close()

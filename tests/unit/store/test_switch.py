@@ -18,7 +18,7 @@ def test_names_are_sorted_and_bounded() -> None:
     wanted = [subscription(name) for name in "gfedcba"]
     found = [subscription("g", 2000)]
     difference = compare(wanted, found)
-    assert [one.name for one in difference.missing] == list("abcdef")
+    assert [item.name for item in difference.missing] == list("abcdef")
     assert str(difference) == (
         "lacks 6 subscriptions ('a', 'b', 'c', 'd', 'e' and 1 more) "
         "and has 1 subscription ('g') in another form"

@@ -151,7 +151,7 @@ class Program:
     def logged(self, event: str) -> list[dict[str, Any]]:
         lines = (self.folder / "log").read_text().splitlines()
         objects = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return [one for one in objects if one["event"] == event]
+        return [object_ for object_ in objects if object_["event"] == event]
 
     def until_logged(self, event: str, count: int = 1) -> dict[str, Any]:
         """Wait until it has logged an event so often; return the last."""
@@ -169,7 +169,7 @@ class Program:
         except FileNotFoundError:
             return []
         found = [line for line in map(json.loads, lines) if line["event"] == event]
-        return [one for one in found if process is None or one["process"] == process]
+        return [item for item in found if process is None or item["process"] == process]
 
     def until_journal(self, event: str, process: str | None = None, count: int = 1) -> dict[str, Any]:
         until(lambda: len(self.journal(event, process)) >= count, f"{event} of {process} in the journal")

@@ -118,7 +118,7 @@ def test_the_number_of_relays(tmp_path: Path) -> None:
         children = program.children()
         reload(program, changed(config, gateway=gateway(config, relays=3)))
         until(lambda: "relay-3" in program.children(), "a third relay")
-        until(lambda: 3 in {one["relays"] for one in program.logged(RELOADED)}, "the reload")
+        until(lambda: 3 in {item["relays"] for item in program.logged(RELOADED)}, "the reload")
         assert brokers(program) == {2}
         client = Client(program.port)
         while client.who()["process"] != "relay-2":

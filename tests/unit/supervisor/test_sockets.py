@@ -77,14 +77,14 @@ def test_a_move_that_is_given_up_leaves_the_port_to_the_old_socket(stack: ExitSt
 def test_listeners_accept_once_told_and_rest_at_once(stack: ExitStack) -> None:
     sockets = bound(stack, settings(CLIENT=ANY_PORT, INTERNAL=ANY_PORT))
     assert list(sockets.of_listeners) == ["CLIENT", "INTERNAL"]
-    assert [accepts(one) for one in (sockets["CLIENT"], sockets["INTERNAL"], sockets[REST])] == [
+    assert [accepts(item) for item in (sockets["CLIENT"], sockets["INTERNAL"], sockets[REST])] == [
         False,
         False,
         True,
     ]
     sockets.listen()
-    assert all(accepts(one) for _, _, one in sockets.items())
-    assert not any(one.getblocking() or one.get_inheritable() for _, _, one in sockets.items())
+    assert all(accepts(item) for _, _, item in sockets.items())
+    assert not any(item.getblocking() or item.get_inheritable() for _, _, item in sockets.items())
 
 
 def test_an_ipv6_address_and_a_name(stack: ExitStack) -> None:
@@ -134,7 +134,7 @@ def test_a_reload_keeps_what_did_not_change(stack: ExitStack) -> None:
     new.listen()
     new.close_others()
     assert old["MOVED"].fileno() == old["REMOVED"].fileno() == -1
-    assert all(accepts(one) for _, _, one in new.items())
+    assert all(accepts(item) for _, _, item in new.items())
 
 
 def test_a_reload_that_fails_closes_only_its_own(stack: ExitStack) -> None:
@@ -144,11 +144,11 @@ def test_a_reload_that_fails_closes_only_its_own(stack: ExitStack) -> None:
     new = ListeningSockets(settings(address(), KEPT=kept, NEW=address()), old.by_name)
     new.discard()
     assert new["NEW"].fileno() == new[REST].fileno() == -1
-    assert all(accepts(one) for _, _, one in old.items())
+    assert all(accepts(item) for _, _, item in old.items())
     taken = stack.enter_context(socket.create_server((LOOPBACK, 0))).getsockname()[1]
     with pytest.raises(SocketError):
         ListeningSockets(settings(rest, KEPT=kept, NEW=f"{LOOPBACK}:{taken}"), old.by_name)
-    assert all(accepts(one) for _, _, one in old.items())
+    assert all(accepts(item) for _, _, item in old.items())
 
 
 def test_a_renamed_listener_keeps_its_socket(stack: ExitStack) -> None:
@@ -162,4 +162,4 @@ def test_listeners_with_ports_of_the_systems_choice_are_not_confused(stack: Exit
     old = bound(stack, settings(A=ANY_PORT, B=ANY_PORT))
     new = bound(stack, settings(A=ANY_PORT, B=ANY_PORT, C=ANY_PORT), old.by_name)
     assert (new["A"], new["B"], new[REST]) == (old["A"], old["B"], old[REST])
-    assert len({one.getsockname()[1] for _, _, one in new.items()}) == 4
+    assert len({item.getsockname()[1] for _, _, item in new.items()}) == 4

@@ -35,7 +35,7 @@ def test_all_processes_run_and_stop(tmp_path: Path) -> None:
             assert client.who()["id"].startswith(f"{program.pid}-")
             client.until_core(children["core"])
         assert program.rest()["pid"] == children["core"]
-        assert [one["event"] for one in program.logged("started")] == ["started"]
+        assert [item["event"] for item in program.logged("started")] == ["started"]
         opened.close()
         program.signal(signal.SIGTERM)
         assert program.wait() == 0
@@ -46,7 +46,7 @@ def test_all_processes_run_and_stop(tmp_path: Path) -> None:
         (stop,) = program.journal("stop", "core")
         assert 0 < stop["timeout_s"] <= 30
         # The core ends last, so that the relays' last calls are answered.
-        assert [one["process"] for one in program.journal("ended")][-1] == "core"
+        assert [item["process"] for item in program.journal("ended")][-1] == "core"
 
 
 def test_children_inherit_only_what_they_are_given(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_processes_that_do_not_end_are_killed(tmp_path: Path) -> None:
     with Program(tmp_path, config, **plan).started() as program:
         program.signal(signal.SIGTERM)
         assert program.wait() == 0
-        killed = [one["process"] for one in program.logged("a process did not end in time, it is killed")]
+        killed = [item["process"] for item in program.logged("a process did not end in time, it is killed")]
         assert killed == ["relay-1", "relay-2", "core"]
 
 

@@ -112,8 +112,8 @@ def test_listeners_may_differ(tmp_path: Path) -> None:
         until(lambda: socket_exists(config), "the control socket")
         with successor(tmp_path, {**config, "listeners": [kept, added]}).started():
             assert old.wait() == 0
-            for one in (kept, added):
-                with Client(port_of(one["bind"])) as client:
+            for item in (kept, added):
+                with Client(port_of(item["bind"])) as client:
                     assert client.who()["broker"] == 2
             assert refused(port_of(removed["bind"]))
 

@@ -37,7 +37,7 @@ def raw_snappy(data: bytes) -> bytes:
 
 def xerial_snappy(data: bytes, block: int = 4000) -> bytes:
     blocks = [raw_snappy(data[start : start + block]) for start in range(0, len(data), block)]
-    return XERIAL_HEADER + b"".join(struct.pack(">i", len(one)) + one for one in blocks)
+    return XERIAL_HEADER + b"".join(struct.pack(">i", len(item)) + item for item in blocks)
 
 
 def streamed_zstd(data: bytes) -> bytes:

@@ -286,7 +286,7 @@ def test_the_subscription_id_depends_on_all_of_its_parts_and_is_an_int32() -> No
         for interval_ms in (100, 1000, 1001)
     }
     assert len(ids) == 30
-    assert all(-(2**31) <= one < 2**31 for one in ids)
+    assert all(-(2**31) <= item < 2**31 for item in ids)
 
 
 def test_the_order_of_subscriptions_changes_nothing() -> None:

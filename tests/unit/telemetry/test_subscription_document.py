@@ -79,7 +79,7 @@ def test_another_format_is_no_time(text: str) -> None:
 
 
 def fields_of(error: pytest.ExceptionInfo[SubscriptionError]) -> list[str]:
-    return [one.field for one in error.value.all]
+    return [item.field for item in error.value.all]
 
 
 def test_every_mistake_of_a_document_is_reported() -> None:
@@ -119,7 +119,7 @@ def test_a_patch_changes_what_it_names(document: dict[str, Any], field: str, exp
     result = patch(document)
     assert getattr(result, field) == expected
     unchanged = set(FIELDS) - {field}
-    assert all(getattr(result, one) == getattr(WHOLE, one) for one in unchanged)
+    assert all(getattr(result, item) == getattr(WHOLE, item) for item in unchanged)
     assert (result.changed_by, result.changed_at) == ("vera", NOW)
 
 
@@ -150,7 +150,7 @@ def test_every_mistake_of_a_patch_is_reported() -> None:
     }
     with pytest.raises(SubscriptionError) as caught:
         patch({"add_metrics": ["ok.", "a b"], "remove_metrics": ["x."] * 257})
-    assert [str(one).partition(";")[0] for one in caught.value.all] == [
+    assert [str(item).partition(";")[0] for item in caught.value.all] == [
         "add_metrics[1]: 'a b' is no prefix of a metric name",
         "remove_metrics: '257 prefixes' are too many",
     ]

@@ -58,7 +58,7 @@ def point(time: datetime, value: float, one: int = 1, points: int = 1) -> tuple[
 
 def load_of(number: int, *points: tuple[Any, ...]) -> dict[str, pa.Table]:
     """What a load has, for :func:`.write_load`."""
-    minutes = sorted({one[0] for one in points})
+    minutes = sorted({item[0] for item in points})
     clients = entries(*((5, minute, "c") for minute in minutes), watched=[1.5] * 13, broker_id=str(number))
     return {
         "totals": rows(*points),
@@ -69,8 +69,8 @@ def load_of(number: int, *points: tuple[Any, ...]) -> dict[str, pa.Table]:
 
 
 def put_series_of(store: Store, *points: tuple[Any, ...]) -> None:
-    ids = sorted({one[1] for one in points} | {1})
-    put_series(store.url, *((one, one, f"m{one}", False) for one in ids), rule=1)
+    ids = sorted({item[1] for item in points} | {1})
+    put_series(store.url, *((item, item, f"m{item}", False) for item in ids), rule=1)
 
 
 def take_in(store: Store, number: int, *points: tuple[Any, ...]) -> None:

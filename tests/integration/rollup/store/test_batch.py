@@ -100,9 +100,9 @@ def test_a_range_of_minutes_is_one_row_until_a_minute_has_another(store: Store, 
 
     def known(*minutes: int) -> dict[int, bytes]:
         found = tasks.contributions([(key, minute) for key in (5, 6) for minute in minutes])
-        for (key, minute), one in found.items():
-            assert (key, minute, one.until) == (one.client_key, one.minute, -1)
-        return {minute: one.packed for (_, minute), one in found.items()}
+        for (key, minute), item in found.items():
+            assert (key, minute, item.until) == (item.client_key, item.minute, -1)
+        return {minute: item.packed for (_, minute), item in found.items()}
 
     own = Contribution(client_key=5, minute=MINUTE + 3, entries=1, last_ns=4, packed=b"own")
     for number, contributions in enumerate(

@@ -231,7 +231,7 @@ def test_mergers_are_killed_beside_batches_and_each_other(
     put_series_of(store, *batches[0])
     counted = [0]
     for batch in batches:
-        counted.append(counted[-1] + sum(one[5] for one in batch))
+        counted.append(counted[-1] + sum(item[5] for item in batch))
     is_over = threading.Event()
     failures: list[StoreUnavailableError] = []
     reads: list[int] = []

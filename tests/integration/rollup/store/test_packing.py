@@ -243,10 +243,10 @@ OLD, RECENT = TODAY - timedelta(days=5), TODAY - timedelta(days=1)
 def some_points(seed: int, step: int = 1) -> list[tuple[Any, ...]]:
     chance = random.Random(seed)
     return [
-        point(day + timedelta(minutes=number), chance.choice([1.0, 2.0, 0.25]), one, chance.randint(0, 2))
+        point(day + timedelta(minutes=number), chance.choice([1.0, 2.0, 0.25]), item, chance.randint(0, 2))
         for day in (OLD, RECENT)
         for number in range(0, 200, step)
-        for one in (1, 2)
+        for item in (1, 2)
     ]
 
 
@@ -294,7 +294,7 @@ def test_a_rebuild_begins_within_a_packed_hour(
 ) -> None:
     of_control, other = control
     points = some_points(3)
-    again = [one for one in points if int(since.timestamp()) // 60 <= one[0]]
+    again = [item for item in points if int(since.timestamp()) // 60 <= item[0]]
     for each, pack in ((store, everything), (of_control, nothing)):
         take_in(each, 0, *points)
         maintain(each, pack)
@@ -658,10 +658,12 @@ def test_packers_are_killed_beside_batches_and_each_other(
     monkeypatch.setattr(pack_window, "_MIN_WHOLE_BYTES", [0, 1 << 14][seed])
     of_control, other = control
     batches = [some_points(20), *(late_points(100 * seed + number) for number in range(1, 16))]
-    for one in batches:
-        put_series_of(store, *one)
+    for item in batches:
+        put_series_of(store, *item)
     take_in(store, 0, *batches[0])
-    of_minutes = [sum(one[5] for one in batch if one[0] >= int(OLD.timestamp()) // 60) for batch in batches]
+    of_minutes = [
+        sum(item[5] for item in batch if item[0] >= int(OLD.timestamp()) // 60) for batch in batches
+    ]
     whole = set(itertools.accumulate(of_minutes))
     is_over = threading.Event()
     failures: list[StoreUnavailableError] = []

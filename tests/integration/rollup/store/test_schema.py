@@ -166,7 +166,7 @@ def test_filters_use_indexes_and_prune_partitions(store: Store, database: str) -
         ids = list(zip(found.series.tolist(), found.fleet.tolist(), strict=True))
     for day in range(days):
         minute = MINUTE - day * 1440
-        points = ((minute, one, fleet, False, None, 1, 1.0, 1.0, 1.0, 0) for one, fleet in ids)
+        points = ((minute, item, fleet, False, None, 1, 1.0, 1.0, 1.0, 0) for item, fleet in ids)
         assert take_in(store, "q", day, totals=rows(*points))
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("ANALYZE")

@@ -38,7 +38,7 @@ def take_in(
     table = rows(*points)
     put_series(
         store.url,
-        *((one, one, f"m{one}", False) for one in table["series_id"].unique().to_pylist()),
+        *((item, item, f"m{item}", False) for item in table["series_id"].unique().to_pylist()),
         rule=rule,
     )
     assert store_rows.take_in(store, "q", number, totals=table, retention=retention)
@@ -261,7 +261,7 @@ def test_forgotten_pushes_are_counted_again(store: Store, database: str) -> None
                 client_key=5, minute=YESTERDAY + 90, last_ns=0, push_interval_ms=1, terminated=False,
                 covered_until=YESTERDAY + 90, carried_from=YESTERDAY + 91, counts=b"", cumulative=b"",
             )  # fmt: skip
-            load["totals"] = rows(*(one for one in points if one[0] >= since))  # type: ignore[operator]
+            load["totals"] = rows(*(item for item in points if item[0] >= since))  # type: ignore[operator]
             load |= {"states": [state], "entries": entries((5, YESTERDAY, "c"))}
         assert store_rows.take_in(store, f"q{number}", 0, **load)
         return known
@@ -402,14 +402,14 @@ def test_states_of_clients(store: Store, database: str) -> None:
 def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, database: str) -> None:
     old = TODAY - 200 * 1440
     for number, spread in enumerate((2, None)):
-        points = (point(old + number, 1.0, one, spread) for one in (1, 2, 3))
+        points = (point(old + number, 1.0, item, spread) for item in (1, 2, 3))
         take_in(store, number, *points)
-    histograms = buckets(*((old, one, 0.0, 1.0, 2) for one in (1, 2, 3)))
+    histograms = buckets(*((old, item, 0.0, 1.0, 2) for item in (1, 2, 3)))
     assert store_rows.take_in(store, "q", 2, histograms=histograms)
     maintain(store)
     store.pack(NOW_NS, all_of_them=True)
     # A late row of a packed month.
-    take_in(store, 3, *(point(old, 1.0, one) for one in (1, 2, 3)))
+    take_in(store, 3, *(point(old, 1.0, item) for item in (1, 2, 3)))
     assert read(database, "SELECT DISTINCT series_id FROM telemetry.rollup_1d_packed ORDER BY 1") == [
         (1,), (2,), (3,)
     ]  # fmt: skip

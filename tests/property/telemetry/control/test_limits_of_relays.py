@@ -85,8 +85,8 @@ class Receiver:
     def _count(self, relay: int, usage: list[Usage]) -> None:
         self._send(self._counted, relay, self.core.add_usage(usage, self.now))
         if levels := self.core.take_levels(self.now):
-            for one in self.relays:
-                self._send(one.raise_levels, levels)
+            for item in self.relays:
+                self._send(item.raise_levels, levels)
 
     def _counted(self, relay: int, levels: list[Level]) -> None:
         limits = self.relays[relay]

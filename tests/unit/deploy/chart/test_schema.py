@@ -78,8 +78,8 @@ def test_a_plugin_has_its_own_keys_and_those_that_every_plugin_has() -> None:
 
 def _references(shape: Any) -> list[str]:
     if isinstance(shape, list):
-        return [name for one in shape for name in _references(one)]
+        return [name for item in shape for name in _references(item)]
     if not isinstance(shape, dict):
         return []
     own = [shape["$ref"]] if isinstance(shape.get("$ref"), str) else []
-    return own + [name for one in shape.values() for name in _references(one)]
+    return own + [name for item in shape.values() for name in _references(item)]

@@ -63,8 +63,8 @@ def test_peers_pay_for_their_pushes_also_after_their_connection_has_ended() -> N
     plugin_time = PluginTime(limits)
     hostile = connection(id="h", source_address="10.6.6.6")
     innocent = connection(id="i", source_address="10.0.0.7")
-    for one in (hostile, innocent):
-        plugin_time.identified(one)
+    for item in (hostile, innocent):
+        plugin_time.identified(item)
     plugin_time.closed(hostile.id)
     plugin_time.charge({"h": 10.0, "i": 0.001, "gone": 5.0}, 0.0)
     exceeded = limits.telemetry_request(connection(source_address="10.6.6.6"), 0.0)

@@ -18,7 +18,7 @@ def queued(number: int, size: int = 10) -> Queued:
 
 def offered_at(pushes: object) -> list[int]:
     assert isinstance(pushes, list | tuple)
-    return [int(one.since) for one in pushes]
+    return [int(item.since) for item in pushes]
 
 
 def test_pushes_come_out_in_order_and_batches_keep_both_limits() -> None:
@@ -59,7 +59,7 @@ def test_what_is_reserved_still_counts() -> None:
     assert offered_at(queue.add(queued(5, 81))) == [5], "and what doesn't fit beside it goes itself"
     queue.put_back(taken)
     queue.reserve(())
-    assert [one.since for one in queue] == [0, 1, 3, 4]
+    assert [item.since for item in queue] == [0, 1, 3, 4]
     assert queue.bytes == 40
     queue.reserve(queue.take(4, 1000))
     assert offered_at(queue.add(queued(6))) == [6]
@@ -121,8 +121,8 @@ def test_a_site_pushes_out_its_own_pushes_only() -> None:
     queue = FairQueue(max_items=10, max_bytes=1_000)
     for n in range(4):
         assert queue.add(of(n, "10.0.0.7")) == []
-    gone = [one for n in range(100, 1_100) for one in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
-    assert {one.block for one in gone} == {"2001:db8:6::/48"}
+    gone = [item for n in range(100, 1_100) for item in queue.add(of(n, f"2001:db8:6:{n:x}::1", size=99))]
+    assert {item.block for item in gone} == {"2001:db8:6::/48"}
     kept = offered_at(queue.take(100, 10_000))
     assert kept[:4] == [0, 1, 2, 3]
     assert kept[-1] == 1_099, "the newest of the other"
@@ -144,13 +144,13 @@ def test_a_push_larger_than_what_any_other_site_has_goes_itself() -> None:
 def test_a_site_within_its_share_loses_nothing(pushes: list[tuple[str, int]], taken: int) -> None:
     queue = FairQueue(max_items=30, max_bytes=1_200)
     mine = [of(n, "10.0.0.7", size=30) for n in range(5)]
-    for one in mine:
-        queue.add(one)
+    for item in mine:
+        queue.add(item)
     for n, (block, size) in enumerate(pushes, start=100):
         gone = queue.add(of(n, block, size))
-        assert not any(one in gone for one in mine)
+        assert not any(item in gone for item in mine)
         if n % 10 == 0:
             queue.put_back(queue.take(taken, 10_000))
-    assert queue.bytes == sum(one.size for one in queue) <= 1_200
+    assert queue.bytes == sum(item.size for item in queue) <= 1_200
     assert len(queue) <= 30
-    assert [one for one in queue if one in mine] == mine
+    assert [item for item in queue if item in mine] == mine

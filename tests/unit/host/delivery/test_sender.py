@@ -540,7 +540,7 @@ def test_a_decoded_view_does_not_outlive_the_export() -> None:
     seen: list[object] = []
 
     def export(pushes: Sequence[Push]) -> None:
-        seen.extend(one.payload.metrics for one in pushes)
+        seen.extend(item.payload.metrics for item in pushes)
 
     one = push(data=b"")
     host = PluginHost([hosted(Batching(export))])

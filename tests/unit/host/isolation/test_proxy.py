@@ -264,8 +264,8 @@ def test_a_push_that_kills_the_process_costs_no_other(load: Load, installed: Pat
         ]
     )
     host = PluginHost([hosted])
-    for one in (push(0), asking("exit", 1), push(2), push(3), push(4)):
-        host.offer(one)
+    for item in (push(0), asking("exit", 1), push(2), push(3), push(4)):
+        host.offer(item)
     host.start()
     wait_for(lambda: host.statistics()[0].exported_pushes == 4, timeout_s=60)
     wait_for(lambda: total(host.statistics()[0]) == 5)
@@ -453,4 +453,4 @@ def _exports(own: dict[str, Any], bodies: list[bytes]) -> None:
         assert plugin.max_batch_items > 1
         for _ in range(3):
             assert plugin.export_batch(pushes) == ExportResult()
-    assert bodies == [b"".join(one.payload.data for one in pushes)] * 3
+    assert bodies == [b"".join(item.payload.data for item in pushes)] * 3

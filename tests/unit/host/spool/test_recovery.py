@@ -253,7 +253,7 @@ def test_a_bad_header_costs_the_rest_of_its_segment(tmp_path: Path) -> None:
     assert recovery.pushes == 20 - recovery.lost_pushes
     left = [*range(each + 1), *range(2 * each, 20)]
     spooled = one.read(EVERYTHING, 1 << 40)
-    assert [one.position for one in spooled] == left
+    assert [item.position for item in spooled] == left
     one.commit(spooled[-1].position)
     assert one.statistics.pushes == 0
     assert [found.name for found in folder.glob("*.corrupt")] == [f"{path.name}.corrupt"]

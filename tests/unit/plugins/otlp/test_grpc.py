@@ -57,12 +57,12 @@ def test_several_pushes_arrive_as_one_request_with_their_bytes_unchanged(
         assert plugin.export_batch(pushes) is None
         assert plugin.export(pushes[1].context, pushes[1].payload) is None
     assert grpc_server.bodies == [
-        b"".join(one.payload.data for one in pushes),
+        b"".join(item.payload.data for item in pushes),
         pushes[1].payload.data,
     ]
     merged = ExportMetricsServiceRequest.FromString(grpc_server.bodies[0])
     assert list(merged.resource_metrics) == [
-        resource for one in pushes for resource in one.payload.metrics.resource_metrics
+        resource for item in pushes for resource in item.payload.metrics.resource_metrics
     ]
     metadata = grpc_server.metadata[0]
     assert metadata["x-key"] == "v"

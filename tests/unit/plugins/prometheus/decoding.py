@@ -38,8 +38,8 @@ def _messages(package: str, definitions: str) -> dict[str, type[Any]]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
-        one.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{one.name}"))
-        for one in file.message_type
+        item.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{item.name}"))
+        for item in file.message_type
     }
 
 

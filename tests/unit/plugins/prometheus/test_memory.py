@@ -62,8 +62,8 @@ def test_a_flood_of_series_stays_within_the_budget(
     gc.collect()
     tracemalloc.start()
     try:
-        for one in flood:
-            series.add(one)
+        for item in flood:
+            series.add(item)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0]
         # The estimates are upper bounds, but not so high that they waste the budget.

@@ -367,7 +367,7 @@ def test_a_client_that_returns_replaces_its_lingering_series() -> None:
 def test_lingering_series_count_in_the_budget() -> None:
     series = table(max_series=3)
     for n in range(10):
-        points = [number(1, at=10 + n, labels={"n": n * 10 + one}) for one in range(2)]
+        points = [number(1, at=10 + n, labels={"n": n * 10 + item}) for item in range(2)]
         series.add(push(gauge("g", *points), at=10 + n, instance=str(n), terminating=True))
     shown = {dict(labels)["n"] for labels in scraped(series)["g"]}
     assert {"90", "91"} <= shown

@@ -169,9 +169,9 @@ def test_sample_times_are_the_receivers() -> None:
     series = table("2.0")
     written = series.add(push(counter("c", number(1, at=10) | far), at=10))
     ((labels, sample, _),) = [
-        one
-        for one in decoded(encode_request(written.samples, "2.0"), "2.0")
-        if one[0]["__name__"] == "c_total"
+        item
+        for item in decoded(encode_request(written.samples, "2.0"), "2.0")
+        if item[0]["__name__"] == "c_total"
     ]
     assert labels["job"] == "kafka_clients"
     assert (sample.timestamp, sample.start_timestamp) == (BEGIN // 1_000_000 + 10_000, 0)
@@ -191,5 +191,5 @@ def test_label_counts_and_lengths_are_bounded() -> None:
     many: dict[str, str | int] = {f"k{n}": n for n in range(60)}
     long: dict[str, str | int] = {"k" * 300: 1}
     series = table()
-    written = series.add(push(*(gauge("g", number(1, at=10, labels=one)) for one in (many, long)), at=10))
+    written = series.add(push(*(gauge("g", number(1, at=10, labels=item)) for item in (many, long)), at=10))
     assert written.left_out == 2

@@ -120,7 +120,7 @@ def test_row_groups_are_bounded_and_hours_have_files_of_their_own(
     at = push_at(0).context.received_at_ns
     journal.append(record_batch([push_at(2, at + HOUR)]))
     first, second = publish(tmp_path, journal, OWNER)
-    groups = [pq.read_metadata(tmp_path / one.file).num_row_groups for one in (first, second)]
+    groups = [pq.read_metadata(tmp_path / item.file).num_row_groups for item in (first, second)]
     assert (groups, first.rows, second.rows) == ([2, 1], 2, 1)
     assert (first.min_received_at_ns, first.max_received_at_ns) == (at, at + 1)
     journal.close()

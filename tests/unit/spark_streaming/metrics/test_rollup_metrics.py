@@ -124,7 +124,7 @@ def test_maintenance_is_due_since_the_job_began(metrics: RollupMetrics, clock: C
 
 def test_spark_s_durations_become_stages(metrics: RollupMetrics) -> None:
     metrics.spark_finished({"latestOffset": 20, "getBatch": 10, "walCommit": 5, "addBatch": 900})
-    found = {one: value(metrics, "stage_seconds_sum", stage=one) for one in ("find", "plan", "checkpoint")}
+    found = {item: value(metrics, "stage_seconds_sum", stage=item) for item in ("find", "plan", "checkpoint")}
     assert found == {"find": 0.03, "plan": 0, "checkpoint": 0.005}
 
 

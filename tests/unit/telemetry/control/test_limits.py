@@ -111,10 +111,10 @@ def test_shared_principals_have_no_limits(principal: str) -> None:
 def test_a_connection_counts_for_its_latest_principal_only() -> None:
     limits = by_principal(connections=1)
     alice, bob = connection(principal="User:alice"), connection(principal="User:bob")
-    for one in (alice, bob):
-        assert limits.connection_opened(one.source_address, 0) is None
-        assert limits.authenticated(one, 0) is None
-        assert limits.authenticated(one, 0) is None
+    for item in (alice, bob):
+        assert limits.connection_opened(item.source_address, 0) is None
+        assert limits.authenticated(item, 0) is None
+        assert limits.authenticated(item, 0) is None
     alice = replace(alice, principal="User:bob")
     assert limits.authenticated(alice, 0) is not None
     again = connection(principal="User:alice")
@@ -440,7 +440,7 @@ def test_an_ipv6_site_has_a_multiple_of_the_limits() -> None:
     assert limits.connection_opened("2001:db8:6:ffff::1", 0) is None
     assert limits.connection_opened("2001:db8:6:ffff::2", 0) is not None
     networks = [connection(source_address=f"2001:db8:6:{network:x}::1") for network in range(100)]
-    for one in networks:
-        limits.use(LimitName.ACCEPTED_BYTES, one, 999, 0)
-    assert all(limits.over(LimitName.ACCEPTED_BYTES, one, 0) is not None for one in networks)
+    for item in networks:
+        limits.use(LimitName.ACCEPTED_BYTES, item, 999, 0)
+    assert all(limits.over(LimitName.ACCEPTED_BYTES, item, 0) is not None for item in networks)
     assert limits.over(LimitName.ACCEPTED_BYTES, connection(source_address="2001:db8:7::1"), 0) is None

@@ -158,11 +158,11 @@ def test_unknown_buckets_are_refused(scope: str, limit: str) -> None:
 def test_the_core_counts_connections_of_all_relays_even_those_over_the_limit() -> None:
     core = Limits(settings(connections=2))
     many = [connection(source_address=SOURCE) for _ in range(3)]
-    assert [core.admitted(one) is None for one in many] == [True, True, False]
+    assert [core.admitted(item) is None for item in many] == [True, True, False]
     core.connection_closed(many[2])
     assert core.admitted(many[2]) is not None
-    for one in many:
-        core.connection_closed(one)
+    for item in many:
+        core.connection_closed(item)
     assert core.admitted(many[0]) is None
 
 
@@ -185,8 +185,8 @@ def test_a_site_is_counted_with_its_networks() -> None:
 def test_a_login_counts_for_the_latest_principal_even_over_the_limit() -> None:
     core = Limits(LimitsSettings(source_address=UNLIMITED, principal=PrincipalLimitsSettings(connections=1)))
     first, second = connection(principal="User:alice"), connection(principal="User:alice")
-    for one in (first, second):
-        core.admitted(one)
+    for item in (first, second):
+        core.admitted(item)
     assert core.identified(first) is None
     assert core.identified(first) is None
     exceeded = core.identified(second)

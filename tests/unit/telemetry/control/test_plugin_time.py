@@ -17,12 +17,12 @@ def test_time_is_charged_to_open_connections_and_to_the_latest_that_closed(
     limits = Limits(LimitsSettings())
     plugin_time = PluginTime(limits)
     connections = [connection(id=f"c{number}", source_address=f"10.0.0.{number}") for number in range(4)]
-    for one in connections:
-        plugin_time.identified(one)
-    for one in connections[:3]:
-        plugin_time.closed(one.id)
-    plugin_time.charge({one.id: 10.0 for one in connections}, 0.0)
-    charged = [limits.over(LimitName.CORE_TIME, one, 0.0) is not None for one in connections]
+    for item in connections:
+        plugin_time.identified(item)
+    for item in connections[:3]:
+        plugin_time.closed(item.id)
+    plugin_time.charge({item.id: 10.0 for item in connections}, 0.0)
+    charged = [limits.over(LimitName.CORE_TIME, item, 0.0) is not None for item in connections]
     assert charged == [False, True, True, True], "the first that closed is forgotten"
 
 

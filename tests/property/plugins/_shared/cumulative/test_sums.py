@@ -44,8 +44,8 @@ def values(data: bytes) -> dict[str, tuple[float, int]]:
 def test_a_total_is_the_exact_sum_since_its_start(history: list[tuple[Push, dict[str, float]]]) -> None:
     state: Cumulative = Cumulative(max_series=10)
     since: dict[str, tuple[int, list[float]]] = {}
-    for one, pushed in history:
-        got = values(state.accumulate(one).data)
+    for item, pushed in history:
+        got = values(state.accumulate(item).data)
         assert got.keys() == pushed.keys()
         for name, (value, start) in got.items():
             if since.get(name, (None,))[0] != start:
@@ -66,8 +66,8 @@ def test_repeats_and_late_pushes_count_at_most_once(
     for name in SERIES:
         pushed[name] = math.fsum(values_.get(name, 0) for _, values_ in history)
     last: dict[str, tuple[float, int]] = {}
-    for one, _ in order:
-        for name, (value, start) in values(state.accumulate(one).data).items():
+    for item, _ in order:
+        for name, (value, start) in values(state.accumulate(item).data).items():
             before, began = last.get(name, (0.0, start))
             assert value >= before or start != began
             assert value <= pushed[name] * (1 + 1e-15)

@@ -21,7 +21,7 @@ class Making:
 def test_a_retry_and_its_halves_compute_nothing_again() -> None:
     cache, making = ExportCache[str](), Making()
     for part in (PUSHES[:4], PUSHES[:4], PUSHES[:2], PUSHES[2:4], PUSHES[2:3], PUSHES[3:4]):
-        assert cache.results(part, making) == [one.payload.client_instance_id for one in part]
+        assert cache.results(part, making) == [item.payload.client_instance_id for item in part]
     assert making.made == ["0", "1", "2", "3"]
 
 

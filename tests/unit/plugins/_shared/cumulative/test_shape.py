@@ -29,7 +29,7 @@ def sums_by_push(*pushes: Metric) -> tuple[list[Any], int]:
     by_shape = 0
     for n, metric in enumerate(pushes, start=1):
         result = state.accumulate(push(metric, at=10 * n))
-        by_shape += sum(isinstance(one, tuple | bytes) for _, kept in result.scopes for one in kept)
+        by_shape += sum(isinstance(item, tuple | bytes) for _, kept in result.scopes for item in kept)
         out.append(sums(result))
     return out, by_shape
 
@@ -120,7 +120,7 @@ def test_fields_in_another_order_have_no_shape() -> None:
     for n in (1, 2):
         result = state.accumulate(push(at=10 * n, data=data))
         assert sums(result) == [(1.5, 0, 10)]
-        assert not any(isinstance(one, bytes) for _, kept in result.scopes for one in kept)
+        assert not any(isinstance(item, bytes) for _, kept in result.scopes for item in kept)
 
 
 def test_an_ended_series_is_not_found_by_its_shape() -> None:
