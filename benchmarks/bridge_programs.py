@@ -24,12 +24,14 @@ class Programs:
     Args:
         folder: Where they are compiled to.
         more: Sources of further programs.
+        flags: Flags of the JVM that runs them.
 
     Attributes:
         token: The file of the token.
     """
 
-    def __init__(self, folder: Path, *more: Path) -> None:
+    def __init__(self, folder: Path, *more: Path, flags: tuple[str, ...] = jvm.WARM) -> None:
+        self._flags = flags
         self.token = folder / "token"
         self.token.write_bytes(TOKEN)
         self._classes = folder / "classes"
@@ -56,7 +58,7 @@ class Programs:
 
     def command(self, name: str, *arguments: object) -> list[str]:
         """Return the command that runs a program."""
-        return jvm.command(name, *map(str, arguments), flags=jvm.WARM, plugins=self._plugins)
+        return jvm.command(name, *map(str, arguments), flags=self._flags, plugins=self._plugins)
 
     def lines(self, name: str, *arguments: object, seconds: float) -> list[dict[str, Any]]:
         """Run a program to its end, and return the JSON lines that it printed."""
