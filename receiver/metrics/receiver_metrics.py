@@ -145,7 +145,7 @@ class ReceiverMetrics:
             "protocol_errors", "Connections with malformed or forbidden requests.", "listener", "reason"
         )
         self.without_plugin = self._plain_counter(
-            "pushes_without_plugin", "Pushes that were accepted and went nowhere, because plugins is empty."
+            "pushes_without_plugin", "Pushes of bridges that went nowhere, because plugins is empty."
         )
         self.not_stored = self._plain_counter(
             "pushes_not_stored",

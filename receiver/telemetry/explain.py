@@ -224,6 +224,7 @@ def explain_client(
     every: SubscriptionSet,
     active: SubscriptionSet,
     *,
+    has_plugins: bool,
     treatment: Treatment,
     defaults: Defaults,
     demand: Demand,
@@ -235,7 +236,8 @@ def explain_client(
 
     Args:
         every: All subscriptions.
-        active: Those of them that are in force.
+        active: Those of them that clients are asked for.
+        has_plugins: Whether a plugin takes metrics.
         defaults: What is asked for where no subscription says it.
         demand: The part of its subscriptions that it is asked for.
         now: Monotonic seconds.
@@ -262,7 +264,8 @@ def explain_client(
             if entry.temporality is not None and entry.temporality is assignment.temporality
         ),
         verdicts=tuple(
-            _verdict(subscription, active, identity, revealed, wall) for subscription in every.subscriptions
+            _verdict(subscription, active, identity, revealed, wall, has_plugins=has_plugins)
+            for subscription in every.subscriptions
         ),
         asked_within_ms=asked_within_ms(instance, now),
     )
@@ -295,6 +298,8 @@ def _verdict(
     identity: ClientIdentity,
     revealed: Revealed,
     wall: datetime,
+    *,
+    has_plugins: bool,
 ) -> Verdict:
     state = subscription.state(wall)
     reasons = [
@@ -305,6 +310,8 @@ def _verdict(
         reasons.insert(0, "it is disabled")
     elif state is State.EXPIRED:
         reasons.insert(0, "its time is over")
+    elif not has_plugins:
+        reasons.insert(0, "there is no plugin, so clients are asked for nothing")
     elif active.get(subscription.name) is None:
         reasons.insert(0, "it is not in force yet")
     return Verdict(name=subscription.name, state=state, matches=not reasons, reasons=tuple(reasons))

@@ -28,7 +28,7 @@ from receiver.telemetry.owners import Owners
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.rules import Rules
-from receiver.telemetry.subscription import subscription_id
+from receiver.telemetry.subscription import SubscriptionSet, subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -60,8 +60,8 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
-        has_plugins: Whether a plugin takes metrics. While none does, a push that nobody asked for
-            is refused.
+        has_plugins: Whether a plugin takes metrics. While none does, clients are asked for nothing,
+            and a push that nobody asked for is refused.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -101,6 +101,11 @@ class ClientTelemetry:
             history=self.series_history,
             offenders=self.offenders,
         )
+
+    @property
+    def asked(self) -> SubscriptionSet:
+        """What clients are asked for: the active subscriptions, if a plugin takes metrics."""
+        return self.subscriptions.active if self.has_plugins else _NOBODY_ASKS
 
     def treatment(self, identity: ClientIdentity) -> Treatment:
         """Return the quirks of a client's software."""
@@ -343,7 +348,7 @@ class ClientTelemetry:
             instance = ClientInstance(client_instance_id, identity, now)
         if identity.client_instance_id != client_instance_id:
             identity = replace(identity, client_instance_id=client_instance_id)
-        if created or instance.subscriptions is not self.subscriptions.active:
+        if created or instance.subscriptions is not self.asked:
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
@@ -360,16 +365,18 @@ class ClientTelemetry:
         self.series.forget(client_instance_id)
         self.latest_pushes.forget(client_instance_id)
         self.offenders.forget(client_instance_id)
+        self.clocks.forget(client_instance_id)
 
     def _assign(self, instance: ClientInstance, identity: ClientIdentity) -> None:
         instance.assign(
             identity,
-            self.subscriptions.active,
+            self.asked,
             self.treatment(identity),
             self.defaults,
         )
 
 
+_NOBODY_ASKS: Final = SubscriptionSet()
 _NO_PLUGIN: Final = "no plugin takes metrics: plugins is empty"
 _UNKNOWN: Final = "the subscriptions have not been read yet"
 _PROBLEMS: Final = {

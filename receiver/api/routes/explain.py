@@ -236,7 +236,8 @@ def _explanation(
     found = explain_client(
         client,
         dependencies.subscriptions.in_force,
-        telemetry.subscriptions.active,
+        telemetry.asked,
+        has_plugins=telemetry.has_plugins,
         treatment=treatment,
         defaults=telemetry.defaults,
         demand=demand,

@@ -106,7 +106,8 @@ async def show_status(dependencies: Dependencies) -> Response:
         "connections": len(dependencies.connections()),
         "destinations": [view.model_dump() for view in plugin_views(dependencies)],
     }
-    document |= await in_background(_telemetry, instances, subscriptions, now, wall)
+    active = dependencies.telemetry.subscriptions.active
+    document |= await in_background(_telemetry, instances, subscriptions, active, now, wall)
     document["subscriptions"] |= {
         "store": dependencies.store(),
         "problem": dependencies.subscriptions.status().problem,
@@ -139,11 +140,15 @@ def _machine(dependencies: ApiDependencies) -> dict[str, Any]:
 
 
 def _telemetry(
-    instances: Sequence[ClientInstance], subscriptions: SubscriptionSet, now: float, wall: datetime
+    instances: Sequence[ClientInstance],
+    subscriptions: SubscriptionSet,
+    active: SubscriptionSet,
+    now: float,
+    wall: datetime,
 ) -> dict[str, Any]:
     known = [instance for instance in instances if not instance.is_expired(now)]
     states = {subscription.name: subscription.state(wall) for subscription in subscriptions.subscriptions}
-    matched = _matched(known)
+    matched = _matched(known, active)
     unmatched = [name for name, state in states.items() if state is State.ACTIVE and name not in matched]
     return {
         "clients": {"known": len(known), "by_state": Counter(state_of(instance, now) for instance in known)},
@@ -151,10 +156,15 @@ def _telemetry(
     }
 
 
-def _matched(instances: Iterable[ClientInstance]) -> set[str]:
-    """Return the names of the subscriptions that match.
+def _matched(instances: Iterable[ClientInstance], active: SubscriptionSet) -> set[str]:
+    """Return the names of the active subscriptions that match.
 
-    Many instances share an assignment.
+    Many instances share an assignment. One that has not asked since a change is matched here.
     """
-    assignments = {id(instance.assignment): instance.assignment for instance in instances}
+    assignments = {}
+    for instance in instances:
+        assignment = instance.assignment
+        if instance.subscriptions is not active:
+            assignment = active.assignment(instance.identity, instance.revealed)
+        assignments[id(assignment)] = assignment
     return {name for assignment in assignments.values() for name in assignment.matched}

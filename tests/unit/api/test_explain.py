@@ -241,6 +241,13 @@ def test_the_explanation_of_a_client(api: Api) -> None:
                 {"name": "e", "state": "disabled", "matches": False, "reasons": ["it is disabled"]},
             ],
         }
+        api.telemetry.has_plugins = False
+        shown = (await rest.get(path)).json()
+        assert shown["requested_metrics"] == []
+        assert shown["subscriptions"][0]["reasons"] == [
+            "there is no plugin, so clients are asked for nothing"
+        ]
+        api.telemetry.has_plugins = True
         # A change is explained before the client learns of it.
         for name in ("a", "b"):
             assert (await rest.delete(f"/v1/subscriptions/{name}")).status_code == 204

@@ -54,6 +54,8 @@ def busy(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run:
     for number in range(2, 6):
         ask(sidecar.telemetry, number, 1000.0, client_id=f"team-x-{number}")
     ask(sidecar.telemetry, 9, 1000.0, client_id="other")
+    # Nobody has asked since.
+    run("subscriptions", "put", "late", "-m", "*", "--match", "client_id=other")
     return sidecar
 
 
@@ -69,7 +71,7 @@ def test_the_screen(run: Run, busy: Sidecar) -> None:
     ]
     text = " ".join(result.stdout.split())
     assert "5 client instances (4 waiting, 1 unsubscribed), 0 connections" in text
-    assert "subscriptions 2 active, kept in sqlite; no known client matches unmatched" in text
+    assert "subscriptions 3 active, kept in sqlite; no known client matches unmatched" in text
     listeners = lines[lines.index("listeners:") + 1 :]
     assert [line.split()[0] for line in listeners[1:3]] == ["PASSED", "GOOD"]
     # The warnings say what is wrong with them.

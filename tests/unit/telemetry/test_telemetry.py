@@ -599,4 +599,8 @@ def test_an_unsolicited_push_without_a_plugin_is_not_supported() -> None:
 def test_a_client_that_was_asked_is_not_silenced_when_the_last_plugin_goes() -> None:
     client = ready()
     client.telemetry.has_plugins = False
-    assert client.push(10, MIXED).response.error_code == E.NONE
+    assert client.push(10, MIXED).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
+    assert client.get(10).response.requested_metrics == ()
+    client.telemetry.has_plugins = True
+    assert client.get(70).response.requested_metrics == ("",)
+    assert client.push(80, MIXED).response.error_code == E.NONE
