@@ -7,7 +7,7 @@ machine that is wrong, or all of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from statistics import median
+from statistics import median_high, median_low
 from typing import Final
 
 from receiver.wire.uuid import Uuid
@@ -35,10 +35,17 @@ class ClientClocks:
         if len(self._ahead_s) > _MAX_CLIENTS:
             self._ahead_s.popitem(last=False)
 
+    def forget(self, client_instance_id: Uuid) -> None:
+        """Forget a client instance, so that what has gone says nothing of those that are here."""
+        self._ahead_s.pop(client_instance_id, None)
+
     @property
     def ahead_s(self) -> float | None:
-        """Seconds by which the clients' clocks are ahead, as a median.
+        """Seconds by which most clients' clocks are ahead at least: a median of theirs.
 
-        None: too few are known.
+        If half of them are right, so is this machine. None: too few are known.
         """
-        return median(self._ahead_s.values()) if len(self._ahead_s) >= _LEAST_CLIENTS else None
+        ahead_s = self._ahead_s.values()
+        if len(ahead_s) < _LEAST_CLIENTS:
+            return None
+        return min(median_low(ahead_s), median_high(ahead_s), key=abs)

@@ -97,3 +97,15 @@ def test_one_client_with_a_wrong_clock_says_nothing() -> None:
         clocks.record(instance_id(number), received_ns + 120 * 10**9, received_ns)
     assert clocks.ahead_s == 120.0
     assert len(clocks._ahead_s) == 64
+
+
+def test_clients_that_have_gone_and_half_of_the_clients_say_nothing() -> None:
+    clocks = ClientClocks()
+    received_ns = 10**18
+    for number in range(2, 6):
+        clocks.record(instance_id(number), received_ns, received_ns)
+    for number in range(6, 11):
+        clocks.record(instance_id(number), received_ns - 3600 * 10**9, received_ns)
+    assert clocks.ahead_s == -3600.0
+    clocks.forget(instance_id(10))
+    assert clocks.ahead_s == 0.0
