@@ -23,6 +23,11 @@ from spark_streaming.scraping.web import Web
 #: Bound on open connections.
 MAX_CONNECTIONS: Final = 8
 METRICS_PATH: Final = "/metrics"
+_MAX_UNREAD_BYTES: Final = 65_536
+_NEEDS_TLS: Final = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"this endpoint has TLS: ask it with https\n"
+)
 
 
 class ScrapeServer(ThreadingHTTPServer):
@@ -89,9 +94,14 @@ class ScrapeServer(ThreadingHTTPServer):
             raise
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Make the TLS handshake, and answer."""
+        """Make the TLS handshake, and answer; a scraper without TLS is told that there is TLS."""
         if isinstance(request, ssl.SSLSocket):
-            request.do_handshake()
+            try:
+                request.do_handshake()
+            except ssl.SSLError as error:
+                if error.reason == "HTTP_REQUEST":
+                    _say_that_tls_is_on(request)
+                return
         super().finish_request(request, client_address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -216,6 +226,14 @@ def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         # SSLSocket's own method ends TLS first: another thread could still write, in plaintext.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _say_that_tls_is_on(connection: ssl.SSLSocket) -> None:
+    """Answer in plaintext, which needs the methods below those of SSLSocket."""
+    with contextlib.suppress(OSError):
+        # Bytes that nobody has read would reset the connection at its end.
+        socket.socket.recv(connection, _MAX_UNREAD_BYTES, socket.MSG_DONTWAIT)
+        socket.socket.sendall(connection, _NEEDS_TLS)
 
 
 def _is_allowed(headers: list[str], hosts: frozenset[str]) -> bool:

@@ -14,6 +14,7 @@ from receiver.api.authentication import CONSOLE_PREFIX
 from receiver.api.background import in_background
 from receiver.api.console.assets import Asset, console
 from receiver.api.problems import ProblemError
+from spark_streaming.scraping.negotiation import accepts_coding
 
 #: Without ``unsafe-inline`` and other origins: a value that a client has chosen can't run anything.
 POLICY: Final = (
@@ -52,8 +53,7 @@ def _response(request: Request, asset: Asset, cache_control: str) -> Response:
     if asset.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     content = asset.content
-    # A list of codings with weights is not read whole: programs that refuse gzip don't name it.
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if accepts_coding(request.headers.get("accept-encoding", ""), "gzip"):
         content = asset.compressed
         headers["content-encoding"] = "gzip"
     return Response(content, headers={**headers, "content-type": asset.media_type})

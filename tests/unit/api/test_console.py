@@ -66,6 +66,8 @@ def test_a_known_file_is_not_sent_again(api: Api) -> None:
         for path in ("/", f"/console/{console().build}/app.js"):
             first = await rest.get(path, headers={"accept-encoding": "identity"})
             assert "content-encoding" not in first.headers
+            refused = await rest.get(path, headers={"accept-encoding": "br, gzip;q=0"})
+            assert "content-encoding" not in refused.headers
             compressed = await rest.get(path, headers={"accept-encoding": "gzip"})
             assert compressed.headers["content-encoding"] == "gzip"
             assert compressed.content == first.content

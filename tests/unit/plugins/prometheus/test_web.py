@@ -97,8 +97,8 @@ def test_a_scrape_uses_tls(folder: Path) -> None:
     with endpoint(written(folder, TLS + users())) as bind:
         assert get(f"https://{bind}/metrics", folder, auth=("alice", "secret")).status_code == 200
         assert get(f"https://{bind}/metrics", folder).status_code == 401
-        with pytest.raises(httpx.TransportError):
-            get(f"http://{bind}/metrics", auth=("alice", "secret"))
+        plain = get(f"http://{bind}/metrics", auth=("alice", "secret"))
+        assert (plain.status_code, plain.text) == (400, "this endpoint has TLS: ask it with https\n")
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             get(f"https://{bind}/metrics")
 
