@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
@@ -111,12 +111,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         result = self._write(results)
         self._cache.discard(pushes)
         self._idle = (max(push.context.received_at_ns for push in pushes), time.monotonic())
-        left_out = sum(push.left_out for push in results)
-        reasons = [push.reason for push in results if push.reason]
-        if result is not None:
-            left_out += result.rejected_points
-            reasons.append(result.message)
-        return ExportResult(rejected_points=left_out, message="; ".join(reasons[:3])) if reasons else None
+        return _with_left_out(results, result)
 
     def use_config(self, config: PluginConfig) -> None:
         """Connect remote write anew with changed headers and certificates.
@@ -247,6 +242,23 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             with self._writing:
                 if self._idle is not None and self._writer is not None:
                     self._write_ends(self._writer)
+
+
+def _with_left_out(pushes: Sequence[PushSamples], answer: ExportResult | None) -> ExportResult | None:
+    """Add what the table left out to the destination's answer, each reason once."""
+    left_out: Counter[str] = Counter()
+    for push in pushes:
+        left_out.update(push.reasons)
+    parts = []
+    if left_out:
+        counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        parts.append(f"points left out: {counts}")
+    if evicted := sum(push.evicted for push in pushes):
+        parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
+    if answer is not None:
+        parts.append(answer.message)
+    rejected = left_out.total() + (0 if answer is None else answer.rejected_points)
+    return ExportResult(rejected_points=rejected, message="; ".join(parts)) if parts else None
 
 
 def _requests(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:

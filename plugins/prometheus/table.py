@@ -7,7 +7,7 @@ have the same name and labels. No I/O.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -64,10 +64,15 @@ class PushSamples:
     samples: list[Sample]
     ends: list[Sample]
     """Staleness markers to write after the samples."""
-    left_out: int
-    """Number of dropped points."""
-    reason: str
-    """Why they were dropped, for the log."""
+    reasons: Mapping[str, int]
+    """Number of dropped points by the reason, for the log."""
+    evicted: int
+    """Number of series that ended for lack of room."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of dropped points."""
+        return sum(self.reasons.values())
 
 
 class SeriesTable:
@@ -158,17 +163,17 @@ class SeriesTable:
 
     def _push_samples(self, samples: list[Sample], late: int, refused: int, hidden: int) -> PushSamples:
         reasons = {
-            "not after the last of their series": late,
+            "not after the last of the series": late,
             "invalid, too large, or no room (max_series, max_bytes)": refused,
             "name and labels taken by another series, or buckets that Prometheus lacks": hidden,
         }
-        parts = [f"{count} points left out: {why}" for why, count in reasons.items() if count]
-        if evicted := self._cumulative.statistics.evicted_series - self._evicted:
-            self._evicted += evicted
-            parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
-        ends = self._collect_ends()
+        evicted = self._cumulative.statistics.evicted_series - self._evicted
+        self._evicted += evicted
         return PushSamples(
-            samples=samples, ends=ends, left_out=late + refused + hidden, reason="; ".join(parts)
+            samples=samples,
+            ends=self._collect_ends(),
+            reasons={reason: count for reason, count in reasons.items() if count},
+            evicted=evicted,
         )
 
     def _collect_ends(self) -> list[Sample]:

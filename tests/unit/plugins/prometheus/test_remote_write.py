@@ -248,6 +248,16 @@ def test_every_answer_maps_to_an_error(
         assert caught.value.retry_after_s == after
 
 
+def test_each_reason_is_told_once_with_its_number(http_server: HttpDestination) -> None:
+    late = [push(counter("c", number(5, since=0, at=1)), at=at) for at in (1, 11, 12)]
+    http_server.answer = lambda body: Reply(400, b"out of order", {WRITTEN: "1"})
+    with writing(http_server) as one:
+        result = one.export_batch(late)
+    assert result is not None
+    assert result.rejected_points == 3
+    assert result.message == ("points left out: 2 not after the last of the series; HTTP 400: out of order")
+
+
 def test_a_partial_write_is_a_partial_success(http_server: HttpDestination) -> None:
     http_server.answer = lambda body: Reply(400, b"out of order", {WRITTEN: "1"})
     with writing(http_server) as one:

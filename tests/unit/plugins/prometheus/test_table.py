@@ -210,7 +210,8 @@ def test_the_first_of_two_series_with_the_same_name_and_labels_is_shown(
     series = table("2.0")
     written = series.add(push(metric(*first, 1), metric(*second, 2), at=10))
     assert written.left_out == 1
-    assert "name and labels taken" in written.reason
+    (reason,) = written.reasons
+    assert "name and labels taken" in reason
     before = scraped(series)
     again = series.add(push(metric(*second, 3, at=20), at=20))
     assert (again.left_out, [line[0] for line, _ in again.samples]) == (1, ["target_info"])
@@ -321,17 +322,16 @@ def test_the_reasons_of_dropped_points_are_reported() -> None:
     series.add(push(counter("c", number(1, since=0, at=10)), at=10))
     written = series.add(push(counter("c", number(1, since=0, at=10)), gauge("g", number(1, at=10)), at=20))
     assert written.left_out == 2
-    assert "1 points left out: not after the last" in written.reason
-    assert "1 points left out: invalid, too large, or no room (max_series, max_bytes)" in written.reason
+    assert written.reasons == {
+        "not after the last of the series": 1,
+        "invalid, too large, or no room (max_series, max_bytes)": 1,
+    }
     other = series.add(push(gauge("g", number(1, at=60)), at=60, instance="b", principal="User:bob"))
-    assert other.reason == ""
+    assert (other.reasons, other.evicted) == ({}, 0)
     taken = table(max_series=2)
     taken.add(push(*(gauge(f"g{n}", number(1, at=10)) for n in range(2)), at=10))
     evicting = taken.add(push(gauge("g", number(1, at=11)), at=11, instance="b", principal="User:bob"))
-    assert (evicting.left_out, evicting.reason) == (
-        0,
-        "1 series ended for lack of room (max_series, max_bytes)",
-    )
+    assert (evicting.reasons, evicting.evicted) == ({}, 1)
 
 
 def test_silent_series_end() -> None:
