@@ -36,7 +36,7 @@ class ClientClocks:
             self._ahead_s.popitem(last=False)
 
     def forget(self, client_instance_id: Uuid) -> None:
-        """Forget a client instance, so that what has gone says nothing of those that are here."""
+        """Forget a client instance that has gone."""
         self._ahead_s.pop(client_instance_id, None)
 
     @property

@@ -94,7 +94,7 @@ class ScrapeServer(ThreadingHTTPServer):
             raise
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Make the TLS handshake, and answer; a scraper without TLS is told that there is TLS."""
+        """Make the TLS handshake, and answer, also a scraper without TLS."""
         if isinstance(request, ssl.SSLSocket):
             try:
                 request.do_handshake()
