@@ -147,7 +147,9 @@ class HandOver:
         successor = self._successor
         if successor is None or not successor.has_core:
             return False
-        successor.channel.send("need_link", fds=self._relays.traffic_of(relay_id), relay=relay_id)
+        # While this core ends, the new version waits for `released`, which names all relays.
+        if successor.stage is not Stage.ENDING:
+            successor.channel.send("need_link", fds=self._relays.traffic_of(relay_id), relay=relay_id)
         return True
 
     def core_ended(self) -> None:

@@ -225,11 +225,14 @@ class Core(Process):
         self.setup = setup
         self.broker = setup.settings.broker.id
         self.rest = setup.rest
+        self.links: list[socket.socket] = []
+        self.lingers = False
         for link in setup.links.values():
             self.attach(link)
         self.watch(self.rest, self.answer_rest)
 
     def attach(self, link: socket.socket) -> None:
+        self.links.append(link)
         self.watch(link, lambda: self.answer(link))
 
     def who(self) -> bytes:
@@ -253,6 +256,12 @@ class Core(Process):
         if message.type == "link":
             self.attach(socket.socket(fileno=message.fds[0]))
         elif message.type == "stop" and "core" not in plan("never_stop", ()):
+            for link in self.links:
+                self.forget(link)
+            self.lingers = True
+
+    def turn(self) -> None:
+        if self.lingers and "core" not in plan("linger", ()):  # it exports what is queued
             self.status = 0
 
     def apply(self, fresh: ReceiverSettings, sockets: Mapping[str, socket.socket]) -> None:

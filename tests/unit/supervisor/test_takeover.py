@@ -190,6 +190,20 @@ def test_a_relay_that_started_during_the_take_over_is_linked(tmp_path: Path) -> 
                 assert client.who()["broker"] == 1
 
 
+def test_a_relay_that_asks_for_a_link_while_the_old_core_ends(tmp_path: Path) -> None:
+    config = settings(tmp_path, relays=1)
+    with Program(tmp_path / "old", config, linger=["core"]).started() as old, Client(old.port) as client:
+        until(lambda: socket_exists(config), "the control socket")
+        with successor(tmp_path, config) as new:
+            old.until_journal("stop", "core")
+            assert client.core() is None
+            assert client.core() is None
+            old.plan()
+            new.started()
+            client.until_core(new.children()["core"])
+            assert client.who()["broker"] == 1
+
+
 @pytest.mark.full
 def test_the_old_version_is_stopped_or_killed_meanwhile(tmp_path: Path) -> None:
     config = settings(tmp_path)
