@@ -143,14 +143,14 @@ def _print(report: Report, *, problems_only: bool) -> None:
 
 def merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     """Return the findings; a problem of several subjects is one, with their names."""
-    found: dict[tuple[str, ...], Finding] = {}
+    found: dict[tuple[str, ...], dict[str, Finding]] = {}
     for finding in findings:
         same = (finding.area, finding.state, finding.seen, finding.do)
         key = same if finding.do else (*same, finding.subject)
-        earlier = found.setdefault(key, finding)
-        if finding.subject not in earlier.subject.split(", "):
-            found[key] = replace(earlier, subject=f"{earlier.subject}, {finding.subject}")
-    return found.values()
+        found.setdefault(key, {}).setdefault(finding.subject, finding)
+    for by_subject in found.values():
+        first, *_ = by_subject.values()
+        yield replace(first, subject=", ".join(by_subject))
 
 
 def _print_finding(finding: Finding) -> None:

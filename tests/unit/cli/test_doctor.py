@@ -57,6 +57,7 @@ def test_a_problem_of_several_subjects_is_told_once() -> None:
             warning(Area.BROKER, "hidden", "listener B", *same),
             ok(Area.BROKER, "answers", "listener B", "answers"),
             warning(Area.BROKER, "other", "listener B", "something else", "remove the plugin"),
+            warning(Area.CLIENT, "late", "client c, instance i", "silent", "look at its log"),
         ]
     )
     told = [(finding.state, finding.subject) for finding in merged(report.findings)]
@@ -65,6 +66,7 @@ def test_a_problem_of_several_subjects_is_told_once() -> None:
         (State.OK, "listener A"),
         (State.OK, "listener B"),
         (State.WARNING, "listener B"),
+        (State.WARNING, "client c, instance i"),
     ]
 
 
