@@ -6,7 +6,8 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
@@ -41,6 +42,17 @@ def configure(settings: LogSettings) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+@contextmanager
+def only_warnings(settings: LogSettings) -> Iterator[None]:
+    """Log no less than warnings within the context, beside what a command prints."""
+    before = structlog.get_config()
+    configure(settings.model_copy(update={"level": "warning"}))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 class _Json(str):

@@ -13,6 +13,7 @@ import typer
 from receiver.cli.output import fail
 from receiver.cli.pages import pages
 from receiver.cli.session import Session
+from receiver.log import only_warnings
 from receiver.settings.errors import SettingsError
 from receiver.settings.load import load
 from receiver.store.opened import open_store
@@ -91,14 +92,15 @@ def _store(file: Path) -> Iterator[SubscriptionStore]:
         for mistake in (error, *error.further):
             fail(str(mistake))
         raise typer.Exit(2) from None
-    try:
-        store = open_store(settings.subscriptions, strict=True)
-    except StoreError as error:
-        raise fail(str(error)) from None
-    try:
-        yield store
-    finally:
-        store.close()
+    with only_warnings(settings.log):
+        try:
+            store = open_store(settings.subscriptions, strict=True)
+        except StoreError as error:
+            raise fail(str(error)) from None
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 def _content(store: SubscriptionStore) -> tuple[Subscription, ...]:

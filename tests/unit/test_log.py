@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import structlog
 
-from receiver.log import configure
+from receiver.log import configure, only_warnings
 from receiver.settings.model import LogSettings
 
 
@@ -39,3 +40,15 @@ def test_the_console_shows_no_python(capsys: pytest.CaptureFixture[str]) -> None
     written = capsys.readouterr().err
     assert 'after={"name": "all", "enabled": true, "match": {}}' in written
     assert 'before=null names=["a"]' in written
+
+
+def test_a_command_logs_no_less_than_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    with only_warnings(LogSettings(format="json")):
+        log = structlog.get_logger()
+        log.info("subscriptions read")
+        log.warning("something should be corrected")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert [json.loads(line)["event"] for line in shown.err.splitlines()] == ["something should be corrected"]
+    assert structlog.get_config() == before
