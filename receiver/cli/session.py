@@ -422,10 +422,11 @@ def trust(target: Target) -> ssl.SSLContext:
     ca, certificate, key = target.ca_file, target.client_certificate, target.client_key
     if certificate is None and key is not None:
         raise typer.BadParameter("requires --client-certificate", param_hint="--client-key")
-    try:
-        context = ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise typer.BadParameter(f"{ca}: {_reason(error)}", param_hint="--ca-file") from None
+    if ca is None and target.url.lower().startswith("http:"):
+        # Reading the certificates of all authorities would take longer than most commands.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    else:
+        context = _verifying(ca)
     if certificate is not None:
         try:
             # Without a password argument OpenSSL would prompt for one.
@@ -436,6 +437,13 @@ def trust(target: Target) -> ssl.SSLContext:
                 f"{named}: {_reason(error)}", param_hint="--client-certificate"
             ) from None
     return context
+
+
+def _verifying(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise typer.BadParameter(f"{ca}: {_reason(error)}", param_hint="--ca-file") from None
 
 
 def _reason(error: Exception) -> str:

@@ -83,7 +83,10 @@ class RestApi:
             timeout=PROBE_S,
             trust_env=False,
             follow_redirects=False,
-            verify=True if settings.tls is None else pinned_context(settings.tls, access),
+            # Without TLS an empty context: httpx would read the certificates of all authorities.
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if settings.tls is None
+            else pinned_context(settings.tls, access),
         )
 
     async def close(self) -> None:

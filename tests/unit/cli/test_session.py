@@ -1,7 +1,9 @@
 """Authentication on the command line: tokens, certificates, and the errors that explain them."""
 
+import asyncio
 import hashlib
 import json
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,10 @@ from typing import Any
 import pytest
 
 from receiver.cli.session import TOKEN_VARIABLE
+from receiver.doctor.rest_api import Access, RestApi
 from receiver.settings.environment import RESERVED
+from receiver.settings.hostport import HostPort
+from receiver.settings.rest import RestSettings
 from tests.testbed.certificates import CertificateAuthority, CertificateFiles
 from tests.unit.api.conftest import EDITOR_TOKEN, VIEWER_TOKEN, token_settings
 from tests.unit.cli.conftest import Run, Sidecar, served
@@ -27,6 +32,19 @@ def tokens() -> dict[str, Any]:
 def guarded(tmp_path: Path) -> Iterator[Sidecar]:
     with served(Sidecar(tmp_path / "subscriptions.db", **tokens())) as running:
         yield running
+
+
+def test_without_tls_nobody_reads_the_certificates_of_all_authorities(
+    run: Run, sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> ssl.SSLContext:
+        raise OSError("read")
+
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    assert run("subscriptions", "list", "--url", sidecar.url).exit_code == 0
+    assert run("subscriptions", "list", "--url", "https://127.0.0.1:1").exit_code == 2
+    settings = RestSettings(bind=HostPort.parse(sidecar.url.removeprefix("http://")))
+    asyncio.run(RestApi(settings, Access()).close())
 
 
 def test_the_token_variable_is_not_a_setting() -> None:
