@@ -11,7 +11,8 @@ import (
 const (
 	softwareName    = "load"
 	softwareVersion = "1.0"
-	patience        = 20 * time.Second
+	// A busy machine answers late.
+	patience = 300 * time.Second
 )
 
 // greeted connects, sends ApiVersions v3 and reads its answer.
