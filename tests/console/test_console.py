@@ -24,6 +24,7 @@ from receiver.cluster.members import Members
 from receiver.settings.cluster import ClusterSettings
 from tests.console.fleet import fleet, populate
 from tests.testbed import parts
+from tests.testbed.network import apart
 from tests.unit.api.conftest import Api
 
 HERE = Path(__file__).parent
@@ -108,6 +109,6 @@ def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, gu
             output, _ = await process.communicate()
             return process.returncode, output.decode()
 
-    status, output = asyncio.run(run())
+    status, output = apart(lambda: asyncio.run(run()))
     sys.stdout.write(output)
     assert status == 0, output

@@ -11,14 +11,16 @@ import os
 import random
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.testbed.process import ChildProcess, ScratchFolder, StartError, wait_until
+
+_Result = TypeVar("_Result")
 
 _CLONE_NEWNET = 0x40000000
 _READY_WITHIN_S = 300.0
@@ -157,6 +159,26 @@ class Network:
                 what=f"the link {name}",
             )
         return ends[0], ends[1]
+
+
+def apart(run: Callable[[], _Result]) -> _Result:
+    """Call ``run``; its sockets and processes are on a host with nothing but its loopback.
+
+    Without the right to make that host they are on this one. A browser needs it: it fails each
+    request under way when any address of its host comes or goes, as other tests' links do.
+
+    Raises:
+        NetworkError: The host has no loopback.
+    """
+    # A thread may be on another host than its process, and its children are on its host.
+    with ThreadPoolExecutor(max_workers=1) as one_thread:
+        return one_thread.submit(_apart, run).result()
+
+
+def _apart(run: Callable[[], _Result]) -> _Result:
+    if ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0:
+        _run("ip", "link", "set", "lo", "up")
+    return run()
 
 
 def problem() -> str | None:
