@@ -53,6 +53,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "rollup-metrics",
         "rollup-tables",
         "protocol",
+        "bridge-protocol",
     ),
     "Project": (
         "architecture",
@@ -69,6 +70,7 @@ _OUTSIDE: Final = {
     Path("CONTRIBUTING.md"): "contributing.md",
     Path("CHANGELOG.md"): "changelog.md",
     Path("deploy/releasing.md"): "releasing.md",
+    Path("plugins/broker_bridge/PROTOCOL.md"): "bridge-protocol.md",
     Path("plugins/spool_files/FORMAT.md"): "spool-files.md",
 }
 

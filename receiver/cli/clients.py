@@ -345,6 +345,7 @@ def _explanation(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         fields.append(
             ("via", "bridge: the broker decides; this receiver would ask for what follows"),
         )
+        fields += [("differs", text) for text in found.get("differs", ())]
     fields.append(("state", found["state"]))
     if not by_bridge:
         news = "" if found["in_effect"] else "; it will learn of a change"

@@ -64,6 +64,15 @@ class Entry:
         return self.configs is not None or bool(self.beside.get(COMPLETE))
 
 
+def beyond_kafka(subscription: Subscription) -> tuple[str, ...]:
+    """Return the keys of ``match`` that a CLIENT_METRICS resource can't have."""
+    return tuple(
+        condition
+        for condition, pattern in subscription.match.items()
+        if condition not in SELECTORS or not _fits(pattern)
+    )
+
+
 def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
     """Return how Kafka keeps a subscription.
 
@@ -73,11 +82,8 @@ def split(subscription: Subscription, *, match_beside: bool = False) -> Entry:
     document = to_document(subscription)
     plain = to_document(Subscription(name=subscription.name, metrics=()))
     beside = {key: document[key] for key in KEYS if key not in _OF_KAFKA and document[key] != plain[key]}
-    ours = {
-        selector: pattern
-        for selector, pattern in subscription.match.items()
-        if match_beside or selector not in SELECTORS or not _fits(pattern)
-    }
+    beyond = subscription.match if match_beside else beyond_kafka(subscription)
+    ours = {condition: subscription.match[condition] for condition in beyond}
     hidden = bool(ours) or not subscription.enabled
     if hidden and _INSTANCE in subscription.match:
         ours[_INSTANCE] = subscription.match[_INSTANCE]

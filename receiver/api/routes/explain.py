@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
 from receiver.api.bodies import JSON_TYPES, body_of, read_json
+from receiver.api.bridged import broker_differences
 from receiver.api.cluster import ScopeQuery
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import ExplainBody
@@ -114,7 +115,7 @@ class ClientExplanationView(BaseModel):
     """What a client instance is asked for with its next request, and why.
 
     Of a client that comes by a bridge, the broker decides this: what is shown is what this receiver
-    would ask for, by its own copy of the subscriptions and without the broker's quirks.
+    would ask for by its own subscriptions, and `differs` says what the broker does otherwise.
     """
 
     client_instance_id: str
@@ -126,6 +127,7 @@ class ClientExplanationView(BaseModel):
     push_interval_ms: int
     temporality: Temporality
     in_effect: bool = Field(description="Whether its latest request was answered the same.")
+    differs: list[str] = Field(description="What the broker of a bridge does otherwise; by gateway: empty.")
     asked_within_ms: int = Field(description="The longest time until its next request.")
     metrics_from: list[PrefixView]
     interval_from: IntervalOriginView
@@ -232,10 +234,10 @@ def _explanation(
     client: ClientInstance, demand: Demand, factor: int, dependencies: ApiDependencies, now: float
 ) -> dict[str, Any]:
     telemetry, identity, revealed = dependencies.telemetry, client.identity, client.revealed
-    treatment = telemetry.treatment(identity)
+    treatment, every = telemetry.treatment(identity), dependencies.subscriptions.in_force
     found = explain_client(
         client,
-        dependencies.subscriptions.in_force,
+        every,
         telemetry.asked,
         has_plugins=telemetry.has_plugins,
         treatment=treatment,
@@ -244,6 +246,16 @@ def _explanation(
         interval_factor=factor,
         now=now,
         wall=dependencies.now(),
+    )
+    differs = broker_differences(
+        client,
+        found,
+        every,
+        store=dependencies.store(),
+        has_plugins=telemetry.has_plugins,
+        treatment=treatment,
+        demand=demand,
+        interval_factor=factor,
     )
     return {
         "client_instance_id": client.text_id,
@@ -255,6 +267,7 @@ def _explanation(
         "push_interval_ms": found.request.interval_ms,
         "temporality": Temporality.DELTA if found.request.delta else Temporality.CUMULATIVE,
         "in_effect": found.in_effect and identity.via is Via.GATEWAY,
+        "differs": differs,
         "asked_within_ms": found.asked_within_ms,
         "metrics_from": [
             {"prefix": prefix or ALL_METRICS, "subscriptions": names} for prefix, names in found.prefixes

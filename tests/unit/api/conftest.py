@@ -172,6 +172,7 @@ class Api:
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
     cluster: Cluster = field(default_factory=lambda: Cluster(receiver_id="receiver-1"))
+    store_name: str = "sqlite"
     _events: EventLog | None = None
     _traffic: Traffic | None = None
 
@@ -243,7 +244,7 @@ class Api:
                 relays=lambda: (self.relays, 2),
                 restarts=lambda: {"core": 0, "relay": 1},
                 certificates=lambda: self.certificates,
-                store=lambda: "sqlite",
+                store=lambda: self.store_name,
                 events=self.events(),
                 cluster=self.cluster,
                 wall_ns=lambda: self.wall_ns,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from receiver.telemetry.compression import CODECS
+from receiver.telemetry.identity import Via
 from receiver.telemetry.selectors import REVEALED_SELECTORS
 from receiver.telemetry.subscription import Subscription
+from receiver.telemetry.subscription_checks import Temporality
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_to_text
 from tests.unit.api.conftest import (
@@ -20,6 +26,7 @@ from tests.unit.api.conftest import (
     connection,
     instance_id,
     problem_of,
+    telemetry_core,
     token_settings,
 )
 from tests.unit.telemetry.otlp_parts import gauge, push, resource_metrics
@@ -205,6 +212,7 @@ def test_the_explanation_of_a_client(api: Api) -> None:
             "push_interval_ms": 30_000,
             "temporality": "cumulative",
             "in_effect": True,
+            "differs": [],
             "asked_within_ms": 40_000,
             "metrics_from": [
                 {"prefix": "x.", "subscriptions": ["a", "b"]},
@@ -260,6 +268,62 @@ def test_the_explanation_of_a_client(api: Api) -> None:
             "factor": 1,
         }
         assert shown["temporality_from"] == {"origin": "default", "subscriptions": []}
+
+    api.run(scenario)
+
+
+def test_the_explanation_says_what_the_broker_of_a_bridge_does_otherwise(api: Api) -> None:
+    over = datetime.fromtimestamp(api.wall_ns / 1e9 - 1, UTC)
+    for item in (
+        Subscription("a", ("x.",), 60_000, {"client_id": "orders"}, temporality=Temporality.CUMULATIVE),
+        Subscription("b", ("x.",), 60_000, {"client_id": "o{1,2}rders", "principal": "User:.*"}),
+        Subscription("c", ("x.",), 60_000, {"principal": "User:nobody"}),
+        Subscription("d", ("x.",), 60_000, {"client_id": "billing"}, expires_at=over),
+        Subscription("e", ("x.",), 60_000, {"client_id": "orders"}, expires_at=over),
+        Subscription("f", ("x.",), 60_000, {"principal": "User:.*"}, expires_at=over),
+        Subscription("g", ("x.",), 60_000, enabled=False),
+    ):
+        api.store.put(item)
+    offenders = {"max_too_large": 1, "relax_after_s": 100}
+    api.telemetry = telemetry_core(
+        max_bytes=1024, backpressure={"enabled": True, "step_s": 1, "behind_s": 5, "offenders": offenders}
+    )
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        path = f"/v1/clients/{uuid_to_text(instance_id(2))}/explain"
+        client = connection(2, via=Via.BRIDGE)
+        pushed = PushTelemetryRequest(client_instance_id=instance_id(2))
+        now = api.clock.now
+        api.telemetry.accept(client, pushed, now=now, received_at_ns=1, interval_ms=60_000)
+        assert (await rest.get(path)).json()["differs"] == [
+            "the broker does not read the store sqlite: it has the subscriptions of kafka-client-metrics.sh",
+            "the broker asks for deltas",
+        ]
+        api.store_name = "kafka"
+        assert (await rest.get(path)).json()["differs"] == [
+            "subscription b: a broker can't read match.client_id, match.principal, so it asks no client "
+            "for it",
+            "subscription e: a broker does not know expires_at, so it asks for it until it is deleted",
+            "the broker asks for deltas",
+        ]
+        api.telemetry.has_plugins = False
+        assert (await rest.get(path)).json()["differs"][1:] == [
+            "the broker asks for metrics though no plugin takes them here",
+            "the broker asks for a push every 60 s",
+        ]
+        api.telemetry.has_plugins = True
+        for late in (0, 1):
+            api.telemetry.backpressure.observe({"otlp": 100.0}, now + late)
+        client = replace(client, client_software_name="librdkafka", client_software_version="2.16.0")
+        too_large = replace(pushed, compression_type=CODECS["gzip"], metrics=gzip.compress(bytes(2**22)))
+        api.telemetry.accept(client, too_large, now=now, received_at_ns=1, interval_ms=60_000)
+        assert (await rest.get(path)).json()["differs"][2:] == [
+            "the broker asks for a push every 60 s",
+            "the broker asks for deltas",
+            "the broker has no workaround for what is listed as quirks",
+            "the broker does not ask it for less, though it pushes too much",
+            "the broker does not ask less often while a plugin is behind",
+        ]
 
     api.run(scenario)
 

@@ -31,7 +31,7 @@ export function ClientPage() {
       </div>
       <${ValuesOf} key=${id} id=${id} />
       <${Asked} explanation=${data.explanation} />
-      <${Connections} connections=${data.connections} />
+      ${data.client.via !== 'bridge' && html`<${Connections} connections=${data.connections} />`}
       <section><h2>From a terminal</h2><${Command} text=${`kafka-telemetry clients explain ${data.client.client_instance_id}`} /></section>`}
   `;
 }
@@ -119,10 +119,16 @@ function Next({ client, explanation }) {
     ['Accepted pushes', count(client.pushes)],
     ['Last push', ago(client.last_push_age_s)],
     ['Last request', ago(client.last_request_age_s)],
-    ['Next request', client.terminating ? 'none: its last push was its last' : within],
-    ['Latest answer', client.last_error === null ? 'unknown: by a bridge' : client.last_error === 'NONE' ? 'success' : client.last_error],
-    ['What it is asked for', explanation.in_effect ? 'in effect' : 'changes with its next request'],
   ];
+  if (client.via === 'bridge') {
+    entries.push(['Gets and answers', 'between it and its broker: a bridge shows pushes only']);
+  } else {
+    entries.push(
+      ['Next request', client.terminating ? 'none: its last push was its last' : within],
+      ['Latest answer', client.last_error === 'NONE' ? 'success' : client.last_error],
+      ['What it is asked for', explanation.in_effect ? 'in effect' : 'changes with its next request'],
+    );
+  }
   return html`<section>
     <h2>Pushes</h2>
     ${client.pushes === 0 && html`<p>${whyNone(client, explanation)}</p>`}
@@ -146,8 +152,11 @@ function Asked({ explanation }) {
   const because = (origin, names) =>
     names.length ? html` (${names.map((name, index) => html`${index ? ', ' : ''}<a key=${name} href=${href(['subscriptions', name])}><${Text} text=${name} /></a>`)})` : ` (${origin.replaceAll('_', ' ')})`;
   const not = explanation.subscriptions.filter((verdict) => !verdict.matches);
+  const bridged = explanation.via === 'bridge';
   return html`<section>
-    <h2>What it is asked for</h2>
+    <h2>${bridged ? 'What this receiver would ask it for' : 'What it is asked for'}</h2>
+    ${bridged && html`<p>Its broker decides${explanation.differs.length ? ', and does otherwise:' : '; no difference is known.'}</p>
+      <ul>${explanation.differs.map((text) => html`<li key=${text}><${Text} text=${text} /></li>`)}</ul>`}
     <p>Every ${span(explanation.push_interval_ms / 1000)}${because(interval.origin, interval.subscriptions)},${' '}
       ${explanation.temporality} counters${because(temporality.origin, temporality.subscriptions)}:</p>
     ${explanation.metrics_from.length

@@ -58,6 +58,7 @@ export interface ClientExplanationView {
   push_interval_ms: number;
   temporality: Temporality;
   in_effect: boolean;
+  differs: (string)[];
   asked_within_ms: number;
   metrics_from: (PrefixView)[];
   interval_from: IntervalOriginView;
