@@ -44,6 +44,10 @@ def _member(value: Any) -> bool:
     )
 
 
+def _uuid(value: Any) -> bool:
+    return isinstance(value, bytes) and len(value) == 16
+
+
 def _text(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
@@ -72,6 +76,7 @@ VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=11, path="Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=15, path="Groups.Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
+    Volatile(api_key=19, path="Topics.TopicId", reason=_CHOSEN, allows=_uuid),
     Volatile(api_key=21, path="Topics.Partitions.LowWatermark", reason=_LOG, allows=_at_least(-1)),
     Volatile(api_key=22, path="ProducerId", reason=_CHOSEN, allows=_at_least(-1)),
     Volatile(
