@@ -15,7 +15,7 @@ from tests.testbed import jvm, parts
 
 _SOURCES: Final = Path(__file__).parent / "bridge"
 _PAYLOADS: Final = Path(__file__).parents[1] / "tests" / "data" / "payloads"
-_COMPILE_SECONDS: Final = 120.0
+_COMPILE_SECONDS: Final = 600.0
 
 
 class Programs:

@@ -30,10 +30,10 @@ def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("neighbour")
     path = ":".join(map(str, jvm.class_path()))
     subprocess.run(
-        ["javac", "-cp", path, "-d", folder / "classes", _HERE / "BadNeighbour.java"], check=True, timeout=120
+        ["javac", "-cp", path, "-d", folder / "classes", _HERE / "BadNeighbour.java"], check=True, timeout=600
     )
     jar = folder / "neighbour.jar"
-    subprocess.run(["jar", "--create", "--file", jar, "-C", folder / "classes", "."], check=True, timeout=120)
+    subprocess.run(["jar", "--create", "--file", jar, "-C", folder / "classes", "."], check=True, timeout=600)
     return jar
 
 
@@ -133,22 +133,13 @@ def test_a_full_queue_drops_and_counts(jar: Path, token_file: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("receivers", "receiver.example:9714"),
-        ("receivers", "127.0.0.1"),
-        ("tls", "yes"),
-        ("queue.bytes", "1"),
-        ("token.file", ""),
-    ],
-)
-def test_a_wrong_value_of_its_own_stops_the_start_by_its_name(
-    key: str, value: str, jar: Path, token_file: Path
-) -> None:
-    wrong = {f"kafka.telemetry.bridge.{key}": value}
+def test_a_wrong_value_of_its_own_stops_the_start_by_its_name(jar: Path, token_file: Path) -> None:
+    wrong = {"kafka.telemetry.bridge.receivers": "receiver.example:9714"}
+    problem = r"kafka\.telemetry\.bridge\.receivers: .* set kafka\.telemetry\.bridge\.tls=true"
     with (
-        pytest.raises(StartError, match=rf"ConfigException: .*kafka\.telemetry\.bridge\.{key}"),
+        pytest.raises(
+            StartError, match=rf"ConfigException: Invalid value receiver\.example:9714 .*{problem}"
+        ),
         KafkaBroker(plugins=[jar], properties=properties(token_file, 9714) | wrong),
     ):
         pass
