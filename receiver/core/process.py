@@ -45,6 +45,7 @@ from receiver.core.warnings import (
     certificate_warnings,
     clock_warnings,
     plugin_warnings,
+    prefix_warnings,
     store_warnings,
     subscription_warnings,
 )
@@ -634,6 +635,9 @@ class _Core:
                 subscription_warnings(
                     self._subscriptions.in_force, now, has_plugins=bool(self._host.statistics())
                 )
+            )
+            found["subscription"] += prefix_warnings(
+                self._telemetry.asked, self._telemetry.instances, self._telemetry.profiles
             )
         for kind in _LOGGED_HERE:
             if found.get(kind) and kind not in self._logged_warnings:

@@ -51,6 +51,8 @@ class Fleet:
     """All subscriptions (``/v1/subscriptions``)."""
     owners: Sequence[_Document] = ()
     """All owners (``/v1/owners``)."""
+    warnings: Sequence[str] = ()
+    """What the receiver itself warns of (``/readyz``)."""
     complete: bool = True
     """Whether these are all clients and connections, and not the first ones."""
     bridges_alone: bool = False
@@ -141,8 +143,9 @@ def owner_findings(fleet: Fleet) -> list[Finding]:
 def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     name = subscription["name"]
     subject = f"subscription {name}"
-    # A metric of an application's own is in no catalogue, so somebody may push it.
-    problems = [] if count else unmatched(subscription["metrics"][:_MAX_NAMED], ())
+    # A metric of an application's own is in no catalogue. The receiver knows what is pushed.
+    known = [text.removeprefix(f"{subject}: ") for text in fleet.warnings if text.startswith(f"{subject}: ")]
+    problems = known if count else unmatched(subscription["metrics"][:_MAX_NAMED], ())
     if problems:
         fix = f"correct it: `kafka-telemetry subscriptions show {name}`"
         return warning(Area.SUBSCRIPTION, "prefixes", subject, problems[0], fix)
@@ -151,11 +154,11 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     if state != "active":
         return ok(Area.SUBSCRIPTION, "state", subject, f"is {state}, so it applies to no client")
     total = len(fleet.asked)
-    known = count_text(total, "known client")
+    clients = count_text(total, "known client")
     if not total:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"no client is known yet, {every}")
     if count:
-        return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {known}, {every}")
+        return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {clients}, {every}")
     reasons = [mismatch(subscription, row) for row in fleet.asked[:_MAX_COMPARED]]
     if None in reasons:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
@@ -163,7 +166,7 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
         Area.SUBSCRIPTION,
         "matches",
         subject,
-        f"matches none of {known}; for example {reasons[0]}",
+        f"matches none of {clients}; for example {reasons[0]}",
         "correct match, a regular expression for the whole value; clients ask again within their interval",
     )
 

@@ -10,8 +10,9 @@ misspelt prefix asks for nothing, and no error says so.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from receiver.catalogue import CATALOGUE
@@ -22,12 +23,18 @@ _MAX_NAME_CHARS: Final = 256
 
 def unmatched(prefixes: Iterable[str], seen: Iterable[str]) -> list[str]:
     """Return a warning for each prefix that matches no catalogued and no seen metric."""
-    names = (*_catalogued(), *seen)
+    unknown = [prefix for prefix in prefixes if prefix not in {"", "*"} and not _is_catalogued(prefix)]
+    names = tuple(seen) if unknown else ()
     return [
         f"no known metric begins with {prefix!r}{_advice(prefix)}"
-        for prefix in prefixes
-        if prefix not in {"", "*"} and not any(name.startswith(prefix) for name in names)
+        for prefix in unknown
+        if not any(name.startswith(prefix) for name in names)
     ]
+
+
+@lru_cache(4_096)
+def _is_catalogued(prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in _catalogued())
 
 
 @cache
@@ -48,9 +55,11 @@ def _catalogued_prefixes() -> tuple[str, ...]:
 
 def _advice(prefix: str) -> str:
     wanted = prefix[:_MAX_NAME_CHARS]
-    inside = next((name for name in _catalogued() if f".{wanted}" in name), None)
-    if inside is not None:
-        nearest = [inside[: inside.index(f".{wanted}") + 1 + len(wanted)]]
+    inside = Counter(
+        name[: name.index(f".{wanted}") + 1 + len(wanted)] for name in _catalogued() if f".{wanted}" in name
+    )
+    if inside:
+        nearest = [prefix for prefix, _ in inside.most_common(1)]
     else:
         nearest = difflib.get_close_matches(wanted, _catalogued_prefixes(), n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""

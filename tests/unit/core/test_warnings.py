@@ -12,6 +12,7 @@ from receiver.core.warnings import (
     bypass_warnings,
     certificate_warnings,
     clock_warnings,
+    prefix_warnings,
     subscription_warnings,
 )
 from receiver.settings.listeners import ListenerSettings
@@ -19,6 +20,7 @@ from receiver.telemetry.clocks import ClientClocks
 from receiver.telemetry.identity import Broker
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from tests.unit.api.conftest import instance_id
+from tests.unit.telemetry.parts import Client
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -71,6 +73,29 @@ def test_no_subscription() -> None:
     for subscriptions in ((), (active,)):
         (only,) = warned(*subscriptions, has_plugins=False)
         assert only.startswith("there is no plugin, so clients are asked for nothing")
+
+
+def test_a_misspelt_prefix_is_told_once_its_client_pushes() -> None:
+    typo = Subscription("typo", ("producer.", "org.apache.kafka.consumer."), 60_000)
+    client = Client(
+        typo,
+        Subscription("own", ("my.app.",), 60_000),
+        Subscription("none", ("x.",), 60_000, {"client_id": "x"}),
+    )
+
+    def warned(*seen: str) -> list[str]:
+        telemetry = client.telemetry
+        return list(prefix_warnings(telemetry.asked, telemetry.instances, seen))
+
+    client.get(0)
+    assert warned() == []
+    client.push(60, b"")
+    assert warned("my.app.requests") == [
+        "subscription typo: no known metric begins with 'producer.'; "
+        "did you mean 'org.apache.kafka.producer.'?"
+    ]
+    assert warned("my.app.requests", "producer.own") == []
+    assert [line.partition(":")[0] for line in warned()] == ["subscription own", "subscription typo"]
 
 
 @pytest.mark.parametrize(

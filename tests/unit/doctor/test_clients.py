@@ -195,6 +195,12 @@ def test_subscriptions() -> None:
     typo = subscription("typo", metrics=["producer."])
     (misspelt,) = subscription_findings(fleet(subscriptions=[typo]))
     assert (misspelt.check, "did you mean" in misspelt.seen) == ("prefixes", True)
+    asked = client(subscriptions=["typo"])
+    (matched,) = subscription_findings(fleet(asked, subscriptions=[typo]))
+    assert (matched.check, matched.state) == ("matches", State.OK)
+    pushing = fleet(asked, subscriptions=[typo], warnings=["subscription typo: no known metric"])
+    (told,) = subscription_findings(pushing)
+    assert (told.check, told.state, told.seen) == ("prefixes", State.WARNING, "no known metric")
 
 
 @pytest.mark.parametrize(
