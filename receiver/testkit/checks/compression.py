@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from receiver.amounts import count_text
 from receiver.telemetry.compression import CODEC_NAMES
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import ClientRecording, Push, Subscription
@@ -64,7 +65,7 @@ def readable(client: ClientRecording) -> Verdict:
         return failed(
             f"{len(wrong)} of {len(pushes)} pushes with {_name(wrong[0].codec)}: {wrong[0].problem}"
         )
-    return passed(f"{len(pushes)} pushes")
+    return passed(count_text(len(pushes), "push", "pushes"))
 
 
 def empty_is_plain(client: ClientRecording) -> Verdict:
@@ -75,7 +76,7 @@ def empty_is_plain(client: ClientRecording) -> Verdict:
     coded = [push for push in empty if push.codec != _NONE]
     if coded:
         return failed(f"{len(coded)} of {len(empty)} empty pushes name the codec {_name(coded[0].codec)}")
-    return passed(f"{len(empty)} empty pushes")
+    return passed(count_text(len(empty), "empty push", "empty pushes"))
 
 
 def within_limit(client: ClientRecording) -> Verdict:
@@ -87,7 +88,7 @@ def within_limit(client: ClientRecording) -> Verdict:
     small = [subscription.max_bytes for _, subscription in told if subscription.max_bytes < _SMALL]
     if not small:
         return untried("no push with metrics followed a small limit")
-    return passed(f"{len(small)} pushes under a limit of {min(small)} bytes")
+    return passed(f"{count_text(len(small), 'push', 'pushes')} under a limit of {min(small)} bytes")
 
 
 def _told(client: ClientRecording) -> list[tuple[Push, Subscription]]:

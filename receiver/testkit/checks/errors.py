@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from receiver.amounts import count_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.checks.timing import SLACK_S
 from receiver.testkit.recording import CLIENT, KIT, ClientRecording, Connection, Get, Push, Request
@@ -180,7 +181,7 @@ def respects_throttle(client: ClientRecording) -> Verdict:
         ]
         if early:
             return failed(f"{len(early)} requests on the connection within {request.throttle_ms} ms")
-    return passed(f"{len(throttled)} throttle times")
+    return passed(count_text(len(throttled), "throttle time"))
 
 
 def ends_with_a_push(client: ClientRecording) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from receiver.amounts import count_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import KIT, ClientRecording, Get, Push
 from receiver.wire.error_codes import ErrorCode
@@ -78,7 +79,7 @@ def keeps_id_over_reconnects(client: ClientRecording) -> Verdict:
         return failed(
             f"after the lost connection {len(changed)} of {len(later)} requests had another id or none"
         )
-    return passed(f"{len(later)} requests after the lost connection had the same id")
+    return passed(f"{count_text(len(later), 'request')} after the lost connection had the same id")
 
 
 def keeps_id_over_brokers(client: ClientRecording) -> Verdict:
@@ -105,7 +106,7 @@ def pushes_its_subscription(client: ClientRecording) -> Verdict:
     wrong = [push for push in told if push.subscription and push.subscription_id != push.subscription.id]
     if wrong:
         return failed(f"{len(wrong)} of {len(told)} pushes named another subscription than the last answer")
-    return passed(f"{len(told)} pushes")
+    return passed(count_text(len(told), "push", "pushes"))
 
 
 def well_formed(client: ClientRecording) -> Verdict:
@@ -113,7 +114,7 @@ def well_formed(client: ClientRecording) -> Verdict:
     problems = [connection.problem for connection in client.connections if connection.problem]
     if problems:
         return failed(f"{len(problems)} requests could not be read: {problems[0]}")
-    return passed(f"{len(client.requests)} requests")
+    return passed(count_text(len(client.requests), "request"))
 
 
 def no_null_metrics(client: ClientRecording) -> Verdict:
@@ -125,7 +126,7 @@ def no_null_metrics(client: ClientRecording) -> Verdict:
         return failed(
             f"{null} of {len(client.pushes)} pushes had null metrics; Kafka closes the connection then"
         )
-    return passed(f"{len(client.pushes)} pushes")
+    return passed(count_text(len(client.pushes), "push", "pushes"))
 
 
 def names_itself(client: ClientRecording) -> Verdict:
@@ -176,7 +177,7 @@ def header_ids(client: ClientRecording) -> Verdict:
     ids = {request.header_id for request in with_id}
     if len(ids) > 1:
         return failed(f"{len(ids)} different client instance ids in request headers")
-    return passed(f"{len(with_id)} requests with the same id in the header")
+    return passed(f"{count_text(len(with_id), 'request')} with the same id in the header")
 
 
 def falls_back(client: ClientRecording) -> Verdict:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from receiver.amounts import count_text
 from receiver.catalogue import CATALOGUE, MetricKind
 from receiver.telemetry.labels import OWNED_LABELS
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
@@ -49,7 +50,7 @@ def requested_only(client: ClientRecording) -> Verdict:
             return failed(
                 f"{len(others)} metrics that step {push.step!r} did not request, such as {others[0]}"
             )
-    return passed(f"{len(tried)} pushes had only requested metrics")
+    return passed(f"{count_text(len(tried), 'push', 'pushes')} had only requested metrics")
 
 
 def all_metrics(client: ClientRecording) -> Verdict:
@@ -95,7 +96,7 @@ def every_prefix(client: ClientRecording) -> Verdict:
             )
     if not tried:
         return untried("no push followed several prefixes that each match a metric of the client")
-    return passed(f"{tried} pushes had metrics of every prefix")
+    return passed(f"{count_text(tried, 'push', 'pushes')} had metrics of every prefix")
 
 
 def no_repeats(client: ClientRecording) -> Verdict:
@@ -110,7 +111,7 @@ def no_repeats(client: ClientRecording) -> Verdict:
             return failed(
                 f"{len(repeated)} series twice in a push of step {push.step!r}, such as {repeated[0][0]}"
             )
-    return passed(f"{len(payloads)} pushes")
+    return passed(count_text(len(payloads), "push", "pushes"))
 
 
 def temporality(client: ClientRecording) -> Verdict:
@@ -127,7 +128,7 @@ def temporality(client: ClientRecording) -> Verdict:
             seen[push.subscription.delta] += point.kind in {"sum", "histogram"}
     if not any(seen.values()):
         return untried("no push had a sum")
-    return passed(f"{seen[True]} points as delta, {seen[False]} as cumulative")
+    return passed(f"{count_text(seen[True], 'point')} as delta, {seen[False]} as cumulative")
 
 
 def monotonic_sums(client: ClientRecording) -> Verdict:
@@ -138,7 +139,7 @@ def monotonic_sums(client: ClientRecording) -> Verdict:
     wrong = next((point for point in totals if point.kind != "sum" or not point.monotonic), None)
     if wrong is not None:
         return failed(f"{wrong.name} is a {wrong.kind}, not a monotonic sum")
-    return passed(f"{len(totals)} points of totals")
+    return passed(f"{count_text(len(totals), 'point')} of totals")
 
 
 def never_falls(client: ClientRecording) -> Verdict:
@@ -161,7 +162,7 @@ def never_falls(client: ClientRecording) -> Verdict:
                 last[key] = point.value
     if not seen:
         return untried("no push had a monotonic sum")
-    return passed(f"{seen} points")
+    return passed(count_text(seen, "point"))
 
 
 def start_times(client: ClientRecording) -> Verdict:
@@ -175,7 +176,7 @@ def start_times(client: ClientRecording) -> Verdict:
     after = [point for point in sums if point.start_ns > point.time_ns]
     if after:
         return failed(f"{len(after)} of {len(sums)} points start after their time, such as {after[0].name}")
-    return passed(f"{len(sums)} points")
+    return passed(count_text(len(sums), "point"))
 
 
 def cumulative_starts(client: ClientRecording) -> Verdict:
@@ -194,7 +195,7 @@ def cumulative_starts(client: ClientRecording) -> Verdict:
             starts[point.series] = (point.start_ns, point.value)
     if seen < 2:
         return untried("too few cumulative points")
-    return passed(f"{seen} points")
+    return passed(count_text(seen, "point"))
 
 
 def no_nan(client: ClientRecording) -> Verdict:
@@ -205,7 +206,7 @@ def no_nan(client: ClientRecording) -> Verdict:
     wrong = [point for point in points if point.value is not None and not math.isfinite(point.value)]
     if wrong:
         return failed(f"{len(wrong)} of {len(points)} points are NaN or infinite, such as {wrong[0].name}")
-    return passed(f"{len(points)} points")
+    return passed(count_text(len(points), "point"))
 
 
 def has_values(client: ClientRecording) -> Verdict:
@@ -217,7 +218,7 @@ def has_values(client: ClientRecording) -> Verdict:
     without = [point for point in numbers if point.value is None]
     if without:
         return failed(f"{len(without)} of {len(numbers)} points without value, such as {without[0].name}")
-    return passed(f"{len(numbers)} points")
+    return passed(count_text(len(numbers), "point"))
 
 
 def recent_times(client: ClientRecording) -> Verdict:
@@ -231,7 +232,7 @@ def recent_times(client: ClientRecording) -> Verdict:
                 off = (point.time_ns - push.wall_ns) / 1e9
                 return failed(f"the time of {point.name} is {off:+.0f} s off")
             tried += 1
-    return passed(f"{tried} points") if tried else untried(_NO_PUSH)
+    return passed(count_text(tried, "point")) if tried else untried(_NO_PUSH)
 
 
 def required_metrics(client: ClientRecording) -> Verdict:
@@ -259,7 +260,7 @@ def standard_types(client: ClientRecording) -> Verdict:
     for metric, kind in known:
         if kind != str(metric.kind):
             return failed(f"{metric.name} is a {kind}, not a {metric.kind}")
-    return passed(f"{len(known)} standard metrics")
+    return passed(count_text(len(known), "standard metric"))
 
 
 def known_names(client: ClientRecording) -> Verdict:
@@ -332,7 +333,7 @@ def averages_fit(client: ClientRecording) -> Verdict:
             pairs += 1
             if value > most * 1.001 + 1e-9:
                 return failed(f"{name} is {value:g} and the maximum {most:g} in step {push.step!r}")
-    return passed(f"{pairs} pairs") if pairs else untried("no average had a maximum beside it")
+    return passed(count_text(pairs, "pair")) if pairs else untried("no average had a maximum beside it")
 
 
 def averages_cover(client: ClientRecording) -> Verdict:
@@ -371,7 +372,7 @@ def rates_move(client: ClientRecording) -> Verdict:
     constant = [values for values in long if len(set(values)) == 1 and values[0] > 0]
     if constant:
         return failed(f"a connection creation rate was {constant[0][0]:g} in all {len(constant[0])} pushes")
-    return passed(f"{len(long)} rates changed")
+    return passed(f"{count_text(len(long), 'rate')} changed")
 
 
 def _payloads(client: ClientRecording) -> Iterator[tuple[Push, Payload]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
+from receiver.amounts import count_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import ClientRecording, Get, Push
 
@@ -57,7 +58,8 @@ def not_early(client: ClientRecording) -> Verdict:
         seen = f"{gap:.2f} s after the last, interval {interval:g} s"
         return failed(f"{len(early)} of {len(gaps)} pushes were early: {seen}")
     return passed(
-        f"{len(gaps)} pushes, the shortest gap {min(gap / interval for gap, interval in gaps):.2f} intervals"
+        f"{count_text(len(gaps), 'push', 'pushes')}, the shortest gap "
+        f"{min(gap / interval for gap, interval in gaps):.2f} intervals"
     )
 
 
@@ -72,7 +74,8 @@ def not_late(client: ClientRecording) -> Verdict:
         seen = f"{gap:.2f} s after the last, interval {interval:g} s"
         return failed(f"{len(late)} of {len(gaps)} pushes were late: {seen}")
     return passed(
-        f"{len(gaps)} pushes, the longest gap {max(gap / interval for gap, interval in gaps):.2f} intervals"
+        f"{count_text(len(gaps), 'push', 'pushes')}, the longest gap "
+        f"{max(gap / interval for gap, interval in gaps):.2f} intervals"
     )
 
 
@@ -95,7 +98,7 @@ def follows_subscription(client: ClientRecording) -> Verdict:
         tried += 1
     if not tried:
         return untried("no subscription lasted long enough")
-    return passed(f"{tried} subscriptions were followed")
+    return passed(f"it followed {count_text(tried, 'subscription')}")
 
 
 def quiet_without_metrics(client: ClientRecording) -> Verdict:
@@ -107,7 +110,7 @@ def quiet_without_metrics(client: ClientRecording) -> Verdict:
         following = client.next_after(get)
         if isinstance(following, Push) and not following.terminating:
             return failed("it pushed although no metric was requested")
-    return passed(f"{len(none)} subscriptions without metrics")
+    return passed(count_text(len(none), "subscription without metrics", "subscriptions without metrics"))
 
 
 def asks_again(client: ClientRecording) -> Verdict:
@@ -173,7 +176,7 @@ def waits_for_answers(client: ClientRecording) -> Verdict:
             return failed(
                 f"it sent the next request {request.answered - following.at:.2f} s before the answer"
             )
-    return passed(f"{len(slow)} slow answers were awaited")
+    return passed(f"it awaited {count_text(len(slow), 'slow answer')}")
 
 
 def _terminates(request: Get | Push) -> bool:

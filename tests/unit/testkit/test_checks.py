@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -44,6 +45,7 @@ def found(judged: ClientJudgement, outcome: bool | None) -> set[str]:
 def test_a_good_client_passes_what_the_default_script_tries() -> None:
     judged = verdicts(ScriptedClient)
     assert {j.check.id: j.verdict.seen for j in judged.judgements if j.verdict.passed is False} == {}
+    assert [j.verdict.seen for j in judged.judgements if re.match(r"1 (\w+ )?\w+s\b", j.verdict.seen)] == []
     assert found(judged, None) == {"TK-013", "TK-035", "TK-036", "TK-043"}
 
 
