@@ -32,7 +32,7 @@ def test_the_unit_restarts_reloads_and_lets_the_sidecar_drain() -> None:
     assert service["ExecStart"].split()[:2] == [COMMAND, "serve"]
     assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]
     assert (service["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
-    assert service.getint("TimeoutStopSec") > DrainSettings().timeout_s
+    assert int(service["TimeoutStopSec"]) > DrainSettings().timeout_s
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not there")
