@@ -64,7 +64,7 @@ def subscription_warnings(
 def prefix_warnings(
     subscriptions: SubscriptionSet, instances: Iterable[ClientInstance], seen: Iterable[str]
 ) -> Iterator[str]:
-    """Yield which subscriptions get nothing from clients that push, because a prefix is misspelt.
+    """Yield which subscriptions get nothing, because a prefix is misspelt.
 
     Before the first push nobody knows, because an application may have metrics of its own.
 
