@@ -348,7 +348,10 @@ class ClientTelemetry:
             instance = ClientInstance(client_instance_id, identity, now)
         if identity.client_instance_id != client_instance_id:
             identity = replace(identity, client_instance_id=client_instance_id)
-        if created or instance.subscriptions is not self.asked:
+        # As `asked`, without a call for each request.
+        if created or instance.subscriptions is not (
+            self.subscriptions.active if self.has_plugins else _NOBODY_ASKS
+        ):
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
