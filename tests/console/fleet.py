@@ -8,6 +8,7 @@ from typing import Final
 
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
+from receiver.telemetry.identity import Via
 from receiver.telemetry.subscription import Subscription
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from tests.unit.api.conftest import Api, ask, connection, instance_id, token_settings
@@ -82,3 +83,10 @@ def populate(api: Api, clients: int) -> None:
             api.telemetry.push_telemetry(
                 connection(number + 2, **facts), push, now=api.clock() + 1, received_at_ns=time.time_ns()
             )
+
+
+def bridge(api: Api) -> None:
+    """Let a further client push by a bridge."""
+    identity = connection(0, client_id="by-bridge", via=Via.BRIDGE)
+    push = PushTelemetryRequest(client_instance_id=instance_id(1_000), metrics=_metrics(throttled_ms=0.0))
+    api.telemetry.accept(identity, push, now=api.clock(), received_at_ns=time.time_ns(), interval_ms=300_000)

@@ -236,6 +236,18 @@ const scenarios = {
     await check(page, 'cluster');
   },
 
+  async bridge() {
+    const page = await open('clients');
+    await page.locator(`${ROW} td:first-child a`, { hasText: 'by-bridge' }).click();
+    await page.getByText('Its broker decides, and does otherwise:').waitFor();
+    await page.locator('li', { hasText: 'the broker does not read the store sqlite' }).waitFor();
+    await page.getByText('a bridge shows pushes only').waitFor();
+    for (const unseen of ['Next request', 'Latest answer', 'Open connections']) {
+      assert.equal(await page.getByText(unseen, { exact: true }).count(), 0, unseen);
+    }
+    await check(page, 'bridge');
+  },
+
   async stale() {
     const page = await open('overview', VIEWS[1], (text) => text.includes('ERR_INTERNET_DISCONNECTED') || text.includes('net::'));
     await page.waitForSelector('.figures');

@@ -22,7 +22,7 @@ from receiver.api import console
 from receiver.api.cluster import Cluster
 from receiver.cluster.members import Members
 from receiver.settings.cluster import ClusterSettings
-from tests.console.fleet import fleet, populate
+from tests.console.fleet import bridge, fleet, populate
 from tests.testbed import parts
 from tests.testbed.network import apart
 from tests.unit.api.conftest import Api
@@ -86,6 +86,7 @@ async def with_dead_member(api: Api) -> AsyncIterator[None]:
         ("stale", 30, False),
         ("cluster", 30, False),
         ("culprit", 30, False),
+        pytest.param("bridge", 1, False, marks=pytest.mark.full),
     ],
 )
 def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, guarded: bool) -> None:
@@ -96,6 +97,8 @@ def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, gu
         api = fleet(tmp_path, clients, guarded=guarded)
         async with with_dead_member(api), api.serving() as server:
             populate(api, clients)
+            if scenario == "bridge":
+                bridge(api)
             process = await asyncio.create_subprocess_exec(
                 "node",
                 "scenarios.mjs",
