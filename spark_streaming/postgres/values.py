@@ -63,7 +63,7 @@ class BatchStatistics:
     dead_letters: int
     """Payloads that could not be read."""
     left_out: int
-    """Rows outside the retention times."""
+    """Rows outside the retention times, and points that count nothing."""
     overflowed: int
     """Data points of series over a bound of new ones."""
     newest_received_at_ns: int | None
@@ -94,7 +94,7 @@ class Status:
     repeats: int
     """Repeated pushes in these batches."""
     left_out: int
-    """Rows outside the retention times."""
+    """Rows outside the retention times, and points that count nothing."""
     clients: dict[str, int]
     """Number of ``live``, ``silent`` and ``left`` clients."""
     series: int

@@ -28,6 +28,7 @@ class Rollup(Server):
         super().__init__("rollup")
         self._spool = spool
         self._postgres = postgres
+        self._logged = 0  # characters of earlier runs
         self._settings = dict(settings or {})
 
     @property
@@ -55,12 +56,17 @@ class Rollup(Server):
             raise StopError(f"the roll-up ended with {process.returncode}:\n{process.log_tail()}")
 
     def stop(self) -> None:
-        """Let it end by itself (SIGTERM).
+        """Let it end by itself (SIGTERM), once it works: a start is broken off, with status 143.
 
         Raises:
-            StopError: It did not, or not cleanly; shows the tail of its log.
+            StartError: It has not come to work; shows the tail of its log.
+            StopError: It did not end, or not cleanly; shows the tail of its log.
         """
-        status = self._started().terminate(_END_WITHIN_S)
+        process = self._started()
+        process.wait_until_ready(
+            lambda: '"event": "reading"' in process.log_text()[self._logged :], timeout_s=_END_WITHIN_S
+        )
+        status = process.terminate(_END_WITHIN_S)
         if status:
             raise StopError(f"the roll-up ended with {status}:\n{self.log_tail()}")
 
@@ -73,5 +79,7 @@ class Rollup(Server):
             *("rollup", "run", *options, "--source", "spool_files", "--postgres", self._postgres),
             *("--config", str(file), "--path", str(self._spool), "--checkpoint", str(self.checkpoint)),
         ]
-        self._process = ChildProcess("roll-up", command, log=folder / "rollup.log", cwd=folder)
+        log = folder / "rollup.log"
+        self._logged = len(log.read_text(errors="replace")) if log.exists() else 0
+        self._process = ChildProcess("roll-up", command, log=log, cwd=folder)
         return self._process
