@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// The frames of the bridge's protocol that come before its token is proven (plugins/broker_bridge/PROTOCOL.md).
+// The frames of the bridge's protocol that come before its token is proven (docs/bridge-protocol.md).
 const (
 	bridgeHello     = 1
 	bridgeProof     = 3

@@ -70,7 +70,6 @@ _OUTSIDE: Final = {
     Path("CONTRIBUTING.md"): "contributing.md",
     Path("CHANGELOG.md"): "changelog.md",
     Path("deploy/releasing.md"): "releasing.md",
-    Path("plugins/broker_bridge/PROTOCOL.md"): "bridge-protocol.md",
     Path("plugins/spool_files/FORMAT.md"): "spool-files.md",
 }
 

@@ -1,4 +1,4 @@
-"""The receiver's side of a conversation (plugins/broker_bridge/PROTOCOL.md).
+"""The receiver's side of a conversation (docs/bridge-protocol.md).
 
 Pure: bytes in, events and bytes to send out. Its states:
 

@@ -1,4 +1,4 @@
-"""The frames of the bridge's protocol (plugins/broker_bridge/PROTOCOL.md).
+"""The frames of the bridge's protocol (docs/bridge-protocol.md).
 
 Pure. Every length is checked before anything is sliced, and no text or error holds bytes of a
 secret or of a push.

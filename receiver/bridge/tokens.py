@@ -1,4 +1,4 @@
-"""Proofs of one token at both ends (plugins/broker_bridge/PROTOCOL.md).
+"""Proofs of one token at both ends (docs/bridge-protocol.md).
 
 Pure. A token never travels: each end sends an HMAC over both ends' random numbers.
 """

@@ -1,4 +1,4 @@
-"""Fuzzes what a bridge sends to the receiver (plugins/broker_bridge/PROTOCOL.md).
+"""Fuzzes what a bridge sends to the receiver (docs/bridge-protocol.md).
 
 An input's first byte says whether the bridge has proven its token, and how large the pieces are in
 which the rest arrives. In one piece, the conversation must have the same events and answers.

@@ -181,7 +181,7 @@ class _Stage:
         """Push the same bytes to each sidecar, like a client that got no answer."""
         metrics = _one_count(time.time_ns() - age_s * 1_000_000_000)
         instance = bytes(16)
-        for sidecar, name in zip(self.sidecars, ("CLIENT", "OTHER"), strict=True):
+        for number, (sidecar, name) in enumerate(zip(self.sidecars, ("CLIENT", "OTHER"), strict=True)):
             if sidecar not in sidecars:
                 continue
             with Raw(sidecar.port(name)) as raw:
@@ -191,6 +191,15 @@ class _Stage:
                 )
                 answer = raw.exchange(push(instance, subscription, metrics, client_id=client_id))
                 assert error_of_push(answer) == 0
+            # The log has a thread of its own, and the sidecar may be killed next.
+            wait_until(
+                lambda number=number: any(  # type: ignore[misc]
+                    (number, client_id) == (at, line["client_id"])
+                    for at, line in self.answered("PushTelemetry")
+                ),
+                timeout_s=_TIMEOUT_S,
+                what=f"the push of {client_id} in the log",
+            )
 
     def answered(self, api: str) -> list[tuple[int, dict[str, Any]]]:
         """Return successful requests from the logs, with the sidecar's number."""

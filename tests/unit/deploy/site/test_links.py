@@ -61,6 +61,6 @@ def test_every_page_is_in_one_section() -> None:
         for page in repository_pages()
         if page.is_relative_to("docs") and page.parts[1] not in {"changes", "decisions"}
     } - {"index"}
-    outside = {"security", "contributing", "changelog", "releasing", "spool-files", "bridge-protocol"}
+    outside = {"security", "contributing", "changelog", "releasing", "spool-files"}
     generated = {f"reference/{name}" for name in PAGES}
     assert set(named) == listed | outside | generated | {"decisions/index"}

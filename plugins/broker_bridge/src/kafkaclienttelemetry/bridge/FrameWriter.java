@@ -5,7 +5,7 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** Encodes frames into a buffer: plugins/broker_bridge/PROTOCOL.md. */
+/** Encodes frames into a buffer: docs/bridge-protocol.md. */
 final class FrameWriter {
     private static final byte[] MAGIC = "KTBP".getBytes(StandardCharsets.US_ASCII);
     private static final int TERMINATING = 1;

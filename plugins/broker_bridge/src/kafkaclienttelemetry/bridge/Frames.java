@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** Types and sizes of frames: plugins/broker_bridge/PROTOCOL.md. Numbers are big-endian. */
+/** Types and sizes of frames: docs/bridge-protocol.md. Numbers are big-endian. */
 final class Frames {
     static final byte VERSION = 1;
 
