@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -23,14 +24,14 @@ _MAY_WRITE = ("receiver/log_writer.py", "receiver/cli/", "receiver/catalogue/__m
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """A pipe: where to read, and where to write."""
+    """A pipe: where to read, and where to write.
+
+    A writer goes on trying for ever. So its end stays open, or it would write into another's file.
+    """
     reading, writing = os.pipe()
     yield reading, writing
-    for end in (reading, writing):
-        try:
-            os.close(end)
-        except OSError:
-            continue
+    with contextlib.suppress(OSError):
+        os.close(reading)
 
 
 def read_until(reading: int, text: bytes) -> bytes:
