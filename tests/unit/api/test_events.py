@@ -133,15 +133,32 @@ def test_streams_are_bounded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.api.routes.events._MAX_STREAMS", 3)
-    monkeypatch.setattr("receiver.api.routes.events._STREAM_S", 1.0)
+    api.settings = api.settings.model_copy(update={"bind": type(api.settings.bind)(host="127.0.0.1", port=0)})
 
-    async def scenario(rest: httpx.AsyncClient) -> None:
-        answers = await asyncio.gather(*(rest.get("/v1/events", headers=STREAM) for _ in range(20)))
-        assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 17
-        # Those that have ended make room.
-        assert (await rest.get("/v1/events", headers=STREAM)).status_code == 200
+    async def scenario() -> None:
+        async with api.serving() as server, httpx.AsyncClient(base_url=f"http://{server.address}") as rest:
+            found: list[int] = []
+            all_answered = asyncio.Event()
 
-    api.run(scenario)
+            async def ask_for_one() -> None:
+                async with rest.stream("GET", "/v1/events", headers=STREAM, timeout=300) as answer:
+                    found.append(answer.status_code)
+                    if len(found) == 20:
+                        all_answered.set()
+                    await all_answered.wait()
+
+            await asyncio.gather(*(ask_for_one() for _ in range(20)))
+            assert sorted(found) == [200] * 3 + [429] * 17
+
+            async def opens() -> bool:
+                async with rest.stream("GET", "/v1/events", headers=STREAM, timeout=300) as answer:
+                    return answer.status_code == 200
+
+            # Those that have ended make room.
+            while not await opens():
+                await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
 
 
 def test_a_reader_that_never_reads_gives_its_place_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

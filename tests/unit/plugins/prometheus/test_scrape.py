@@ -161,8 +161,10 @@ def test_room_is_made_by_the_source_with_most_connections(monkeypatch: pytest.Mo
 
 def test_silent_series_end_while_there_are_no_pushes() -> None:
     with serving() as (plugin, client):
-        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10, interval_ms=500)])
+        plugin.export_batch([push(gauge("g", number(1, at=10)), at=10, interval_ms=3_600_000)])
         assert "\ng{" in client.get("/metrics").text
+        # The same client, now with a short interval.
+        plugin.export_batch([push(gauge("g", number(1, at=11)), at=11, interval_ms=10)])
         wait_for(lambda: "g{" not in client.get("/metrics").text)
 
 
