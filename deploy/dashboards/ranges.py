@@ -23,7 +23,8 @@ than a day has whole days in place of most hours. So nothing is missing and noth
 
 If more than :data:`FEW` instances are chosen, alive / pushed is left out, because the differences
 cancel out, and the pushes of each instance would have to be read. *time* is then from the first
-begin to the last end, and a range of more than six hours begins with its first whole hour.
+begin to the last end. A range of more than six hours then begins with its first whole hour, and
+one of more than eight days with its first whole day.
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ FEW: Final = 1000
 #: The longest ranges of minutes, and of hours.
 _SHORT_S: Final = HOUR_S
 _LONG_S: Final = 26 * HOUR_S
-#: The longest range of many instances for which the minutes before the first whole hour are read.
-_HEAD_S: Final = 6 * HOUR_S
+#: The longest ranges of many instances for which the minutes before the first whole hour are read,
+#: and the hours before the first whole day.
+_MINUTES_HEAD_S: Final = 6 * HOUR_S
+_HOURS_HEAD_S: Final = 8 * DAY_S
 #: A client whose last push is older than so many intervals is not due to push again.
 _DUE: Final = 1.5
 #: How far to look for the newest value: three push intervals of five minutes, or the last hour.
@@ -99,8 +102,9 @@ def _span(condition: str) -> str:
         f"        WHEN minutes_last THEN floor(minutes_end / {HOUR_S}) * {HOUR_S}\n"
         f"        ELSE ceil(minutes_end / {HOUR_S}) * {HOUR_S} END) AS hours_end\n"
         "    FROM (\n      SELECT is_few, $__timeFrom()::timestamptz >= minutes_from\n"
-        f"          AND (is_few OR {RANGE_S} <= {_HEAD_S}) AS minutes_first,\n"
-        "        $__timeFrom()::timestamptz >= hours_from AS hours_first,\n"
+        f"          AND (is_few OR {RANGE_S} <= {_MINUTES_HEAD_S}) AS minutes_first,\n"
+        "        $__timeFrom()::timestamptz >= hours_from\n"
+        f"          AND (is_few OR {RANGE_S} <= {_HOURS_HEAD_S}) AS hours_first,\n"
         "        $__timeTo()::timestamptz >= minutes_from AS minutes_last,\n"
         "        $__timeTo()::timestamptz >= hours_from AS hours_last,\n"
         f"        least((floor($__to / 60000.0) + 1) * 60, {_minute_of('whole_until')}) AS minutes_end,\n"
@@ -141,7 +145,7 @@ class _Piece:
             since = _of_span(f"to_timestamp({self.begins} - {WINDOWS_S[self.grain]})")
             rows += f"\n  AND bucket >= {begin} AND since >= {since}"
         if self.before:
-            rows += f"\n  AND bucket < {self.before}"
+            rows += f"\n  AND bucket < {self.before} AND since < {self.before}"
         return f"{rows}\n  AND timestamptz_cmp(bucket, {_of_span(f'to_timestamp({self.ends})')}) < 0"
 
 
@@ -318,7 +322,10 @@ def _present(by: Sequence[str], condition: str) -> str:
 
 
 def _lives(client: str, group: str, condition: str) -> str:
-    """Return a query of the begin and end of each instance within the range."""
+    """Return a query of the begin and end of each instance within the range.
+
+    ``OFFSET 0`` keeps PostgreSQL from computing them again wherever they are used.
+    """
     return (
         f"SELECT client_instance_id, interval_s, {client} AS of_client,\n"
         f"  client_software_name AS of_software{group},\n"
@@ -326,14 +333,13 @@ def _lives(client: str, group: str, condition: str) -> str:
         "  CASE WHEN stays THEN range_ends ELSE least(last_s, range_ends) END AS last,\n"
         "  (first_s - interval_s < range_begins)::int + (stays OR last_s > range_ends)::int AS edges\n"
         "FROM (\n"
-        "  SELECT *, extract(epoch FROM first_seen)::float8 AS first_s,\n"
-        "    extract(epoch FROM last_seen)::float8 AS last_s,\n"
-        "    push_interval_ms / 1000.0::float8 AS interval_s,\n"
-        "    terminated_at IS NULL AND range_ends < extract(epoch FROM last_seen)::float8\n"
-        f"      + {_DUE} * push_interval_ms / 1000.0 AS stays\n"
-        "  FROM telemetry.client CROSS JOIN span\n"
-        f"  WHERE {SEEN}\n    AND {condition}\n"
-        ") AS instances"
+        f"  SELECT *, terminated_at IS NULL AND range_ends < last_s + interval_s * {_DUE} AS stays\n"
+        "  FROM (\n    SELECT client_instance_id, client_id, client_software_name, group_id, terminated_at,\n"
+        "      range_begins, range_ends, date_part('epoch', first_seen) AS first_s,\n"
+        "      date_part('epoch', last_seen) AS last_s, push_interval_ms / 1000.0::float8 AS interval_s\n"
+        "    FROM telemetry.client CROSS JOIN span\n"
+        f"    WHERE {SEEN}\n      AND {condition}\n    OFFSET 0\n"
+        "  ) AS seen\n) AS instances\nOFFSET 0"
     )
 
 
