@@ -131,6 +131,17 @@ def test_streams_are_bounded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     api.run(scenario)
 
 
+async def one_opens(rest: httpx.AsyncClient) -> None:
+    """Wait until there is room for a stream."""
+    async with asyncio.timeout(300):
+        while True:
+            async with rest.stream("GET", "/v1/events", headers=STREAM, timeout=300) as answer:
+                if answer.status_code == 200:
+                    return
+                assert answer.status_code == 429
+            await asyncio.sleep(0.05)
+
+
 def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("receiver.api.routes.events._MAX_STREAMS", 3)
     api.settings = api.settings.model_copy(update={"bind": type(api.settings.bind)(host="127.0.0.1", port=0)})
@@ -150,13 +161,8 @@ def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.M
             await asyncio.gather(*(ask_for_one() for _ in range(20)))
             assert sorted(found) == [200] * 3 + [429] * 17
 
-            async def opens() -> bool:
-                async with rest.stream("GET", "/v1/events", headers=STREAM, timeout=300) as answer:
-                    return answer.status_code == 200
-
             # Those that have ended make room.
-            while not await opens():
-                await asyncio.sleep(0.05)
+            await one_opens(rest)
 
     asyncio.run(scenario())
 
@@ -169,20 +175,13 @@ def test_a_reader_that_never_reads_gives_its_place_back(api: Api, monkeypatch: p
 
     async def scenario() -> None:
         async with api.serving() as server, httpx.AsyncClient(base_url=f"http://{server.address}") as rest:
-
-            async def status() -> int:
-                async with rest.stream("GET", "/v1/events", headers=STREAM) as answer:
-                    return answer.status_code
-
             host, _, port = str(server.address).rpartition(":")
             reader, silent = await asyncio.open_connection(host, int(port))
             silent.write(request)
             # Its stream is open before anybody else asks. Then it reads no more.
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            await one_opens(rest)
             async with asyncio.timeout(300):
-                while (found := await status()) != 200:
-                    assert found == 429
-                    await asyncio.sleep(0.05)
                 with suppress(ConnectionResetError):
                     await reader.read()
             silent.close()

@@ -57,6 +57,12 @@ class Pushing:
             await asyncio.sleep(0.001)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No push is answered before it is stored, on any machine."""
+    monkeypatch.setattr(telemetry_calls, "_STORED_S", 3600.0)
+
+
 @contextlib.asynccontextmanager
 async def pushing(*, marked: bool) -> AsyncIterator[Pushing]:
     gate = Gate()
