@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from receiver.api.documents import SubscriptionBody
+from receiver.cli.subscription_presets import Preset
 from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.descriptions import descriptions
@@ -56,6 +57,12 @@ def configurations() -> dict[str, dict[str, Any]]:
     subscription["properties"]["name"] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}
     subscription["properties"]["interval_ms"] |= {"minimum": MIN_INTERVAL_MS, "maximum": MAX_INTERVAL_MS}
     subscription["properties"]["match"]["propertyNames"] = {"enum": list(SELECTORS)}
+    subscription["properties"]["preset"] = {
+        "description": "In place of metrics: a subscription that comes with the receiver.",
+        "enum": list(Preset),
+    }
+    subscription["required"].remove("metrics")
+    subscription["oneOf"] = [{"required": ["metrics"]}, {"required": ["preset"]}]
     return shapes | {
         "receiverConfig": receiver,
         "listenerDefaults": listener,

@@ -31,6 +31,8 @@ from deploy.dashboards.topics_and_groups import topics_and_groups
 from deploy.dashboards.versions import versions
 
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
+#: The preset for the chart's value ``subscriptions``, because Helm reads no file outside the chart.
+CHART_PRESET: Final = Path("presets") / PRESET.name
 _RULES: Final = {
     "grafana-rules": grafana_rules,
     "prometheus-rules": prometheus_rules,
@@ -70,8 +72,9 @@ def files() -> Iterator[tuple[Path, str]]:
 def write() -> None:
     """Write all of them, and the subscription that they need."""
     made = list(files())
-    PRESET.write_text(preset(text for _, text in made), encoding="utf-8")
-    for path, text in made:
+    asked = preset(text for _, text in made)
+    PRESET.write_text(asked, encoding="utf-8")
+    for path, text in [*made, (CHART_PRESET, asked)]:
         target = CHART / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

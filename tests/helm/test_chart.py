@@ -91,7 +91,7 @@ def test_the_package_has_only_the_files_that_an_installation_needs(helm: Helm, t
         packed = {name.removeprefix(f"{CHART.name}/") for name in archive.getnames()}
     folders = {
         str(file.relative_to(CHART))
-        for folder in ("templates", "dashboards", "alerts")
+        for folder in ("templates", "dashboards", "alerts", "presets")
         for file in (CHART / folder).rglob("*")
         if file.is_file()
     }

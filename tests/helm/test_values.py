@@ -84,6 +84,15 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         ("/subscriptions/a/interval_ms", "minimum: got 5, want 100"),
     ),
     "a subscription without a name": ({"subscriptions": [{"metrics": []}]}, ("/subscriptions/0", "name")),
+    "a preset that does not come with the receiver": (
+        {"subscriptions": [{"name": "a", "preset": "panels"}]},
+        ("/subscriptions/0/preset", "value must be 'dashboards'"),
+    ),
+    "metrics beside a preset": (
+        {"subscriptions": [{"name": "a", "preset": "dashboards", "metrics": []}]},
+        ("/subscriptions/0", "oneOf"),
+    ),
+    "a subscription without metrics": ({"subscriptions": [{"name": "a"}]}, ("/subscriptions/0", "metrics")),
     "a subscription twice": (
         {"subscriptions": [{"name": "a", "metrics": []}, {"name": "a", "metrics": []}]},
         ("subscriptions[1].name", "a", "subscriptions[0].name"),

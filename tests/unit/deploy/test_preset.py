@@ -17,7 +17,7 @@ from benchmarks.captured import (
     Captured,
 )
 from deploy.dashboards.preset import PRESET, preset
-from deploy.dashboards.written import files
+from deploy.dashboards.written import CHART, CHART_PRESET, files
 from receiver.telemetry.subscription_document import read_document
 from spark_streaming.watched import WATCHED
 
@@ -28,6 +28,7 @@ README = (Path(__file__).parents[3] / "examples" / "subscriptions" / "README.md"
 
 def test_the_preset_is_up_to_date_and_valid() -> None:
     assert PRESET.read_text("utf-8") == preset(TEXTS), "run `make docs`"
+    assert (CHART / CHART_PRESET).read_text("utf-8") == preset(TEXTS), "run `make docs`"
     document = {"name": "dashboards", **json.loads(PRESET.read_text("utf-8"))}
     assert list(read_document(document).metrics) == ASKED
 

@@ -8,7 +8,7 @@
 /etc/kafka-telemetry-subscriptions
 {{- end -}}
 
-{{/* The file: a list, also where the values are a mapping by name. */}}
+{{/* The file: a list, also where the values are a mapping by name, and with the content of presets. */}}
 {{- define "kafka-client-telemetry.subscriptions.file" -}}
 {{- $list := list -}}
 {{- if kindIs "map" .Values.subscriptions -}}
@@ -18,5 +18,12 @@
 {{- else -}}
 {{- $list = .Values.subscriptions -}}
 {{- end -}}
-{{- toYaml $list -}}
+{{- $written := list -}}
+{{- range $subscription := $list -}}
+{{- with $subscription.preset -}}
+{{- $subscription = merge (omit $subscription "preset") (printf "presets/%s.json" . | $.Files.Get | fromJson) -}}
+{{- end -}}
+{{- $written = append $written $subscription -}}
+{{- end -}}
+{{- toYaml $written -}}
 {{- end -}}
