@@ -69,7 +69,8 @@ test-helm: $(STAMP) ## Try the Helm chart: lint, helm-unittest, Kubernetes' sche
 
 test-kubernetes: $(STAMP) ## Install the Helm chart's features into a real API server, and run it in pods of a real node, as root (built once: half an hour of CPU)
 	@$(BIN)/python -m tests.testbed setup --parts kubernetes
-	@$(BIN)/python -m tests.testbed setup --parts node --optional
+	@$(BIN)/python -m tests.testbed setup --parts node,prometheus --optional
+	@$(BIN)/python -m tests.testbed setup --parts network-policies --optional
 	@$(PYTEST) tests/kubernetes
 
 test-examples: setup ## Run every example whole, with real parts in the place of containers and pods (some minutes)

@@ -36,6 +36,7 @@ KUBERNETES_VERSION = "1.36.3"
 CONTAINERD_VERSION = "2.2.9"
 COREDNS_VERSION = "1.14.7"
 ETCD_VERSION = "3.6.8"
+KUBE_ROUTER_VERSION = "2.1.0"
 
 #: The environment variable that names the parts of a run, in :data:`GROUPS`' words. Others can't be
 #: used then, also when they are built, so that a run passes on a machine that has just these.
@@ -261,6 +262,12 @@ NODE = Part(
     ),
     tools=(prerequisites.GO, prerequisites.SETPRIV, *prerequisites.NODE_TOOLS),
 )
+NETWORK_POLICIES = Part(
+    name="network-policies",
+    about=f"kube-router {KUBE_ROUTER_VERSION}, which enforces network policies, by Go",
+    sources=(HERE / "kube_router",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV, prerequisites.IPSET, *prerequisites.NODE_TOOLS),
+)
 #: Come from the machine; nothing is built.
 HAPROXY = Part(
     name="haproxy",
@@ -290,6 +297,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "helm": (HELM, KUBERNETES_SCHEMAS, STRIMZI),
     "kubernetes": (HELM, KUBERNETES_SCHEMAS, KUBERNETES),
     "node": (EXAMPLES_KAFKA, COLLECTOR, *_CLIENTS, KUBERNETES_SCHEMAS, KUBERNETES, NODE),
+    "network-policies": (NETWORK_POLICIES,),
     "haproxy": (HAPROXY,),
     "network": (NETWORK,),
 }

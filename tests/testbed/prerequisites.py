@@ -124,6 +124,7 @@ NODE = Tool(name="Node.js >= 18 with npm", problem=_node_problem, packages=("nod
 CHROMIUM = Tool(name="Chromium", problem=_on_path("chromium"), packages=("chromium",))
 HAPROXY = Tool(name="HAProxy", problem=_on_path("haproxy"), packages=("haproxy",))
 DEBOOTSTRAP = Tool(name="debootstrap", problem=_on_path("debootstrap"), packages=("debootstrap",))
+IPSET = Tool(name="ipset", problem=_on_path("ipset"), packages=("ipset",))
 #: What a node takes from the machine: to make images, to run containers, and for their network.
 NODE_TOOLS = (
     Tool(

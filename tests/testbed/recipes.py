@@ -133,6 +133,11 @@ def _build_node(folder: Path) -> None:
     _build_with_go(HERE / "pause", folder / "pause")
 
 
+def _build_network_policies(folder: Path) -> None:
+    package = "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"
+    _build_with_go(HERE / "kube_router", folder / "kube-router", package)
+
+
 def _told(variables: Mapping[str, str], *packages: str) -> str:
     """The linker's flags that give Go packages' variables their values."""
     values = (f"-X {package}.{name}={value}" for package in packages for name, value in variables.items())
@@ -191,6 +196,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.STRIMZI: _build_strimzi,
     parts.KUBERNETES: _build_kubernetes,
     parts.NODE: _build_node,
+    parts.NETWORK_POLICIES: _build_network_policies,
     parts.GRAFANA_SCHEMA: _install_grafana_schema,
     parts.CONSOLE: _install_console,
     parts.GRAFANA_UI: _build_grafana_ui,

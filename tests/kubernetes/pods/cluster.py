@@ -100,10 +100,10 @@ class BrokerCluster:
         self.upgrade(*arguments)
         self.wait_until_ready()
 
-    def upgrade(self, *arguments: str | Path) -> None:
+    def upgrade(self, *arguments: str | Path, chart: Path = CHART) -> None:
         """Install or upgrade the release with the example's values and others."""
         self.helm.run(
-            *("upgrade", "--install", RELEASE, CHART, f"--namespace={NAMESPACE}"),
+            *("upgrade", "--install", RELEASE, chart, f"--namespace={NAMESPACE}"),
             *("--values", VALUES, *arguments),
         )
 
@@ -124,15 +124,7 @@ class BrokerCluster:
 
     def set_token(self, token: str) -> None:
         """Write the token of its REST APIs into the Secret, over an earlier one."""
-        encoded = base64.b64encode(token.encode()).decode()
-        self.node.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "kafka-telemetry-tokens", "namespace": NAMESPACE},
-                "data": {"ops": encoded},
-            }
-        )
+        self.node.apply(secret("kafka-telemetry-tokens", NAMESPACE, ops=token))
 
     def evict(self, pod: str) -> int:
         """Ask for a pod's eviction, as a drain does, and return the HTTP status."""
@@ -209,6 +201,22 @@ class BrokerCluster:
                 "--interval-ms=1000",
                 f"--token-file={TOKEN}",
             )
+
+
+def secret(name: str, namespace: str, **values: str) -> dict[str, Any]:
+    """A Secret; ``_`` of a key stands for a dot."""
+    data = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": data,
+    }
+
+
+def namespace_peer(name: str) -> dict[str, Any]:
+    """All pods of a namespace, as a peer of a network policy."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
 def _parent(pid: int) -> int:

@@ -11,7 +11,7 @@ from tests.kubernetes.pods.clients import NAMESPACE as CLIENTS
 from tests.kubernetes.pods.cluster import BrokerCluster, Collector
 from tests.testbed import parts
 from tests.testbed.helm import Helm
-from tests.testbed.node import machine
+from tests.testbed.node import machine, policies
 from tests.testbed.node.images import KAFKA, RECEIVER
 from tests.testbed.node.node import Node
 from tests.testbed.parts import NotSetUpError
@@ -57,6 +57,16 @@ def installed(node: Node, helm: Helm) -> BrokerCluster:
     cluster.install()
     cluster.subscribe()
     return cluster
+
+
+@pytest.fixture(scope="session")
+def policies_problem(node: Node) -> str | None:
+    """Why the node enforces no network policies; None when it does, from now to its end."""
+    try:
+        policies.enforce(node)
+    except NotSetUpError as error:
+        return str(error)
+    return None
 
 
 @pytest.fixture

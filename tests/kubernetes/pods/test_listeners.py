@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -12,7 +11,7 @@ import yaml
 
 from tests.kubernetes.pods.clients import AUTHORITY, AUTHORITY_FILE, LANGUAGES, clients
 from tests.kubernetes.pods.clients import NAMESPACE as CLIENTS
-from tests.kubernetes.pods.cluster import MONITORING, TOKEN, BrokerCluster
+from tests.kubernetes.pods.cluster import MONITORING, TOKEN, BrokerCluster, secret
 from tests.testbed.certificates import Certificate, CertificateAuthority
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART
@@ -67,17 +66,6 @@ _BROKER: Final = {
     "KAFKA_HEAP_OPTS": "-Xms256m -Xmx256m",
     "KAFKA_LOG4J_OPTS": "-Dlog4j2.level=WARN",
 }
-
-
-def secret(name: str, namespace: str, **values: str) -> dict[str, Any]:
-    """A Secret; ``_`` of a key stands for a dot."""
-    data = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in values.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace},
-        "data": data,
-    }
 
 
 def tls(certificate: Certificate) -> dict[str, Any]:
