@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
+from tests.kubernetes.pods import gateways
 from tests.kubernetes.pods.clients import LANGUAGES, PodClient, clients
-from tests.kubernetes.pods.cluster import NAME, NAMESPACE, BrokerCluster
+from tests.kubernetes.pods.cluster import NAMESPACE, BrokerCluster
 from tests.kubernetes.pods.figures import note
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART
@@ -19,28 +20,10 @@ from tests.testbed.helm import CHART
 pytestmark = pytest.mark.timeout(1800)
 
 RELEASE: Final = "gateway"
-SERVICE: Final = f"{RELEASE}-kafka-client-telemetry-gateway"
-HOST: Final = f"{SERVICE}.{NAMESPACE}.svc.cluster.local"
-BOOTSTRAP: Final = f"{HOST}:29092"
+SERVICE: Final = gateways.service(RELEASE)
+BOOTSTRAP: Final = gateways.bootstrap(RELEASE)
 SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=gateway"
-#: In front of the brokers' own listener, which has no sidecar.
-VALUES: Final[dict[str, Any]] = {
-    "sidecar": {"enabled": False},
-    "gateway": {
-        "enabled": True,
-        "rewrite": {
-            "upstream": f"{NAME}-brokers.{NAMESPACE}.svc.cluster.local:9094",
-            "host": HOST,
-            "firstPort": 29100,
-            "nodes": 5,
-        },
-    },
-    "tokens": [{"name": "ops", "role": "editor", "secretName": "kafka-telemetry-tokens", "key": "ops"}],
-    "subscriptions": [{"name": "all", "metrics": ["*"], "interval_ms": 1000}],
-    # Beside the brokers, and the pod of `helm test`, on a node of two cores.
-    "resources": {"requests": {"cpu": "10m"}},
-    "config": {"plugins": [{"type": "otlp", "endpoint": "http://collector:4317"}]},
-}
+VALUES: Final = gateways.values(RELEASE, {"type": "otlp", "endpoint": "http://collector:4317"})
 #: OpenShift's restricted-v2: any user, the group 0, and the volume's group as the user.
 ANY_USER: Final = 1000680000
 
