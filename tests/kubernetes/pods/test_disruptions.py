@@ -6,6 +6,8 @@ was measured is printed; what a machine of any speed must keep is asserted.
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import re
 import signal
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +101,21 @@ def test_a_supervisor_that_dies_five_times(cluster: BrokerCluster, traffic: Traf
     assert cluster.metric(pod, 'kafka_telemetry_process_restarts_total{process="supervisor"}') == 5
 
 
+def _started_at(pid: int) -> float:
+    """When a process of this machine was started, in seconds since the epoch."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    ago = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - ago
+
+
+def _logged_at(cluster: BrokerCluster, pod: str, event: str) -> float:
+    """When a sidecar's container first logged an event, in seconds since the epoch."""
+    for line in cluster.node.logs(NAMESPACE, pod, SIDECAR).splitlines():
+        if line.startswith("{") and (entry := json.loads(line))["event"] == event:
+            return datetime.datetime.fromisoformat(entry["timestamp"]).timestamp()
+    raise LookupError(f"{pod} has not logged {event!r}")
+
+
 def test_a_sidecar_whose_container_dies(cluster: BrokerCluster, traffic: Traffic) -> None:
     # As when all processes are killed for their memory (cgroup v2).
     pod = cluster.pods[1]
@@ -109,6 +127,12 @@ def test_a_sidecar_whose_container_dies(cluster: BrokerCluster, traffic: Traffic
     )
     cluster.wait_until_ready()
     traffic.go_on()
+    started = _started_at(cluster.process(pod, SIDECAR, "process 1"))
+    accepts = _logged_at(cluster, pod, "accepting clients")
+    note(
+        f"a container that dies: the kubelet starts another after {started - begun:.1f} s, "
+        f"which accepts clients {accepts - started:.1f} s later"
+    )
     traffic.check("a container that dies", begun)
 
 
