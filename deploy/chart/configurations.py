@@ -22,6 +22,7 @@ from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.descriptions import descriptions
 from receiver.settings.model import ReceiverSettings
+from receiver.telemetry.owners import MAX_EXPECTED, MAX_TEAM, MAX_TEXT
 from receiver.telemetry.selectors import SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
@@ -75,6 +76,38 @@ def configurations() -> dict[str, dict[str, Any]]:
                 {"type": "object", "additionalProperties": {"$ref": "subscription"}},
             ]
         },
+        "owner": _owner(),
+        "owners": {
+            "anyOf": [
+                {"type": "array", "items": {"allOf": [{"$ref": "owner"}, {"required": ["team"]}]}},
+                {"type": "object", "additionalProperties": {"$ref": "owner"}},
+            ]
+        },
+    }
+
+
+def _owner() -> dict[str, Any]:
+    text = {"type": "string", "maxLength": MAX_TEXT}
+    expected = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_EXPECTED}
+    return {
+        "type": "object",
+        "properties": {
+            "team": {"type": "string", "minLength": 1, "maxLength": MAX_TEAM},
+            "match": {
+                "type": "object",
+                "propertyNames": {"enum": list(SELECTORS)},
+                "additionalProperties": {"type": "string"},
+            },
+            "contact": text,
+            "link": text,
+            "expected": {
+                "type": "object",
+                "properties": {"principals": expected},
+                "additionalProperties": False,
+            },
+        },
+        "required": ["match"],
+        "additionalProperties": False,
     }
 
 

@@ -21,8 +21,9 @@ from receiver.telemetry.subscription_checks import CHECKS
 MAX_OWNERS: Final = 1000
 #: The maximum number of principals that one owner expects.
 MAX_EXPECTED: Final = 256
-_MAX_TEAM: Final = 128
-_MAX_TEXT: Final = 512
+#: The maximum length of a name, and of a contact or link.
+MAX_TEAM: Final = 128
+MAX_TEXT: Final = 512
 #: Clients with the same matched values share an answer. At the bound all are found anew.
 _MAX_KNOWN: Final = 16_384
 
@@ -53,7 +54,7 @@ class Owner:
         errors: list[SubscriptionError] = []
         if self.team == "":
             errors.append(SubscriptionError("team", self.team, "is not a name", "give a text"))
-        for name, most in (("team", _MAX_TEAM), ("contact", _MAX_TEXT), ("link", _MAX_TEXT)):
+        for name, most in (("team", MAX_TEAM), ("contact", MAX_TEXT), ("link", MAX_TEXT)):
             _check_text(name, getattr(self, name), most, errors.append)
         object.__setattr__(self, "match", CHECKS["match"](self.match, errors.append))
         object.__setattr__(self, "principals", _checked_principals(self.principals, errors.append))

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tests.testbed.helm import Manifest, of_kind, pod_templates
 
-#: Where the chart mounts the files of subscriptions.
-SUBSCRIPTIONS: Final = "/etc/kafka-telemetry-subscriptions"
+#: Where the chart mounts the files of subscriptions and owners, by their ConfigMap's component.
+_FOLDERS: Final = {name: f"/etc/kafka-telemetry-{name}" for name in ("subscriptions", "owners")}
 _SECRET_PATH: Final = re.compile(r"/run/secrets/[\w./-]+")
 #: The environment of a sidecar in another chart's pod, where the downward API sets it.
 _BROKER_ID: Final = {"KAFKA_TELEMETRY_BROKER__ID": "1"}
@@ -30,7 +30,7 @@ class Configuration:
         text: The YAML.
         rollup: Whether a roll-up reads it, and not a receiver.
         environment: The container's variables that stand in its manifest.
-        subscriptions: The files of subscriptions, by name, if the chart writes them.
+        files: The files of subscriptions and owners, by path, if the chart writes them.
         mounts: The folders that are mounted into it; None where it is in another chart's pod.
     """
 
@@ -38,7 +38,7 @@ class Configuration:
     text: str
     rollup: bool
     environment: Mapping[str, str]
-    subscriptions: Mapping[str, str]
+    files: Mapping[str, str]
     mounts: Sequence[str] | None
 
     @property
@@ -54,12 +54,12 @@ class Configuration:
             file.write_text(_WEB if file.name == "web.yml" else _SECRET)
         written = folder / "config.yaml"
         text = _SECRET_PATH.sub(lambda found: f"{folder}{found[0]}", self.text)
-        if self.subscriptions:
-            place = folder / SUBSCRIPTIONS.lstrip("/")
-            place.mkdir(parents=True, exist_ok=True)
-            for name, content in self.subscriptions.items():
-                (place / name).write_text(content)
-            text = text.replace(SUBSCRIPTIONS, str(place))
+        for path, content in self.files.items():
+            file = folder / path.lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content)
+        for mounted in {str(Path(path).parent) for path in self.files}:
+            text = text.replace(mounted, str(folder / mounted.lstrip("/")))
         written.write_text(text)
         return written
 
@@ -67,10 +67,10 @@ class Configuration:
 def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
     """Every configuration that manifests have."""
     readers = dict(_readers(manifests))
-    subscriptions = {
-        name: text
+    files = {
+        f"{mounted}/{name}": text
         for item in of_kind(manifests, "ConfigMap")
-        if item["metadata"]["labels"]["app.kubernetes.io/component"] == "subscriptions"
+        if (mounted := _FOLDERS.get(item["metadata"]["labels"]["app.kubernetes.io/component"]))
         for name, text in item["data"].items()
     }
     found = []
@@ -88,7 +88,7 @@ def configurations(manifests: Sequence[Manifest]) -> list[Configuration]:
                     text=text,
                     rollup=component.startswith("rollup"),
                     environment=_environment(container) if container else _BROKER_ID,
-                    subscriptions={} if component.startswith("rollup") else subscriptions,
+                    files={} if component.startswith("rollup") else files,
                     mounts=[mount["mountPath"] for mount in container["volumeMounts"]] if container else None,
                 )
             )

@@ -104,6 +104,19 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         },
         ("config.subscriptions", "subscriptions.db", "leave one"),
     ),
+    "an owner's key": (
+        {"owners": [{"team": "a", "match": {}, "email": "a"}]},
+        ("/owners", "email", "not allowed"),
+    ),
+    "an owner without a match": ({"owners": {"a": {"contact": "b"}}}, ("/owners/a", "match")),
+    "an owner twice": (
+        {"owners": [{"team": "a", "match": {}}, {"team": "a", "match": {}}]},
+        ("owners[1].team", "a", "owners[0].team"),
+    ),
+    "two folders of owners": (
+        {"owners": [{"team": "a", "match": {}}], "config": {"owners": {"path": "./owners.d"}}},
+        ("config.owners", "owners.d", "leave one"),
+    ),
     "roll-up's key": (
         {"rollup": {"config": {"sources": "kafka"}}},
         ("/rollup/config", "sources", "not allowed"),

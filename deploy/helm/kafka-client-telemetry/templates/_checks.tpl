@@ -36,6 +36,16 @@
 {{- if and .Values.subscriptions $config.subscriptions -}}
 {{- fail (printf "config.subscriptions: %s: `subscriptions` is given too, and the chart selects the store for it; leave one of them out" (toJson $config.subscriptions)) -}}
 {{- end -}}
+{{- if and .Values.owners $config.owners -}}
+{{- fail (printf "config.owners: %s: `owners` is given too, and the chart writes its folder; leave one of them out" (toJson $config.owners)) -}}
+{{- end -}}
+{{- $teams := dict -}}
+{{- range $index, $owner := kindIs "slice" .Values.owners | ternary .Values.owners list -}}
+{{- with get $teams .team -}}
+{{- fail (printf "owners[%d].team: %s: that of owners[%s].team too; give each its own" $index $owner.team .) -}}
+{{- end -}}
+{{- $_ := set $teams .team (toString $index) -}}
+{{- end -}}
 {{- $names := dict -}}
 {{- range $index, $subscription := kindIs "slice" .Values.subscriptions | ternary .Values.subscriptions list -}}
 {{- with get $names .name -}}
@@ -52,7 +62,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Fails where the plugins' bounds are more than the data volume has room for: (dict "root" $ "field" "gateway.persistence.size" "size" "5Gi"). */}}
+{{/* Fails where the bounds of usage and plugins are more than the data volume has room for: (dict "root" $ "field" "gateway.persistence.size" "size" "5Gi"). */}}
 {{- define "kafka-client-telemetry.checks.data" -}}
 {{- range $index, $plugin := .root.Values.config.plugins -}}
 {{- if and (eq .type "spool_files") (hasKey . "max_bytes") (not .max_bytes) (include "kafka-client-telemetry.onData" (dict "root" $.root "path" .path)) -}}
@@ -62,7 +72,7 @@
 {{- /* 64 MiB for subscriptions and the file that spool_files is writing. */ -}}
 {{- $least := include "kafka-client-telemetry.dataBytes" .root | int64 | add 67108864 -}}
 {{- if lt (include "kafka-client-telemetry.bytes" .size | int64) $least -}}
-{{- fail (printf "%s: %s: config.plugins may need %dMi: spool.max_bytes of each (1Gi by default), max_bytes of spool_files (10Gi by default), and 64Mi; give so much, smaller bounds, or delivery: memory" .field (toString .size) (div (add $least 1048575) 1048576)) -}}
+{{- fail (printf "%s: %s: config may need %dMi: spool.max_bytes of each plugin (1Gi by default), max_bytes of spool_files (10Gi by default), 128 bytes for each of usage.days and usage.max_rows_per_day (489Mi by default), and 64Mi; give so much, smaller bounds, or delivery: memory" .field (toString .size) (div (add $least 1048575) 1048576)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -25,6 +25,7 @@
 {{- define "kafka-client-telemetry.origins" -}}
 {{- $origins := dict "" "config" -}}
 {{- if .Values.subscriptions }}{{ $_ := set $origins "subscriptions" "subscriptions" }}{{ end -}}
+{{- if .Values.owners }}{{ $_ := set $origins "owners" "owners" }}{{ end -}}
 {{- $own := len (.Values.config.rest.tokens | default list) -}}
 {{- range $index, $token := .Values.tokens -}}
 {{- $_ := set $origins (printf "rest.tokens[%d]" (add $own $index)) (printf "tokens[%d]" $index) -}}

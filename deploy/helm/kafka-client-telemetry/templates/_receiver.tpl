@@ -64,9 +64,19 @@
 {{- int64 $bytes -}}
 {{- end -}}
 
-{{/* Bytes that the plugins may take of the data volume, by their bounds: a spool for each that has one, and what spool_files keeps there. */}}
+{{/* The file of usage; on the data volume unless `config` names another place. */}}
+{{- define "kafka-client-telemetry.usagePath" -}}
+{{- (.Values.config.usage | default dict).path | default "usage.db" -}}
+{{- end -}}
+
+{{/* Bytes that usage and the plugins may take of the data volume, by their bounds: the rows of all days, a spool for each plugin that has one, and what spool_files keeps there. */}}
 {{- define "kafka-client-telemetry.dataBytes" -}}
 {{- $sum := 0 -}}
+{{- if include "kafka-client-telemetry.onData" (dict "root" . "path" (include "kafka-client-telemetry.usagePath" .)) -}}
+{{- $usage := .Values.config.usage | default dict -}}
+{{- /* A row takes about 100 bytes; the page that holds it is not always full. */ -}}
+{{- $sum = mul 128 (int64 ($usage.days | default 400)) (int64 ($usage.max_rows_per_day | default 10000)) -}}
+{{- end -}}
 {{- range .Values.config.plugins -}}
 {{- $spool := .spool | default dict -}}
 {{- if and (ne (.delivery | default "spool_when_behind") "memory") (include "kafka-client-telemetry.onData" (dict "root" $ "path" ($spool.path | default "spool"))) -}}
@@ -97,6 +107,10 @@
 {{- if .root.Values.subscriptions }}
 {{- $_ := set $config "subscriptions" (dict "store" "file" "path" (include "kafka-client-telemetry.subscriptions.folder" .root)) -}}
 {{- end -}}
+{{- if .root.Values.owners }}
+{{- $_ := set $config "owners" (dict "path" (include "kafka-client-telemetry.owners.folder" .root)) -}}
+{{- end -}}
+{{- $_ := set $config "usage" (merge (dict "path" (include "kafka-client-telemetry.usagePath" .root)) ($config.usage | default dict)) -}}
 {{- $tokens := $config.rest.tokens | default list -}}
 {{- range .root.Values.tokens -}}
 {{- $tokens = append $tokens (dict "name" .name "role" .role "file" (printf "/run/secrets/kafka-telemetry/tokens/%s" .name)) -}}
@@ -169,6 +183,9 @@ volumeMounts:
   {{- if $values.subscriptions }}
   - {name: kafka-telemetry-subscriptions, mountPath: {{ include "kafka-client-telemetry.subscriptions.folder" .root }}, readOnly: true}
   {{- end }}
+  {{- if $values.owners }}
+  - {name: kafka-telemetry-owners, mountPath: {{ include "kafka-client-telemetry.owners.folder" .root }}, readOnly: true}
+  {{- end }}
   - name: {{ .dataVolume | default "kafka-telemetry-data" }}
     mountPath: /var/lib/kafka-telemetry
     {{- with .dataSubPath }}
@@ -205,6 +222,11 @@ volumeMounts:
 - name: kafka-telemetry-subscriptions
   configMap:
     name: {{ include "kafka-client-telemetry.subscriptions.configMapName" .root }}
+{{- end }}
+{{- if .root.Values.owners }}
+- name: kafka-telemetry-owners
+  configMap:
+    name: {{ include "kafka-client-telemetry.owners.configMapName" .root }}
 {{- end }}
 {{- with .data }}
 - name: kafka-telemetry-data
