@@ -76,14 +76,14 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.control.plugin_time import PluginTime
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.errors import InvalidValueError
-from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.identity import ClientIdentity, recorded_identity
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.owners import Owners
 from receiver.telemetry.rules import Rules
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.traffic.traffic import Traffic
-from receiver.traffic.usage_store import UsageError, open_usage
+from receiver.traffic.usage_store import Key, UsageError, open_usage
 from receiver.workers import start_task
 from spark_streaming import dumps
 
@@ -200,6 +200,7 @@ class _Core:
             open_usage(settings.usage, usage_file),
             self._clock.wall_ns,
             self._telemetry.principal_label,
+            self._owner_of,
         )
         self._relays = Relays(
             expected=setup.relays,
@@ -394,6 +395,11 @@ class _Core:
 
     def _open_owners(self, settings: ReceiverSettings, *, strict: bool = False) -> OwnersFolder | None:
         return None if settings.owners is None else OwnersFolder(settings.owners.path, strict=strict)
+
+    def _owner_of(self, key: Key) -> str | None:
+        """Return the owner of usage, empty without one; None: there are no owners."""
+        owners = self._telemetry.owners
+        return (owners.team_of(recorded_identity(*key)) or "") if owners.owners else None
 
     def _use_owners(self, folder: OwnersFolder | None) -> None:
         self._telemetry.owners = Owners() if folder is None else folder.owners

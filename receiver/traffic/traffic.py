@@ -118,6 +118,7 @@ class Traffic:
     Args:
         wall_ns: Nanoseconds since the epoch.
         label_of: Returns the label of a principal in metrics; None: it has none.
+        owner_of: Returns the owner of usage, empty without one; None: there are no owners.
 
     Attributes:
         closed: The connections that have closed, the latest last.
@@ -128,9 +129,10 @@ class Traffic:
         store: UsageStore,
         wall_ns: Callable[[], int] = time.time_ns,
         label_of: Callable[[str], str | None] = str,
+        owner_of: Callable[[Key], str | None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.metrics = TrafficMetrics(label_of, lambda: self.store.principals)
+        self.metrics = TrafficMetrics(label_of, lambda: self.store.principals, owner_of)
         self.closed: deque[ClosedConnection] = deque(maxlen=MAX_CLOSED)
         self._wall_ns = wall_ns
         self._committed = store.committed

@@ -1,9 +1,9 @@
-"""Metrics of what principals move, with a bounded number of series."""
+"""Metrics of what principals and owners move, with a bounded number of series."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,51 +12,89 @@ from prometheus_client.registry import Collector
 from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.traffic.usage_store import Amounts, Key, PrincipalUse
 
-#: Principals with series of their own; the others share :data:`OTHER`.
+#: Principals, and owners, with series of their own; the others share :data:`OTHER`.
 MAX_PRINCIPALS: Final = 100
 OTHER: Final = "other"
+#: The owner of what nobody declares.
+UNDECLARED: Final = "undeclared"
 
 _PREFIX: Final = "kafka_telemetry_"
 _NOTHING: Final = Amounts(0, 0, 0, 0)
 
 
-class TrafficMetrics(Collector):
-    """What each principal has moved since the core's start, and when it was last used.
+class _Moved:
+    """What each label has moved: the first labels for themselves, the others together."""
 
-    The first principals, those with most bytes of a settlement first, keep series of their own. So
-    counters never fall, and their sum is everything.
+    def __init__(self) -> None:
+        self._amounts: dict[str, Amounts] = {}
+
+    def add(self, parts: Iterable[tuple[str, Amounts]]) -> None:
+        """Add a settlement; labels with most bytes get series first."""
+        sums: dict[str, Amounts] = {}
+        for label, amounts in parts:
+            sums[label] = sums.get(label, _NOTHING).plus(amounts)
+        for label, amounts in sorted(sums.items(), key=lambda entry: -sum(entry[1][:2])):
+            shown = self.shown(label)
+            self._amounts[shown] = self._amounts.get(shown, _NOTHING).plus(amounts)
+
+    def shown(self, label: str) -> str:
+        """Return the label of the series that counts for a label."""
+        is_one_too_many = label not in self._amounts and len(self._amounts) >= MAX_PRINCIPALS
+        return OTHER if is_one_too_many else label
+
+    def families(self, prefix: str, by: str) -> Iterator[Metric]:
+        """Return the series of bytes and requests."""
+        moved = CounterMetricFamily(
+            f"{prefix}_bytes",
+            f"Bytes of Kafka's protocol from and to clients by {by}.",
+            labels=[by, "direction"],
+        )
+        requests = CounterMetricFamily(f"{prefix}_requests", f"Requests of clients by {by}.", labels=[by])
+        for label, amounts in self._amounts.items():
+            moved.add_metric([label, "from_clients"], amounts.bytes_in)
+            moved.add_metric([label, "to_clients"], amounts.bytes_out)
+            requests.add_metric([label], amounts.requests)
+        yield from (moved, requests)
+
+
+class TrafficMetrics(Collector):
+    """What principals and owners have moved, and when principals were used.
+
+    Counters begin with the core. The first labels keep series of their own, the greatest of a
+    settlement first. So counters never fall, and their sum is everything.
 
     Args:
         label_of: Returns the label of a principal, hashed if privacy demands it; None: it has none.
+        owner_of: Returns the owner of usage, empty without one; None: there are no owners.
     """
 
     def __init__(
         self,
         label_of: Callable[[str], str | None],
         uses: Callable[[], Mapping[str, PrincipalUse]],
+        owner_of: Callable[[Key], str | None] = lambda _: None,
     ) -> None:
         self._label_of = label_of
         self._uses = uses
-        self._moved: dict[str, Amounts] = {}
+        self._owner_of = owner_of
+        self._principals = _Moved()
+        self._owners = _Moved()
         self._new_networks: dict[str, int] = {}
 
     def add(self, usage: Mapping[Key, Amounts], new_networks: Mapping[str, int]) -> None:
         """Add a settlement."""
-        sums: dict[str, Amounts] = {}
-        for key, amounts in usage.items():
-            sums[key.principal] = sums.get(key.principal, _NOTHING).plus(amounts)
-        for principal, amounts in sorted(sums.items(), key=lambda entry: -sum(entry[1][:2])):
-            label = self._label(principal)
-            self._moved[label] = self._moved.get(label, _NOTHING).plus(amounts)
+        self._principals.add((self._label(key.principal), amounts) for key, amounts in usage.items())
+        self._owners.add(
+            (owner or UNDECLARED, amounts)
+            for key, amounts in usage.items()
+            if (owner := self._owner_of(key)) is not None
+        )
         for principal, count in new_networks.items():
-            label = self._label(principal)
+            label = self._principals.shown(self._label(principal))
             self._new_networks[label] = self._new_networks.get(label, 0) + count
 
     def _label(self, principal: str) -> str:
-        label = self._label_of(principal)
-        if label is None or (label not in self._moved and len(self._moved) >= MAX_PRINCIPALS):
-            return OTHER
-        return label
+        return self._label_of(principal) or OTHER
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that nothing is read before the first scrape."""
@@ -64,18 +102,8 @@ class TrafficMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return all series."""
-        moved = CounterMetricFamily(
-            f"{_PREFIX}traffic_bytes",
-            "Bytes of Kafka's protocol from and to clients by principal.",
-            labels=["principal", "direction"],
-        )
-        requests = CounterMetricFamily(
-            f"{_PREFIX}traffic_requests", "Requests of clients by principal.", labels=["principal"]
-        )
-        for label, amounts in self._moved.items():
-            moved.add_metric([label, "from_clients"], amounts.bytes_in)
-            moved.add_metric([label, "to_clients"], amounts.bytes_out)
-            requests.add_metric([label], amounts.requests)
+        yield from self._principals.families(f"{_PREFIX}traffic", "principal")
+        yield from self._owners.families(f"{_PREFIX}owner_traffic", "owner")
         networks = CounterMetricFamily(
             f"{_PREFIX}principal_new_networks",
             "Networks from which a principal was used that had been known for a week without them.",
@@ -83,7 +111,7 @@ class TrafficMetrics(Collector):
         )
         for label, count in self._new_networks.items():
             networks.add_metric([label], count)
-        yield from (moved, requests, networks, self._last_used())
+        yield from (networks, self._last_used())
 
     def _last_used(self) -> Metric:
         family = GaugeMetricFamily(

@@ -41,6 +41,26 @@ def test_the_greatest_principals_have_series_and_the_rest_share_one() -> None:
     assert values(metrics, "traffic_requests_total")[("User:149",)] == 4
 
 
+def test_owners_have_series_once_there_are_owners() -> None:
+    used = {
+        Key("User:a", "one"): Amounts(1, 2, 3, 0),
+        Key("User:b", "two"): Amounts(10, 20, 30, 0),
+        Key("User:c", "three"): Amounts(100, 200, 300, 0),
+    }
+    without = TrafficMetrics(str, dict)
+    without.add(used, {})
+    assert values(without, "owner_traffic_bytes_total") == {}
+    metrics = TrafficMetrics(str, dict, lambda key: "" if key.client_id == "three" else "orders")
+    metrics.add(used, {})
+    assert values(metrics, "owner_traffic_bytes_total") == {
+        ("orders", "from_clients"): 11,
+        ("orders", "to_clients"): 22,
+        ("undeclared", "from_clients"): 100,
+        ("undeclared", "to_clients"): 200,
+    }
+    assert values(metrics, "owner_traffic_requests_total") == {("orders",): 33, ("undeclared",): 300}
+
+
 def test_privacy_rules_hold_for_labels() -> None:
     uses = {"User:ann": PrincipalUse(0, 5_000), "User:ANONYMOUS": PrincipalUse(0, 1_000)}
     hidden = TrafficMetrics(lambda _: None, lambda: uses)
