@@ -24,6 +24,7 @@ from spark_streaming.scraping.web import Web
 MAX_CONNECTIONS: Final = 8
 METRICS_PATH: Final = "/metrics"
 _MAX_UNREAD_BYTES: Final = 65_536
+_ALLOWED_METHODS: Final = ("GET", "HEAD")
 _NEEDS_TLS: Final = (
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"this endpoint has TLS: ask it with https\n"
@@ -160,6 +161,8 @@ class ScrapeHandler(BaseHTTPRequestHandler):
             self.ask_for_login(path)
         elif path not in self.paths:
             self.send_error(404, f"there is only {' and '.join(self.paths)}")
+        elif self.command not in _ALLOWED_METHODS:
+            self._say(405, "this endpoint only answers GET and HEAD", allow=", ".join(_ALLOWED_METHODS))
         else:
             self.answer()
 
@@ -167,11 +170,28 @@ class ScrapeHandler(BaseHTTPRequestHandler):
         """Answer HEAD."""
         self.do_GET()
 
+    def do_POST(self) -> None:
+        """Refuse a method that is neither GET nor HEAD."""
+        # Bytes that nobody has read would reset the connection before the answer arrives.
+        with contextlib.suppress(ValueError):
+            self.rfile.read(max(0, min(int(self.headers.get("content-length", 0)), _MAX_UNREAD_BYTES)))
+        self.do_GET()
+
+    do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_POST  # noqa: N815 # the names in http.server
+
     def ask_for_login(self, path: str) -> None:
         """Answer a request that may not read its path."""
-        body = f"a login is needed: basic_auth_users of {self.settings}web_config_file\n".encode()
-        self.send_response(401)
-        self.send_header("www-authenticate", 'Basic realm="metrics", charset="UTF-8"')
+        self._say(
+            401,
+            f"a login is needed: basic_auth_users of {self.settings}web_config_file",
+            www_authenticate='Basic realm="metrics", charset="UTF-8"',
+        )
+
+    def _say(self, status: int, text: str, **headers: str) -> None:
+        body = f"{text}\n".encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
         self.send_header("content-type", "text/plain; charset=utf-8")
         self.send_header("content-length", str(len(body)))
         self.send_header("connection", "close")

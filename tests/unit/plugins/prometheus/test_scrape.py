@@ -84,11 +84,20 @@ def test_head_has_the_headers_of_get() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)]
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/", 404), ("BREW", "/metrics", 501)],
 )
-def test_other_paths_are_not_found(method: str, path: str, status: int) -> None:
+def test_other_paths_and_unknown_methods_are_refused(method: str, path: str, status: int) -> None:
     with serving() as (_, client):
         assert client.request(method, path).status_code == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_other_methods_than_get_and_head_are_not_allowed(method: str) -> None:
+    with serving() as (_, client):
+        answer = client.request(method, "/metrics", content=b"x" * 40_000)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert answer.text == "this endpoint only answers GET and HEAD\n"
 
 
 def test_an_address_in_use_fails_the_start() -> None:

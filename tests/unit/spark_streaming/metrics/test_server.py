@@ -46,7 +46,8 @@ def test_a_scrape_may_ask_for_openmetrics(server: MetricsServer) -> None:
 def test_there_is_no_other_page(server: MetricsServer) -> None:
     assert get(server, "/").status_code == 404
     assert get(server, "/metrics?x=y").status_code == 200
-    assert httpx.post(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).status_code == 501
+    answer = httpx.post(f"http://127.0.0.1:{server.port}/metrics", trust_env=False)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
 @pytest.mark.parametrize(
