@@ -54,9 +54,13 @@ class PluginFiles:
 
         Called on the plugin's thread.
         """
-        if self._watch is None or not (self._watch.changed() or self._is_due):
+        if self._watch is None:
+            return
+        is_changed = self._watch.changed()
+        if not (is_changed or self._is_due):
             return
         self._is_due = False
+        before = self._hosted.plugin.config
         try:
             config = read_config(self._hosted)
             self._redaction.add(config)
@@ -69,7 +73,9 @@ class PluginFiles:
             self._log.limited("changed files can't be used, the old ones stay", problem=self.problem)
         else:
             self.problem = None
-            self._log.info("secrets and certificates read again")
+            # A reload reads them also if nothing changed, of which there is nothing to say.
+            if is_changed or config != before:
+                self._log.info("secrets and certificates read again")
 
     def _changed_since_loaded(self) -> bool:
         # The watch began after the settings were read, so it can't see a change in between.

@@ -286,6 +286,21 @@ def test_a_reload_reads_the_files_of_an_unchanged_plugin_again(
     assert READ_AGAIN in [line["event"] for line in logs]
 
 
+def test_a_reload_without_a_change_says_nothing_of_files(
+    http_server: HttpDestination, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first-token")
+    entry = http_entry(http_server, "otlp", headers={"authorization": {"file": str(token)}})
+    with capture_logs() as logs, running(**entry) as one:
+        one.push()
+        one.delivers(1)
+        one.host.replace(load_plugins([one.entry], one.host.running), 20)
+        one.push()
+        one.delivers(2)
+    assert READ_AGAIN not in [line["event"] for line in logs]
+
+
 def test_cumulative_sums_go_on_after_a_rotation(http_server: HttpDestination, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first-token")
