@@ -35,3 +35,8 @@ def duration_text(seconds: float) -> str:
 def count_text(count: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: ``1 client``, ``2 clients``."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def share_text(count: int, total: int, noun: str, plural: str = "") -> str:
+    """Return a part of a number and its noun: ``0 of 1 client``, ``1 of 2 clients``."""
+    return f"{count} of {count_text(total, noun, plural)}"

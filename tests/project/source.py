@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,11 @@ _FORBIDDEN: Final = {
 }
 _FORBIDDEN_WORD: Final = re.compile(
     rf"(?<![a-z.-])(?<!docs )(?<!make )({'|'.join(_FORBIDDEN)})(?![a-z/-])", re.IGNORECASE
+)
+
+#: What is counted in lines for people, where a number may be one.
+_COUNTED: Final = re.compile(
+    r" ([a-z]+ )?(clients|connections|metrics|names|points|pushes|requests|subscriptions)\b"
 )
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -70,6 +76,7 @@ def problems(file: Path, text: str) -> Iterator[tuple[int, str]]:
         yield from _long_first_lines(module)
         if file != _READER:
             yield from _own_bounds(module)
+        yield from _plurals(module)
         yield from forbidden_words(file, text)
 
 
@@ -108,6 +115,20 @@ def _long_first_lines(module: ast.Module) -> Iterator[tuple[int, str]]:
                     node.body[0].lineno,
                     f"shorten the docstring's first line: {length} characters (at most {_MAX_FIRST_LINE})",
                 )
+
+
+def _plurals(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """A number that may be one has its noun from ``count_text`` or ``share_text``."""
+    for node in ast.walk(module):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for number, noun in pairwise(node.values):
+            match number, noun:
+                case (
+                    ast.FormattedValue(value=ast.Call(func=ast.Name(id="len"))),
+                    ast.Constant(value=str(after)),
+                ) if _COUNTED.match(after):
+                    yield number.lineno, "write the number and its noun by receiver.amounts.count_text"
 
 
 def _own_bounds(module: ast.Module) -> Iterator[tuple[int, str]]:

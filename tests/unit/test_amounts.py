@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from receiver.amounts import bytes_text, duration_text
+from receiver.amounts import bytes_text, count_text, duration_text, share_text
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,12 @@ from receiver.amounts import bytes_text, duration_text
 )
 def test_bytes(count: int, text: str) -> None:
     assert bytes_text(count) == text
+
+
+def test_counts_have_the_right_noun() -> None:
+    assert [count_text(count, "client") for count in (0, 1, 2)] == ["0 clients", "1 client", "2 clients"]
+    assert share_text(1, 1, "push", "pushes") == "1 of 1 push"
+    assert share_text(1, 2, "push", "pushes") == "1 of 2 pushes"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from receiver.amounts import count_text
+from receiver.amounts import count_text, share_text
 from receiver.telemetry.compression import CODEC_NAMES
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import ClientRecording, Push, Subscription
@@ -51,8 +51,9 @@ def compresses(client: ClientRecording) -> Verdict:
     plain = [push for push in pushes if push.codec == _NONE]
     if plain:
         steps = ", ".join(dict.fromkeys(push.step for push in plain))
-        return failed(f"{len(plain)} of {len(pushes)} pushes were not compressed: {steps}")
-    return passed(f"{len(pushes)} pushes were compressed")
+        share = share_text(len(plain), len(pushes), "push", "pushes")
+        return failed(f"not compressed: {share}, in {steps}")
+    return passed(count_text(len(pushes), "compressed push", "compressed pushes"))
 
 
 def readable(client: ClientRecording) -> Verdict:
@@ -62,9 +63,8 @@ def readable(client: ClientRecording) -> Verdict:
         return untried("no push had metrics")
     wrong = [push for push in pushes if push.problem]
     if wrong:
-        return failed(
-            f"{len(wrong)} of {len(pushes)} pushes with {_name(wrong[0].codec)}: {wrong[0].problem}"
-        )
+        share = share_text(len(wrong), len(pushes), "push", "pushes")
+        return failed(f"{share} with {_name(wrong[0].codec)}: {wrong[0].problem}")
     return passed(count_text(len(pushes), "push", "pushes"))
 
 
@@ -75,7 +75,8 @@ def empty_is_plain(client: ClientRecording) -> Verdict:
         return untried("no push was empty")
     coded = [push for push in empty if push.codec != _NONE]
     if coded:
-        return failed(f"{len(coded)} of {len(empty)} empty pushes name the codec {_name(coded[0].codec)}")
+        share = share_text(len(coded), len(empty), "empty push", "empty pushes")
+        return failed(f"{share} named the codec {_name(coded[0].codec)}")
     return passed(count_text(len(empty), "empty push", "empty pushes"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from receiver.amounts import count_text
+from receiver.amounts import count_text, share_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.checks.timing import SLACK_S
 from receiver.testkit.recording import CLIENT, KIT, ClientRecording, Connection, Get, Push, Request
@@ -52,8 +52,10 @@ def asks_at_once(client: ClientRecording) -> Verdict:
     late = [(wait, name) for wait, name in waits if wait > _AT_ONCE_S]
     if late:
         wait, name = max(late)
-        return failed(f"{len(late)} of {len(waits)} requests were late: {wait:.2f} s after {name}")
-    return passed(f"{len(waits)} requests within {max(wait for wait, _ in waits):.2f} s")
+        share = share_text(len(late), len(waits), "request")
+        return failed(f"late: {share}, {wait:.2f} s after {name}")
+    count = count_text(len(waits), "request")
+    return passed(f"{count} within {max(wait for wait, _ in waits):.2f} s")
 
 
 def _refused(client: ClientRecording, code: ErrorCode) -> list[Push]:
@@ -119,7 +121,7 @@ def stops_after(code: ErrorCode) -> Callable[[ClientRecording], Verdict]:
         interval = refused.subscription.interval_s if refused.subscription else 1.0
         later = list(client.after(refused))
         if later:
-            return failed(f"{len(later)} telemetry requests came after {code.name}")
+            return failed(f"{count_text(len(later), 'telemetry request')} came after {code.name}")
         watched = client.lasted_until - refused.at
         if watched < 2 * interval:
             return untried(f"the client ended {watched:.1f} s after {code.name}")
@@ -180,7 +182,8 @@ def respects_throttle(client: ClientRecording) -> Verdict:
             if answered + SLACK_S < r.at < until - SLACK_S and not _is_terminating(r)
         ]
         if early:
-            return failed(f"{len(early)} requests on the connection within {request.throttle_ms} ms")
+            count = count_text(len(early), "request")
+            return failed(f"{count} on the connection within {request.throttle_ms} ms")
     return passed(count_text(len(throttled), "throttle time"))
 
 
@@ -205,7 +208,7 @@ def nothing_after_the_end(client: ClientRecording) -> Verdict:
         return untried("it sent no terminating push")
     later = list(client.after(ends[0]))
     if later:
-        return failed(f"{len(later)} telemetry requests after the terminating push")
+        return failed(f"{count_text(len(later), 'telemetry request')} after the terminating push")
     return passed("the terminating push was the last telemetry request")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from receiver.amounts import count_text
+from receiver.amounts import count_text, share_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import KIT, ClientRecording, Get, Push
 from receiver.wire.error_codes import ErrorCode
@@ -43,8 +43,9 @@ def one_handshake(client: ClientRecording) -> Verdict:
     answered = [get for get in without if get.answered is not None and get.error == 0]
     repeated = [get for get in without if answered and get.at > answered[0].at]
     if repeated:
-        return failed(f"{len(repeated)} requests without a client instance id after it had been given one")
-    return passed(f"{len(without)} of {len(client.gets)} requests had no id")
+        count = count_text(len(repeated), "request")
+        return failed(f"{count} without a client instance id after it had been given one")
+    return passed(f"{share_text(len(without), len(client.gets), 'request')} had no id")
 
 
 def keeps_id(client: ClientRecording) -> Verdict:
@@ -58,8 +59,8 @@ def keeps_id(client: ClientRecording) -> Verdict:
     others = [request for request in later if request.instance_id != given.assigned]
     if others:
         other = uuid_to_text(others[0].instance_id)
-        return failed(f"{len(others)} requests had another id, such as {other}")
-    return passed(f"{len(later)} requests had the id {uuid_to_text(given.assigned)}")
+        return failed(f"{count_text(len(others), 'request')} had another id, such as {other}")
+    return passed(f"{count_text(len(later), 'request')} had the id {uuid_to_text(given.assigned)}")
 
 
 def keeps_id_over_reconnects(client: ClientRecording) -> Verdict:
@@ -76,9 +77,8 @@ def keeps_id_over_reconnects(client: ClientRecording) -> Verdict:
         return untried("no telemetry request came after the lost connection")
     changed = [request for request in later if request.instance_id != given.assigned]
     if changed:
-        return failed(
-            f"after the lost connection {len(changed)} of {len(later)} requests had another id or none"
-        )
+        share = share_text(len(changed), len(later), "request")
+        return failed(f"after the lost connection {share} had another id or none")
     return passed(f"{count_text(len(later), 'request')} after the lost connection had the same id")
 
 
@@ -94,8 +94,9 @@ def keeps_id_over_brokers(client: ClientRecording) -> Verdict:
     others = [r for r in client.telemetry if r.connection.node_id != given.connection.node_id]
     changed = [request for request in others if request.instance_id != given.assigned]
     if changed:
-        return failed(f"{len(changed)} of {len(others)} requests to another broker had another id or none")
-    return passed(f"{len(others)} requests to another broker had the same id")
+        share = share_text(len(changed), len(others), "request")
+        return failed(f"{share} to another broker had another id or none")
+    return passed(f"{count_text(len(others), 'request')} to another broker had the same id")
 
 
 def pushes_its_subscription(client: ClientRecording) -> Verdict:
@@ -105,7 +106,8 @@ def pushes_its_subscription(client: ClientRecording) -> Verdict:
     told = [push for push in client.pushes if push.subscription is not None]
     wrong = [push for push in told if push.subscription and push.subscription_id != push.subscription.id]
     if wrong:
-        return failed(f"{len(wrong)} of {len(told)} pushes named another subscription than the last answer")
+        share = share_text(len(wrong), len(told), "push", "pushes")
+        return failed(f"{share} named another subscription than the last answer")
     return passed(count_text(len(told), "push", "pushes"))
 
 
@@ -113,7 +115,7 @@ def well_formed(client: ClientRecording) -> Verdict:
     """Kafka's protocol guide: a broker closes the connection otherwise."""
     problems = [connection.problem for connection in client.connections if connection.problem]
     if problems:
-        return failed(f"{len(problems)} requests could not be read: {problems[0]}")
+        return failed(f"{count_text(len(problems), 'request')} could not be read: {problems[0]}")
     return passed(count_text(len(client.requests), "request"))
 
 
@@ -123,9 +125,8 @@ def no_null_metrics(client: ClientRecording) -> Verdict:
         return untried("it pushed nothing")
     null = sum(push.size < 0 for push in client.pushes)
     if null:
-        return failed(
-            f"{null} of {len(client.pushes)} pushes had null metrics; Kafka closes the connection then"
-        )
+        share = share_text(null, len(client.pushes), "push", "pushes")
+        return failed(f"{share} had null metrics; Kafka closes the connection then")
     return passed(count_text(len(client.pushes), "push", "pushes"))
 
 
@@ -164,7 +165,7 @@ def cluster_and_node(client: ClientRecording) -> Verdict:
         if hello.error == ErrorCode.REBOOTSTRAP_REQUIRED:
             return failed(f"node id {hello.broker_id} on a connection to broker {hello.connection.node_id}")
     known = sum(hello.cluster_id is not None for hello in asked)
-    return passed(f"{known} of {len(asked)} requests named cluster and node")
+    return passed(f"{share_text(known, len(asked), 'request')} named cluster and node")
 
 
 def header_ids(client: ClientRecording) -> Verdict:

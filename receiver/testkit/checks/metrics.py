@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from receiver.amounts import count_text
+from receiver.amounts import count_text, share_text
 from receiver.catalogue import CATALOGUE, MetricKind
 from receiver.telemetry.labels import OWNED_LABELS
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
@@ -48,7 +48,7 @@ def requested_only(client: ClientRecording) -> Verdict:
         )
         if others:
             return failed(
-                f"{len(others)} metrics that step {push.step!r} did not request, such as {others[0]}"
+                f"{count_text(len(others), 'metric')} not requested in {push.step!r}, such as {others[0]}"
             )
     return passed(f"{count_text(len(tried), 'push', 'pushes')} had only requested metrics")
 
@@ -60,8 +60,8 @@ def all_metrics(client: ClientRecording) -> Verdict:
         return untried('no push followed a subscription of [""]')
     sent = {name for push in pushes if push.payload for name in push.payload.names}
     if not sent:
-        return failed(f'{len(pushes)} pushes for [""] had no metrics')
-    return passed(f'{len(sent)} metrics for [""]')
+        return failed(f'{count_text(len(pushes), "push", "pushes")} for [""] had no metrics')
+    return passed(f'{count_text(len(sent), "metric")} for [""]')
 
 
 def star(client: ClientRecording) -> Verdict:
@@ -172,10 +172,12 @@ def start_times(client: ClientRecording) -> Verdict:
         return untried("no push had a sum")
     without = [point for point in sums if not point.start_ns]
     if without:
-        return failed(f"{len(without)} of {len(sums)} points without start time, such as {without[0].name}")
+        share = share_text(len(without), len(sums), "point")
+        return failed(f"{share} without start time, such as {without[0].name}")
     after = [point for point in sums if point.start_ns > point.time_ns]
     if after:
-        return failed(f"{len(after)} of {len(sums)} points start after their time, such as {after[0].name}")
+        share = share_text(len(after), len(sums), "point")
+        return failed(f"{share} with a start after its time, such as {after[0].name}")
     return passed(count_text(len(sums), "point"))
 
 
@@ -205,7 +207,8 @@ def no_nan(client: ClientRecording) -> Verdict:
         return untried(_NO_PUSH)
     wrong = [point for point in points if point.value is not None and not math.isfinite(point.value)]
     if wrong:
-        return failed(f"{len(wrong)} of {len(points)} points are NaN or infinite, such as {wrong[0].name}")
+        share = share_text(len(wrong), len(points), "point")
+        return failed(f"NaN or infinite: {share}, such as {wrong[0].name}")
     return passed(count_text(len(points), "point"))
 
 
@@ -217,7 +220,8 @@ def has_values(client: ClientRecording) -> Verdict:
         return untried(_NO_PUSH)
     without = [point for point in numbers if point.value is None]
     if without:
-        return failed(f"{len(without)} of {len(numbers)} points without value, such as {without[0].name}")
+        share = share_text(len(without), len(numbers), "point")
+        return failed(f"{share} without value, such as {without[0].name}")
     return passed(count_text(len(numbers), "point"))
 
 
@@ -270,8 +274,9 @@ def known_names(client: ClientRecording) -> Verdict:
         return untried(_NO_PUSH)
     unknown = sorted(name for name in sent if name.startswith(_PREFIX) and CATALOGUE.metric(name) is None)
     if unknown:
-        return failed(f"{len(unknown)} of {len(sent)} names are in no catalogue, such as {unknown[0]}")
-    return passed(f"{len(sent)} names")
+        share = share_text(len(unknown), len(sent), "name")
+        return failed(f"in no catalogue: {share}, such as {unknown[0]}")
+    return passed(count_text(len(sent), "name"))
 
 
 def node_attribute(client: ClientRecording) -> Verdict:
@@ -371,7 +376,8 @@ def rates_move(client: ClientRecording) -> Verdict:
         return untried("fewer than 5 points of a connection creation rate")
     constant = [values for values in long if len(set(values)) == 1 and values[0] > 0]
     if constant:
-        return failed(f"a connection creation rate was {constant[0][0]:g} in all {len(constant[0])} pushes")
+        pushes = count_text(len(constant[0]), "push", "pushes")
+        return failed(f"a connection creation rate was {constant[0][0]:g} in all {pushes}")
     return passed(f"{count_text(len(long), 'rate')} changed")
 
 

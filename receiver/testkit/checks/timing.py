@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from receiver.amounts import count_text
+from receiver.amounts import count_text, share_text
 from receiver.testkit.checks.check import Verdict, failed, passed, untried
 from receiver.testkit.recording import ClientRecording, Get, Push
 
@@ -38,12 +38,11 @@ def random_jitter(client: ClientRecording) -> Verdict:
     """KIP-714: the first push is randomized."""
     shares = [wait / interval for wait, interval in _first_pushes(client)]
     if len(shares) < 4:
-        return untried(f"{len(shares)} first pushes were seen, and 4 are needed")
+        return untried(f"4 first pushes are needed, seen: {len(shares)}")
     spread = max(shares) - min(shares)
     if spread < 0.1:
-        return failed(
-            f"{len(shares)} first pushes all came after {min(shares):.2f} to {max(shares):.2f} intervals"
-        )
+        count = count_text(len(shares), "first push", "first pushes")
+        return failed(f"{count} all came after {min(shares):.2f} to {max(shares):.2f} intervals")
     return passed(f"first pushes came after {min(shares):.2f} to {max(shares):.2f} intervals")
 
 
@@ -56,7 +55,7 @@ def not_early(client: ClientRecording) -> Verdict:
     if early:
         gap, interval = min(early)
         seen = f"{gap:.2f} s after the last, interval {interval:g} s"
-        return failed(f"{len(early)} of {len(gaps)} pushes were early: {seen}")
+        return failed(f"early: {share_text(len(early), len(gaps), 'push', 'pushes')}, {seen}")
     return passed(
         f"{count_text(len(gaps), 'push', 'pushes')}, the shortest gap "
         f"{min(gap / interval for gap, interval in gaps):.2f} intervals"
@@ -72,7 +71,7 @@ def not_late(client: ClientRecording) -> Verdict:
     if late:
         gap, interval = max(late)
         seen = f"{gap:.2f} s after the last, interval {interval:g} s"
-        return failed(f"{len(late)} of {len(gaps)} pushes were late: {seen}")
+        return failed(f"late: {share_text(len(late), len(gaps), 'push', 'pushes')}, {seen}")
     return passed(
         f"{count_text(len(gaps), 'push', 'pushes')}, the longest gap "
         f"{max(gap / interval for gap, interval in gaps):.2f} intervals"
@@ -159,7 +158,7 @@ def very_long_interval(client: ClientRecording) -> Verdict:
     requests = list(itertools.takewhile(lambda request: not _terminates(request), client.after(get)))
     waited = client.lasted_until - get.at
     if requests:
-        return failed(f"{len(requests)} requests in {waited:.1f} s after it was answered")
+        return failed(f"{count_text(len(requests), 'request')} in {waited:.1f} s after it was answered")
     if waited < 2:
         return untried("the client ended less than 2 s after it was answered")
     return passed(f"silent for {waited:.0f} s")
