@@ -12,7 +12,7 @@ import httpx
 from spark_streaming.findings.alerts import REPEATED, alerts
 from spark_streaming.findings.answers import FindingFilter
 from spark_streaming.findings.settings import FindingSettings
-from spark_streaming.http_errors import request_problem
+from spark_streaming.http_clients import request_problem
 from spark_streaming.settings import AlertmanagerSettings
 
 _PATH: Final = "/api/v2/alerts"

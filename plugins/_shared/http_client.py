@@ -6,7 +6,6 @@ It maps transport errors to the plugin contract's errors. The caller interprets 
 from __future__ import annotations
 
 import re
-import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import httpx
 
 from plugins._shared.destination import USER_AGENT, Destination, redact, tls_context
 from receiver.plugin import RetryableError
-from spark_streaming.http_errors import request_problem
+from spark_streaming.http_clients import no_tls, request_problem
 
 #: Longer answers are cut. A usual one is a few bytes or a line of text, but a partial success may
 #: name each rejected series.
@@ -49,10 +48,7 @@ class HttpClient:
         self._client = httpx.Client(
             headers=self._headers,
             timeout=self._timeout_s,
-            # Without TLS an empty context: httpx would read the certificates of all authorities.
-            verify=tls_context(self._config)
-            if self._url.startswith("https://")
-            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            verify=tls_context(self._config) if self._url.startswith("https://") else no_tls(),
             # No proxy and no .netrc: only the configuration decides where telemetry goes.
             trust_env=False,
             follow_redirects=False,

@@ -31,7 +31,7 @@ from receiver.cli.profiles import (
 )
 from spark_streaming.files import FileError, one_token
 from spark_streaming.files import read_token as read_token_file
-from spark_streaming.http_errors import plain_words, request_problem
+from spark_streaming.http_clients import no_tls, plain_words, request_problem
 
 TOKEN_VARIABLE: Final = "KAFKA_TELEMETRY_TOKEN"  # noqa: S105 -- its name
 
@@ -422,11 +422,7 @@ def trust(target: Target) -> ssl.SSLContext:
     ca, certificate, key = target.ca_file, target.client_certificate, target.client_key
     if certificate is None and key is not None:
         raise typer.BadParameter("requires --client-certificate", param_hint="--client-key")
-    if ca is None and target.url.lower().startswith("http:"):
-        # Reading the certificates of all authorities would take longer than most commands.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    else:
-        context = _verifying(ca)
+    context = no_tls() if ca is None and target.url.lower().startswith("http:") else _verifying(ca)
     if certificate is not None:
         try:
             # Without a password argument OpenSSL would prompt for one.

@@ -29,7 +29,7 @@ from receiver.tls import TlsContext, TlsFilesError, client_context, tls_problem
 from receiver.watch import Watch
 from receiver.workers import start_task
 from spark_streaming.files import FileError, read_token
-from spark_streaming.http_errors import plain_words
+from spark_streaming.http_clients import no_tls, plain_words
 
 #: The header with the id of the receiver that asks.
 ASKED_BY: Final = "kafka-telemetry-asked-by"
@@ -88,7 +88,7 @@ class Members:
         self._watch = Watch(() if self._token_file is None else (self._token_file,), clock)
         self._token = _read_token(self._token_file)
         self._tls = _tls(settings)
-        self._plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # httpx would load the system's CAs
+        self._plain = no_tls()
         self._context: ssl.SSLContext | None = None
         self._client: httpx.AsyncClient | None = None
         self._own: dict[str, float] = {}  # by URL: until when it is known to be this receiver's

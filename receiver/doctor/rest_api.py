@@ -22,7 +22,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import ServerTlsSettings
 from receiver.settings.rest import RestSettings
 from spark_streaming.files import FileError, read_token
-from spark_streaming.http_errors import plain_words, request_problem
+from spark_streaming.http_clients import no_tls, plain_words, request_problem
 
 _MAX_BYTES: Final = 16_777_216
 _MAX_REASON: Final = 300
@@ -83,10 +83,7 @@ class RestApi:
             timeout=PROBE_S,
             trust_env=False,
             follow_redirects=False,
-            # Without TLS an empty context: httpx would read the certificates of all authorities.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            if settings.tls is None
-            else pinned_context(settings.tls, access),
+            verify=no_tls() if settings.tls is None else pinned_context(settings.tls, access),
         )
 
     async def close(self) -> None:

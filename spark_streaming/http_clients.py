@@ -1,4 +1,4 @@
-"""Says why an HTTP request failed, in an operator's words.
+"""What HTTP clients share: the context without TLS, and errors in plain words.
 
 The receiver uses it too. It lives here, because the roll-up is shipped without the receiver.
 """
@@ -6,6 +6,7 @@ The receiver uses it too. It lives here, because the roll-up is shipped without 
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Final
 
 import httpx
@@ -21,6 +22,14 @@ _MEANINGS: Final = (
 
 #: What Python adds to the words of the system and of OpenSSL.
 _OF_PYTHON: Final = re.compile(r"\[Errno -?\d+\] |\[SSL(?:: [A-Z_]+)?\] | \(_ssl\.c:\d+\)")
+
+
+def no_tls() -> ssl.SSLContext:
+    """Return an empty context for ``http://``.
+
+    httpx's own would read the certificates of all authorities, which takes longer than a request.
+    """
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def request_problem(error: Exception, timeout_s: float) -> str:
