@@ -69,11 +69,6 @@ class PushSamples:
     evicted: int
     """Number of series that ended for lack of room."""
 
-    @property
-    def left_out(self) -> int:
-        """Number of dropped points."""
-        return sum(self.reasons.values())
-
 
 class SeriesTable:
     """The table of all live series. Thread-safe."""
