@@ -63,11 +63,11 @@ class OtlpReceiver(ClientTelemetryReceiver):
 
         Returns:
             None, or the points that the destination rejected (OTLP's partial success) or that
-            cannot be made cumulative.
+            cannot be made cumulative, or that nothing was sent.
         """
         if self._cumulative is None:
             body = b"".join([push.payload.data for push in pushes])
-            return self._send(body) if body else None
+            return self._send(body) if body else ExportResult(sent=False)
         return self._cumulative.export(pushes, self._send)
 
     def _send(self, body: bytes) -> ExportResult | None:

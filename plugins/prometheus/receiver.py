@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
@@ -176,6 +177,8 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             ]
             self._add_ends([end for push in pushes for end in push.ends])
             self._write_ends(writer)
+        if not samples:
+            return ExportResult(sent=False)
         if not results:
             return None
         return ExportResult(
@@ -255,10 +258,14 @@ def _with_left_out(pushes: Sequence[PushSamples], answer: ExportResult | None) -
         parts.append(f"points left out: {counts}")
     if evicted := sum(push.evicted for push in pushes):
         parts.append(f"{evicted} series ended for lack of room (max_series, max_bytes)")
-    if answer is not None:
-        parts.append(answer.message)
-    rejected = left_out.total() + (0 if answer is None else answer.rejected_points)
-    return ExportResult(rejected_points=rejected, message="; ".join(parts)) if parts else None
+    if not parts:
+        return answer
+    answer = answer or ExportResult()
+    return replace(
+        answer,
+        rejected_points=left_out.total() + answer.rejected_points,
+        message="; ".join([*parts, *filter(None, [answer.message])]),
+    )
 
 
 def _requests(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:

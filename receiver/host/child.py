@@ -153,6 +153,7 @@ def _answer(call: Callable[[], ExportResult | None], redaction: Redaction) -> An
                 outcome=Outcome.DONE,
                 text=redaction.text(str(result.message)),
                 rejected_points=max(0, int(result.rejected_points)),
+                sent=bool(result.sent),
             )
         except RetryableError as error:
             return Answer(

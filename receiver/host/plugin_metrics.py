@@ -108,7 +108,7 @@ _PLUGIN_GAUGES: Final = {
 _PLUGIN_COUNTERS: Final = {
     "offered_pushes": "Pushes handed to the plugin host.",
     "recovered_pushes": "Pushes of an earlier run, found on disk.",
-    "exported_pushes": "Pushes that the destination accepted.",
+    "exported_pushes": "Pushes that the destination accepted, or that had no metrics for it.",
     "exported_batches": "Exports that the destination accepted.",
     "rejected_points": "Data points that the destination rejected.",
     "failures": "Failed calls of the plugin.",

@@ -202,10 +202,13 @@ class ExportResult:
     Attributes:
         rejected_points: Data points the destination refused (OTLP's partial success).
         message: The destination's reason, for the log.
+        sent: False if there was nothing to send, so that the destination was not asked and the
+            result does not prove that it works.
     """
 
     rejected_points: int = 0
     message: str = ""
+    sent: bool = True
 
 
 @dataclass(eq=False)

@@ -70,7 +70,9 @@ class PluginView(BaseModel):
     lag_s: float = Field(description="Age of the oldest push that is not delivered yet, in seconds.")
     offered: int = Field(description="Pushes offered to the plugin.")
     recovered: int = Field(description="Pushes found on disk at the start.")
-    exported: int = Field(description="Pushes that the destination accepted.")
+    exported: int = Field(
+        description="Pushes that the destination accepted, and those that had no metrics for it."
+    )
     dropped: dict[str, int] = Field(description="Pushes that will never reach the destination, by reason.")
     rejected_points: int = Field(description="Data points that the destination rejected.")
     failures: int = Field(description="Failed calls of the plugin.")

@@ -114,6 +114,8 @@ class Batch:
     def finish(self, part: Part, outcome: Accepted | Refused) -> None:
         """Note what became of a part."""
         part.outcome = outcome
+        if isinstance(outcome, Accepted) and not outcome.sent:
+            return  # it proves nothing of the destination
         self._has_accepted = isinstance(outcome, Accepted)
         if self._has_accepted:
             # The destination works, so the remaining parts get the full retry time.

@@ -33,6 +33,8 @@ class Accepted:
     """The destination accepted the pushes, except for some data points."""
 
     rejected_points: int
+    sent: bool = True
+    """False: it was not asked, because nothing was to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class ObservedExport:
             if self._is_warm:
                 self._cpu.add(pushes, self._cpu_s() - cpu_began)
             self._is_warm = True
-        if isinstance(outcome, Accepted) and (failures := self._tally.succeeded()):
+        if isinstance(outcome, Accepted) and outcome.sent and (failures := self._tally.succeeded()):
             self._retried_error = None
             self._log.info("plugin works again", failures=failures)
         return outcome
@@ -167,7 +169,7 @@ class ObservedExport:
                 rejected_points=points,
                 message=self._redaction.text(str(result.message)),
             )
-        return Accepted(points)
+        return Accepted(points, sent=bool(result.sent))
 
     def _failed_for_now(self, error: str, pushes: Sequence[Push]) -> None:
         if error == self._retried_error:

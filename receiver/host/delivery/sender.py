@@ -171,6 +171,8 @@ class Sender:
                 return not is_crash or self._lifecycle.restart()
             case Refused(reason=DropReason.RETRIES_EXHAUSTED):
                 batch.finish(part, outcome)
+            case Accepted(sent=False):
+                batch.finish(part, outcome)
             case Accepted() | Refused():
                 self._destination_responded()
                 batch.finish(part, outcome)
@@ -243,7 +245,7 @@ class Sender:
         dropped = outcome.reason if isinstance(outcome, Refused) else None
         if not self._queue.acknowledge(len(part.pushes), dropped):
             return False
-        if dropped is None:
+        if isinstance(outcome, Accepted) and outcome.sent:
             now_ns = self._wall_ns()
             # A clock that was set back makes no negative time.
             self._tally.exported(max(0, now_ns - push.context.received_at_ns) / 1e9 for push in part.pushes)

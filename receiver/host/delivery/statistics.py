@@ -122,7 +122,7 @@ class PluginStatistics(CallStatistics):
     recovered_pushes: int
     """Pushes of an earlier run, found on disk."""
     exported_pushes: int
-    """Pushes that the destination accepted, also in part."""
+    """Pushes that the destination accepted, also in part, or that had no metrics for it."""
     dropped: Mapping[DropReason, int]
     backlog: Backlog
     """The pushes that wait, and the room for more."""

@@ -91,6 +91,8 @@ class Answer(_Message):
     text: str = ""
     """The error, or the destination's message, on one line and without secrets."""
     rejected_points: int = Field(default=0, ge=0)
+    sent: bool = True
+    """Whether the destination was asked."""
     retry_after_s: float | None = None
     """The delay that the destination asked for, in seconds."""
     cpu_s: float = Field(default=0.0, ge=0, le=86_400)

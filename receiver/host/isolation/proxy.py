@@ -134,7 +134,9 @@ class PluginProxy(ClientTelemetryReceiver):
         self.cpu_s += answer.cpu_s
         match answer.outcome:
             case Outcome.DONE:
-                return ExportResult(rejected_points=answer.rejected_points, message=answer.text)
+                return ExportResult(
+                    rejected_points=answer.rejected_points, message=answer.text, sent=answer.sent
+                )
             case Outcome.RETRYABLE:
                 raise RetryableError(answer.text, answer.retry_after_s)
             case Outcome.UNCLEAR:

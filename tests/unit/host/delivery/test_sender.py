@@ -192,6 +192,36 @@ def test_a_lone_push_waits_for_another_one_to_compare_with() -> None:
     host.stop(10)
 
 
+@pytest.mark.parametrize("error", [UnclearError("HTTP 500"), RetryableError("HTTP 503")])
+def test_a_push_with_nothing_to_send_does_not_prove_that_the_destination_works(error: Exception) -> None:
+    away = {"away": True}
+
+    def export(pushes: Sequence[Push]) -> ExportResult | None:
+        if numbers(pushes)[0] % 2:
+            return ExportResult(sent=False)
+        if away["away"]:
+            raise error
+        return None
+
+    plugin = Single(export)
+    host = PluginHost([hosted(plugin, breaker={"failures": 3})])
+    for number in range(12):
+        host.offer(push(number))
+    with capture_logs() as logs:
+        host.start()
+        wait_for(lambda: len(plugin.calls) > 40)
+        (statistics,) = host.statistics()
+        assert (sum(statistics.dropped.values()), statistics.exported_batches) == (0, 0)
+        assert statistics.consecutive_failures == statistics.failures
+        assert "circuit closed" not in [line["event"] for line in logs]
+        away["away"] = False
+        wait_for(lambda: host.statistics()[0].exported_pushes == 12)
+        host.stop(10)
+    (statistics,) = host.statistics()
+    assert (sum(statistics.dropped.values()), statistics.exported_batches) == (0, 6)
+    assert sum(statistics.deliveries) == 6
+
+
 def test_a_result_that_is_none_of_ours_is_a_crash() -> None:
     def export(pushes: Sequence[Push]) -> ExportResult | None:
         return cast("Any", "done") if numbers(pushes) == [0] else None

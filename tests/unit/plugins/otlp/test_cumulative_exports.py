@@ -96,7 +96,7 @@ def test_a_push_that_was_delivered_is_not_sent_again(
 ) -> None:
     with started(**settings) as one:
         one.export_batch([counted(1, 5)])
-        assert one.export_batch([counted(1, 5)]) is None
+        assert one.export_batch([counted(1, 5)]) == ExportResult(sent=False)
         one.export_batch([counted(1, 5), counted(2, 7)])
     assert [sums(body) for body in http_server.bodies] == [[(CUMULATIVE, 0, 5)], [(CUMULATIVE, 0, 12)]]
 

@@ -80,7 +80,7 @@ def test_pushes_without_metrics_make_no_request(http_server: HttpDestination, te
         context=pushed.context, payload=replace(pushed.payload, data=b"", push_id="e" * 32, sequence=7)
     )
     with started(endpoint=endpoint(http_server), protocol="http", temporality=temporality) as one:
-        assert one.export(empty.context, empty.payload) is None
+        assert one.export(empty.context, empty.payload) == ExportResult(sent=False)
         assert http_server.bodies == []
         one.export_batch([pushed, empty])
     assert len(http_server.bodies) == 1

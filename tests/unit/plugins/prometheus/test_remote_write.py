@@ -330,6 +330,13 @@ def test_tls(certificates: Certificates) -> None:
             one.export_batch([counted(1)])
 
 
+def test_a_push_without_samples_makes_no_request_and_says_so(server: HttpDestination) -> None:
+    with writing(server) as one:
+        assert one.export_batch([push(at=10)]) == ExportResult(sent=False)
+        assert server.bodies == []
+        assert one.export_batch([counted(11)]) is None
+
+
 def test_dropped_points_are_reported(server: HttpDestination) -> None:
     with writing(server) as one:
         one.export_batch([counted(1)])
