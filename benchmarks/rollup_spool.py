@@ -142,7 +142,7 @@ class _Template:
             self._push.payload,
             client_instance_id=labels["client_instance_id"],
             data=self._data.SerializeToString(),
-            sequence=number,
+            sequence=number + 1,
             push_id=chance.randbytes(16).hex(),
         )
         return Push(context=context, payload=payload)

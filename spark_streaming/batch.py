@@ -214,6 +214,7 @@ class Batches:
             done = self._process(batch, pushes, query_id, batch_id, isolated)
             self._stages.enter("commit")
             batch.enter(done.load_ids, done.first_minutes)
+            batch.disconnected(done.ends_ns)
             damaged_files = sorted(batch.without_dead_letter(damaged))
             for file in damaged_files:
                 letter = [[self._source], [file], [damaged[file]], [0], [b""]]
@@ -260,7 +261,7 @@ class Batches:
             seconds=round(seconds, 3),
             lag_s=None if newest is None else round((time.time_ns() - newest) / _SECOND_NS, 1),
         )
-        return statistics.pushes + statistics.repeats + len(isolated)
+        return statistics.pushes + statistics.repeats + done.total("departures") + len(isolated)
 
     def _begin(self, query_id: str, batch_id: int) -> AbstractContextManager[Batch | None]:
         self._stages.enter("begin")
@@ -423,7 +424,8 @@ class _Results:
     Attributes:
         first_minutes: The first minutes of each hour of each load, since the epoch.
         newest_received_at_ns: Time of receipt of the newest push; None without pushes.
-        repeated: Positions of the pushes that were counted before, if there is a lake.
+        repeated: Positions of what are no new pushes, if there is a lake.
+        ends_ns: When the connections of client instances ended.
         several: Client instances with several slots in one task.
         refused_of: A client id with many new series over a bound, and its principal.
     """
@@ -435,6 +437,10 @@ class _Results:
         times = [row["newest_received_at_ns"] for row in rows if row["newest_received_at_ns"] is not None]
         self.newest_received_at_ns: int | None = max(times, default=None)
         self.repeated = [position for row in rows for position in row["repeated"] or ()]
+        self.ends_ns: dict[str, int] = {}
+        for row in rows:
+            for instance, ended_ns in zip(row["gone"] or (), row["gone_ns"] or (), strict=True):
+                self.ends_ns[instance] = max(ended_ns, self.ends_ns.get(instance, 0))
         self.several = [instance for row in rows for instance in row["several"]]
         self.slots = {
             slot: points

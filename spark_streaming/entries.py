@@ -19,7 +19,7 @@ from spark_streaming.rows import ENTRY_ROWS
 MAX_PAYLOAD_BYTES: Final = 65_536
 
 _MINUTE_NS: Final = 60_000_000_000
-_OWN: Final = ("push_id", "received_at_ns", "terminating", "push_interval_ms", "position")
+_OWN: Final = ("push_id", "received_at_ns", "terminating", "push_interval_ms", "position", "disconnected")
 
 
 class Entries:

@@ -6,6 +6,7 @@ It does not decode payloads. Columns:
 - ``client_id`` string: of the push's connection; may be null.
 - ``client_instance_id`` string: the instance if the payload does not contain it; may be null.
 - ``received_at_ns`` long, ``terminating`` boolean, ``push_interval_ms`` long: 100 ms to an hour.
+- ``disconnected`` boolean: no push, but the end of the client's connection.
 - ``otlp`` binary: the payload; null if a record has no value.
 - ``position`` string: unique position in the source. ``file`` string: the file; null for Kafka.
 """
@@ -32,6 +33,7 @@ SPOOL_COLUMNS: Final = StructType(
         StructField("client_instance_id", StringType()),
         StructField("client_id", StringType()),
         StructField("received_at_ns", LongType()),
+        StructField("sequence", LongType()),
         StructField("terminating", BooleanType()),
         StructField("push_interval_ms", LongType()),
         StructField("otlp", BinaryType()),
@@ -254,6 +256,7 @@ def _of_spool(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         client_id=f.col("client_id"),
         received_at_ns=_first_valid_time(f.col("received_at_ns"), modified_ns),
         terminating=f.col("terminating"),
+        disconnected=f.col("sequence") == 0,
         push_interval_ms=f.col("push_interval_ms"),
         otlp=f.col("otlp"),
         position=position,
@@ -271,6 +274,7 @@ def _of_kafka(raw: DataFrame, settings: RollupSettings) -> DataFrame:
         client_instance_id=f.when(_header("format_version").isNotNull(), f.col("key").cast("string")),
         received_at_ns=_received_at_ns(),
         terminating=_header("terminating") == "true",
+        disconnected=_header("sequence") == "0",
         push_interval_ms=_header("push_interval_ms").try_cast("long"),
         otlp=f.col("value"),
         position=f.concat_ws("/", "topic", "partition", "offset"),
@@ -304,7 +308,8 @@ def _pushes(raw: DataFrame, settings: RollupSettings, **columns: Column) -> Data
     )
     instance = columns["client_instance_id"]
     columns["client_instance_id"] = f.when(instance.rlike(_ID), instance)
-    columns["terminating"] = f.coalesce(columns["terminating"], f.lit(False))  # noqa: FBT003 -- a value
+    for flag in ("terminating", "disconnected"):
+        columns[flag] = f.coalesce(columns[flag], f.lit(False))  # noqa: FBT003 -- a value
     interval_ms = f.coalesce(columns["push_interval_ms"], f.lit(round(settings.push_interval_s * 1000)))
     columns["push_interval_ms"] = f.greatest(
         f.lit(_MIN_INTERVAL_MS), f.least(interval_ms, f.lit(_MAX_INTERVAL_MS))

@@ -58,7 +58,7 @@ _MINUTE_NS: Final = 60_000_000_000
 #: Points reconciled at once. Each takes about 200 bytes.
 _RECONCILED_POINTS: Final = 400_000
 _STATISTICS: Final = (
-    *("load_id", "pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out"),
+    *("load_id", "pushes", "repeats", "departures", "points", "entries", "rows", "dead_letters", "left_out"),
     *("newest_received_at_ns", "folded", "most_points"),
     *("overflowed", "refused_client", "refused_principal", "refused_minute"),
 )
@@ -68,8 +68,10 @@ _STATISTICS: Final = (
 #: data points of series over a bound of new ones, ``refused_...`` such series by bound, and
 #: ``refused_of`` is the client id with most of them, and its principal. ``most`` is the
 #: client id with the most points. ``several`` are client instances with several slots. ``slots``
-#: and ``slot_points`` are the slots of the task with their points. With a lake, a task also returns
-#: the positions of ``repeated`` pushes, and rows that have only ``row``: its ``ROLLUP_ROWS``.
+#: and ``slot_points`` are the slots of the task with their points. ``gone`` are
+#: client instances whose connection ended, and ``gone_ns`` when. With a lake, a task also returns
+#: the positions of what are no new pushes (``repeated``), and rows that have only ``row``: its
+#: ``ROLLUP_ROWS``.
 RESULT_ROWS: Final = pa.schema(
     [
         pa.field("error", pa.string()),
@@ -82,6 +84,8 @@ RESULT_ROWS: Final = pa.schema(
         pa.field("slots", pa.list_(pa.int64())),
         pa.field("slot_points", pa.list_(pa.int64())),
         pa.field("repeated", pa.list_(pa.string())),
+        pa.field("gone", pa.list_(pa.string())),
+        pa.field("gone_ns", pa.list_(pa.int64())),
         *(pa.field(f"{stage}_s", pa.float64()) for stage in get_args(TaskStage)),
         pa.field("row", pa.struct(ROLLUP_ROWS)),
     ]
@@ -196,6 +200,8 @@ class _Task:
         self._statistics: dict[str, int | None] = dict.fromkeys(_STATISTICS)
         self._first_minutes: list[int] = []
         self._repeated: list[str] = []
+        self._gone: list[str] = []
+        self._gone_ns: list[int] = []
         self._most: str | None = None
         self._slots: list[int] = []
         self._slot_points: list[int] = []
@@ -209,6 +215,9 @@ class _Task:
 
     def process(self, decoded: pa.Table) -> None:
         settings = self._settings
+        decoded = self._without_departures(decoded)
+        if not decoded.num_rows:
+            return
         with self._stage("deduplicate"):
             horizons = self._store.begin()
             self._described, self._described_at = _described(decoded)
@@ -228,7 +237,7 @@ class _Task:
         )
         if settings.with_rows and first.num_rows < len(records):
             repeated = pc.invert(pc.is_in(records, first["position"].combine_chunks()))
-            self._repeated = records.filter(repeated).to_pylist()
+            self._repeated += records.filter(repeated).to_pylist()
         histograms = _flat(first["histograms"])
         decoded = _from(decoded, settings.first_minute)
         entries = decoded
@@ -274,12 +283,27 @@ class _Task:
             **seconds,
             first_minutes=self._first_minutes,
             repeated=self._repeated,
+            gone=self._gone,
+            gone_ns=self._gone_ns,
             most=self._most,
             refused_of=self._refused_of(),
             several=self._several,
             slots=self._slots,
             slot_points=self._slot_points,
         )
+
+    def _without_departures(self, decoded: pa.Table) -> pa.Table:
+        """Return the rows of pushes; keep the ends of connections, which change no totals."""
+        ends = decoded.filter(decoded["disconnected"])
+        if not ends.num_rows:
+            return decoded
+        if self._settings.with_rows:
+            self._repeated += ends["position"].to_pylist()
+        self._statistics["departures"] = ends.num_rows
+        ends = ends.filter(pc.is_valid(ends["client_instance_id"]))
+        self._gone = ends["client_instance_id"].to_pylist()
+        self._gone_ns = ends["received_at_ns"].to_pylist()
+        return decoded.filter(pc.invert(decoded["disconnected"]))
 
     def _without_repeats(self, decoded: pa.Table, horizons: Horizons) -> tuple[pa.Table, bool]:
         """Return the rows of pushes not counted before, and whether there are any.

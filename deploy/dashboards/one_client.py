@@ -220,7 +220,11 @@ def _instances() -> Panel:
         f"WHERE {SEEN}\n  AND {_INSTANCE}\nORDER BY last_seen DESC LIMIT 500",
         {
             "client_instance_id": column("Instance", width=190),
-            "state": column("State", width=80, colours={"live": "green", "silent": "orange", "left": "text"}),
+            "state": column(
+                "State",
+                width=80,
+                colours={"live": "green", "silent": "orange", "disconnected": "text", "left": "text"},
+            ),
             "client_software_name": column("Software", width=160),
             "client_software_version": column("Version", width=90),
             "principal": column("Principal"),

@@ -271,7 +271,9 @@ def _members() -> Panel:
             "client_id": column("Client id", links=link_to_client()),
             "client_instance_id": column("Instance"),
             "group_instance_id": column("Static member"),
-            "state": column("State", colours={"live": "green", "silent": "orange", "left": "text"}),
+            "state": column(
+                "State", colours={"live": "green", "silent": "orange", "disconnected": "text", "left": "text"}
+            ),
             "client_software_name": column("Software"),
             "client_software_version": column("Version"),
             "client_source_address": column("Address"),

@@ -66,6 +66,7 @@ def _summary(
         "points": len(points),
         "bytes": len(payload.data),
         "terminating": payload.terminating,
+        **({"disconnected": True} if payload.disconnected else {}),
     }
 
 

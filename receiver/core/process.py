@@ -542,12 +542,23 @@ class _Core:
         self._events.subscriptions_replaced(before, after)
         self._expiry.wait()
 
+    def _report_departed(self) -> None:
+        """Tell plugins which clients are gone.
+
+        Connections and scrapes call it, and no timer, which would wake an idle core.
+        """
+        for push in self._telemetry.take_departed(self._clock.monotonic()):
+            self._host.offer(push)
+
     def _identified(self, identity: ClientIdentity) -> None:
+        self._report_departed()
         self._telemetry.instances.identity_changed(identity)
         self._plugin_time.identified(identity)
 
     def _disconnected(self, connection_id: str) -> None:
-        self._telemetry.instances.disconnected(connection_id)
+        now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
+        self._telemetry.disconnected(connection_id, now=now, now_ns=now_ns)
+        self._report_departed()
         self._plugin_time.closed(connection_id)
 
     def _bridge_listener(
@@ -709,6 +720,7 @@ class _Core:
         # Requests expire silent instances. Without requests a scrape does, and not a timer, because
         # a pending timer costs each wait of the event loop a system call.
         self._telemetry.instances.forget_expired(self._clock.monotonic(), _MAX_EXPIRED_PER_SCRAPE)
+        self._report_departed()
         return self._telemetry.instances
 
     def _check_lags(self) -> None:

@@ -147,7 +147,8 @@ class ClientTelemetryPayload:
             Empty if the client pushed no metrics or none remained: then the push only says that the
             client lives, or that it ends. The concatenated data of several pushes is one valid
             ``MetricsData`` of all of them, because protobuf appends repeated fields.
-        sequence: The number of this push among the instance's pushes to this receiver, from 1.
+        sequence: The number of this push among the instance's pushes to this receiver, from 1; 0 if
+            it is no push, but says that the client is :attr:`disconnected`.
         push_id: 32 hexadecimal digits. A push that the client repeats has the same one, even at
             another broker and compressed anew: it is a hash of the instance's id, the uncompressed
             metrics and ``terminating``. Each push without data points has another one.
@@ -168,6 +169,15 @@ class ClientTelemetryPayload:
         Plugins share it: do not change it.
         """
         return MetricsData.FromString(self.data)
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether this is no push, but the end of the client's connection.
+
+        The client sent no terminating push, and was not back within three push intervals. There are
+        no metrics, and the time of receipt is the end of the connection.
+        """
+        return self.sequence == 0
 
     def release(self) -> None:
         """Free the decoded metrics, which are many times larger than :attr:`data`.

@@ -450,9 +450,13 @@ class ClientInstances:
         for instance in self._by_connection.get(identity.id, {}).values():
             instance.identity = replace(identity, client_instance_id=instance.id)
 
+    def of_connection(self, connection_id: str) -> list[ClientInstance]:
+        """Return the instances whose last request came over a connection."""
+        return list(self._by_connection.get(connection_id, {}).values())
+
     def disconnected(self, connection_id: str) -> None:
         """Forget the instances whose last request came over this connection."""
-        for instance in list(self._by_connection.get(connection_id, {}).values()):
+        for instance in self.of_connection(connection_id):
             self._remove(instance)
             self._keep_pace(instance)
             self.statistics.disconnected += 1

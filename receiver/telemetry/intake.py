@@ -11,6 +11,7 @@ from collections.abc import Collection
 from operator import is_
 from typing import Final
 
+from receiver.plugin import Push
 from receiver.telemetry.compression import CODEC_NAMES, CODECS, inflate
 from receiver.telemetry.control.limits import LimitName, Limits
 from receiver.telemetry.control.offenders import Offenders
@@ -156,6 +157,7 @@ class Intake:
             labelled.data,
             push_id=push_id,
             terminating=request.terminating,
+            sequence=instance.pushes_accepted,
             instance=instance,
             labels=labels,
             received_at_ns=received_at_ns,
@@ -170,6 +172,19 @@ class Intake:
             inflated_bytes=len(inflated),
             metrics=labelled,
             new_series_over=admission.exceeded,
+        )
+
+    def departed(self, instance: ClientInstance, since_ns: int) -> Push:
+        """Return what tells plugins that a client's connection ended: push number 0."""
+        return build_push(
+            _EMPTY,
+            push_id=empty_id(instance.id, instance.identity.broker.id, since_ns, 0),
+            terminating=False,
+            sequence=0,
+            instance=instance,
+            labels=self._labels(instance),
+            received_at_ns=since_ns,
+            request=None,
         )
 
     def _inflate(self, request: PushTelemetryRequest, accepted: Collection[int] | None) -> bytes:

@@ -20,6 +20,7 @@ def build_push(
     *,
     push_id: str,
     terminating: bool,
+    sequence: int,
     instance: ClientInstance,
     labels: Labels,
     received_at_ns: int,
@@ -28,7 +29,8 @@ def build_push(
     """Build the push for plugins from a MetricsData and its labels.
 
     The labels are those after folding and privacy rules, so that plugins see nothing more than
-    destinations do. The instance has counted the push already.
+    destinations do. ``sequence`` is the number of the push, or 0 for the end of the client's
+    connection.
     """
     port = labels.client_source_port
     broker_id = instance.identity.broker.id
@@ -55,7 +57,7 @@ def build_push(
         client_instance_id=instance.text_id,
         terminating=terminating,
         data=data,
-        sequence=instance.pushes_accepted,
+        sequence=sequence,
         push_id=push_id,
     )
     return Push(context=context, payload=payload)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from receiver.plugin import Push
 from receiver.settings.model import TelemetrySettings
 from receiver.telemetry.clocks import ClientClocks
 from receiver.telemetry.control.backpressure import BackPressure
@@ -18,6 +19,7 @@ from receiver.telemetry.control.offenders import Offenders
 from receiver.telemetry.control.series import SeriesBudgets
 from receiver.telemetry.control.series_history import SeriesHistory
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
+from receiver.telemetry.departures import Departures
 from receiver.telemetry.errors import InvalidInstanceError, NoPluginError
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance, ClientInstances, Defaults
@@ -87,6 +89,7 @@ class ClientTelemetry:
         self.backpressure = BackPressure(settings.backpressure)
         self.offenders = Offenders(settings.backpressure)
         self.instances = ClientInstances(settings.max_instances, self._on_forget)
+        self._departures = Departures(settings.max_instances)
         rules = Rules(settings, hash_key)
         self._quirks = rules.quirks
         self._settings = settings
@@ -119,6 +122,7 @@ class ClientTelemetry:
         self._settings = settings
         self.defaults = _defaults(settings)
         self.instances.resize(settings.max_instances)
+        self._departures.resize(settings.max_instances)
         self.latest_pushes.resize(settings.latest_pushes_bytes)
         self.series.replace_settings(settings.series)
         self.series_history.replace_settings(settings.series, settings.max_instances)
@@ -300,6 +304,27 @@ class ClientTelemetry:
                 self._match_revealed(instance)
         return outcome
 
+    def disconnected(self, connection_id: str, *, now: float, now_ns: int) -> None:
+        """Forget the instances of a connection that has ended.
+
+        Args:
+            now: Monotonic seconds.
+            now_ns: The same, in nanoseconds since the epoch.
+        """
+        for instance in self.instances.of_connection(connection_id):
+            self._departures.add(instance, now, now_ns)
+        self.instances.disconnected(connection_id)
+
+    def take_departed(self, now: float) -> list[Push]:
+        """Return, for plugins, some clients that were not back within their lifetime.
+
+        Java producers send no terminating push, so this is how most clients end.
+        """
+        return [
+            self._intake.departed(departed.instance, departed.since_ns)
+            for departed in self._departures.take(now)
+        ]
+
     def _match_revealed(self, instance: ClientInstance) -> None:
         """Match an instance anew if its push revealed what a subscription matches.
 
@@ -358,8 +383,10 @@ class ClientTelemetry:
         if instance.reported_interval_ms != interval_ms:
             instance.report_interval(interval_ms)
         instance.adjust(self.offenders.demand(client_instance_id, now), self.backpressure.factor)
-        if created and (pace := self.instances.take_pace(client_instance_id, now)) is not None:
-            instance.resume(pace)
+        if created:
+            self._departures.forget(client_instance_id)
+            if (pace := self.instances.take_pace(client_instance_id, now)) is not None:
+                instance.resume(pace)
         self.instances.keep(instance, identity, now)
         return instance, created
 

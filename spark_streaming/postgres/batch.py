@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,6 +55,10 @@ class Batch:
         Packing(self._cursor, partitions).note_late({**late, MINUTES.name: changed})
         mark(self._cursor, hour, changed)
         mark(self._cursor, day, late[hour.name])
+
+    def disconnected(self, ends_ns: Mapping[str, int]) -> None:
+        """Record when connections of client instances ended, by client instance id."""
+        clients.disconnect(self._cursor, ends_ns)
 
     def dead_letters(self, letters: pa.Table) -> None:
         """Insert ``DEAD_LETTER_ROWS``, beside those of loads."""

@@ -162,6 +162,18 @@ def enter(cursor: psycopg.Cursor[Any], load_ids: Sequence[int]) -> None:
     )
 
 
+def disconnect(cursor: psycopg.Cursor[Any], ends_ns: Mapping[str, int]) -> None:
+    """Store when connections ended, by client instance id; ignore unknown ones."""
+    if ends_ns:
+        cursor.execute(
+            "UPDATE client_state c SET disconnected_at = "
+            "greatest(c.disconnected_at, to_timestamp(ended.ns / 1e9)) "
+            "FROM unnest(%s::text[], %s::bigint[]) AS ended (instance, ns) "
+            "WHERE c.client_instance_id = ended.instance",
+            (list(ends_ns), list(ends_ns.values())),
+        )
+
+
 def put_silent(cursor: psycopg.Cursor[Any], states: Sequence[ClientState]) -> None:
     """Store the states of clients without a new push.
 

@@ -49,7 +49,8 @@ def status(connection: psycopg.Connection[Any]) -> Status:
         pushes=pushes,
         repeats=repeats,
         left_out=left_out,
-        clients={"live": 0, "silent": 0, "left": 0} | dict(connection.execute(_CLIENTS).fetchall()),
+        clients={"live": 0, "silent": 0, "disconnected": 0, "left": 0}
+        | dict(connection.execute(_CLIENTS).fetchall()),
         series=series,
         dead_letters=dead_letters,
         open_findings=findings,

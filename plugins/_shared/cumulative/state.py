@@ -98,7 +98,7 @@ class Cumulative:
         instance.pushes.extend(keys)
         result.push = PushView.FromString(payload.data)
         self._accumulate_metrics(instance, result)
-        if payload.terminating:
+        if payload.terminating or payload.disconnected:
             self._end(instance, ended)
             instance.peer.instances.move_to_end(instance.name, last=False)
         return result

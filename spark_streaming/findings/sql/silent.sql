@@ -37,7 +37,7 @@ FROM clients
 JOIN finding_cluster ON finding_cluster.cluster_id IS NOT DISTINCT FROM clients.cluster_id,
 LATERAL (
     SELECT
-        state <> 'left'
+        state NOT IN ('left', 'disconnected')
         AND due <= least(newest, (SELECT read_until FROM telemetry.progress))
         AND due > %(now)s - make_interval(mins => %(max_minutes)s) AS holds
 ) AS verdict

@@ -371,6 +371,8 @@ CREATE TABLE client_state (
     push_interval_ms bigint NOT NULL,
     terminated boolean NOT NULL,
     terminated_at timestamptz,
+    -- The end of the connection of a client that sent no terminating push.
+    disconnected_at timestamptz,
     covered_until bigint,
     counts bytea,
     cumulative bytea,
@@ -519,12 +521,14 @@ CREATE VIEW client AS SELECT
     c.client_key, c.client_instance_id, c.client_id, c.client_software_name, c.client_software_version,
     c.principal, c.group_id, c.cluster_id, c.client_source_address, c.client_source_port, c.client_rack,
     c.group_instance_id, c.group_member_id, c.transactional_id, c.application_id, c.broker_id, c.first_seen, c.last_seen, c.push_interval_ms, c.terminated_at,
+    c.disconnected_at,
     CASE
         WHEN c.terminated THEN 'left'
         WHEN c.last_seen < CASE
             WHEN newest.push_at < read.until - interval '1 day' THEN read.until
             ELSE least(read.until, newest.push_at)
-        END - 3 * c.push_interval_ms * interval '1 millisecond' THEN 'silent'
+        END - 3 * c.push_interval_ms * interval '1 millisecond'
+            THEN CASE WHEN c.disconnected_at >= c.last_seen THEN 'disconnected' ELSE 'silent' END
         ELSE 'live'
     END AS state
 FROM client_state c

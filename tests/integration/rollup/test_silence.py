@@ -35,13 +35,53 @@ def test_stopping_the_job_makes_no_client_silent(
     spool(folder, "one", fast(0, 4))
     roll()
     assert query(STATES) == [("fast", "live")]
-    assert store.status().clients == {"live": 1, "silent": 0, "left": 0}
+    assert store.status().clients == {"live": 1, "silent": 0, "disconnected": 0, "left": 0}
     # Pushes of another client were read for more than three intervals.
     spool(folder, "two", fast(4, 9, SLOW))
     roll()
     assert query(STATES) == [("fast", "silent"), ("slow", "live")]
     # It comes back.
     spool(folder, "three", fast(9, 10))
+    roll()
+    assert query(STATES) == [("fast", "live"), ("slow", "live")]
+
+
+def gone(at_ns: int, client: Client = FAST) -> Spooled:
+    """Return the end of a client's connection, as the receiver's files have it."""
+    return Spooled(
+        client=client,
+        received_at_ns=at_ns,
+        otlp=b"",
+        push_id=f"gone {at_ns}",
+        sequence=0,
+        push_interval_ms=5_000,
+    )
+
+
+@pytest.mark.full
+def test_a_client_whose_connection_ended_is_disconnected_and_not_silent(
+    roll: Roll, query: Query, folder: Path
+) -> None:
+    spool(folder, "one", fast(0, 4))
+    # An end before the last push says nothing. That of an unknown client is left out.
+    spool(folder, "two", [gone(NOW + SECOND_NS), gone(NOW, SLOW)])
+    spool(folder, "three", [*fast(4, 9, SLOW)])
+    roll()
+    assert query(STATES) == [("fast", "silent"), ("slow", "live")]
+    ended = NOW + 4 * INTERVAL_NS
+    # A file with nothing else, and an older end later.
+    spool(folder, "four", [gone(ended)])
+    roll()
+    spool(folder, "five", [gone(NOW + 2 * SECOND_NS)])
+    roll()
+    assert query(STATES) == [("fast", "disconnected"), ("slow", "live")]
+    assert query(
+        "SELECT extract(epoch FROM disconnected_at)::bigint FROM client WHERE client_id = 'fast'"
+    ) == [(ended // SECOND_NS,)]
+    # It is no push.
+    assert query("SELECT sum(pushes), sum(repeats), sum(dead_letters) FROM ledger") == [(9, 0, 0)]
+    assert query("SELECT sum(pushes) FROM client_1m WHERE client_id = 'fast'") == [(4,)]
+    spool(folder, "six", fast(9, 10))
     roll()
     assert query(STATES) == [("fast", "live"), ("slow", "live")]
 

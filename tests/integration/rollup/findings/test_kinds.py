@@ -357,6 +357,13 @@ def test_silent_client(fleet: Fleet) -> None:
     fleet.client("late", last_seen=NOW - minutes(13))
     fleet.client("left", last_seen=NOW - minutes(17), terminated=True)
     fleet.client("gone", last_seen=NOW - minutes(76))
+    for name, after in (("closed", 0.1), ("back", -1)):
+        last_seen = NOW - minutes(17 if after > 0 else 13)
+        key = fleet.client(name, last_seen=last_seen)
+        fleet.connection.execute(
+            "UPDATE telemetry.client_state SET disconnected_at = %s WHERE client_key = %s",
+            (last_seen + minutes(after), key),
+        )
     assert fleet.look().opened == {"silent": 1}
     finding = fleet.one("silent")
     assert (finding["client_instance_id"], finding["severity"]) == ("silent", "info")

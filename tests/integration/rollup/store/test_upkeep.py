@@ -396,7 +396,7 @@ def test_states_of_clients(store: Store, database: str) -> None:
         ("left", "k", "left", False),
         ("silent", "k", "silent", True),
     ]
-    assert store.status().clients == {"live": 1, "silent": 1, "left": 1}
+    assert store.status().clients == {"live": 1, "silent": 1, "disconnected": 0, "left": 1}
 
 
 def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, database: str) -> None:

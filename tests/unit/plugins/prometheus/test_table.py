@@ -344,6 +344,16 @@ def test_silent_series_end() -> None:
     assert sorted(line[0] for line, *_ in ends) == ["g", "target_info"]
 
 
+def test_the_series_of_a_client_whose_connection_ended_end() -> None:
+    series = table("2.0")
+    series.add(push(counter("c", number(5, at=10)), at=10))
+    series.add(push(counter("c", number(5, at=10)), at=10, instance="b", resource={}))
+    ended = series.add(push(at=12, sequence=0))
+    assert sorted(line[0] for line, *_ in ended.ends) == ["c_total", "target_info"]
+    # One that is not known begins nothing.
+    assert series.add(push(at=12, sequence=0, instance="c")).ends == []
+
+
 def test_the_last_push_of_a_client_can_be_scraped_for_a_while() -> None:
     series = table("2.0", linger_s=15)
     series.add(push(counter("c", number(5, at=10)), at=10))
@@ -392,7 +402,7 @@ def test_the_times_of_a_targets_samples_increase() -> None:
     series = table("1.0")
     times = []
     for n, at in enumerate((10, 10, 9, 11)):
-        one = push(gauge("g", number(n, at=100 + n)), at=at, sequence=n, push_id=str(n))
+        one = push(gauge("g", number(n, at=100 + n)), at=at, sequence=n + 1, push_id=str(n))
         times += [time_of(sample) for (name, *_), sample in series.add(one).samples if name == "g"]
     begin = BEGIN // 1_000_000
     assert times == [begin + 10_000, begin + 10_001, begin + 10_002, begin + 11_000]

@@ -104,7 +104,7 @@ def push(
             client_instance_id=instance,
             terminating=terminating,
             data=data,
-            sequence=int(at * 1000) if sequence is None else sequence,
+            sequence=1 + int(at * 1000) if sequence is None else sequence,
             push_id=f"{instance}-{at}" if push_id is None else push_id,
         ),
     )

@@ -71,7 +71,7 @@ def test_instances_metrics_units_and_kinds_are_distinct_series() -> None:
         ("c", "", False, "a"),
         ("c", "", True, "b"),
     )
-    for sequence, (name, unit, monotonic, instance) in enumerate(different):
+    for sequence, (name, unit, monotonic, instance) in enumerate(different, start=1):
         metric = counter(name, number(7, at=10), unit=unit, monotonic=monotonic)
         result = state.accumulate(
             push(metric, at=10, instance=instance, push_id=str(sequence), sequence=sequence)
