@@ -29,7 +29,7 @@ from spark_streaming.postgres.tables import MINUTES
 from spark_streaming.rows import ENTRY_ROWS, ROLLUP_ROWS, RULES
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
-from tests.testbed.generated_store import INTERVAL_S, TASKS, TRIGGER_S
+from tests.testbed.generated_store import INTERVAL_S, NOTHING_TO_CARRY, TASKS, TRIGGER_S
 
 _MAINTENANCE_S: Final = 60.0
 _STOP_S: Final = 120.0
@@ -304,6 +304,7 @@ class GeneratedLoad:
         with Store(self._url, retention=self._retention) as store:
             while not self._stop.wait(_MAINTENANCE_S):
                 with store.maintenance(time.time_ns()) as maintenance:
+                    maintenance.carry(NOTHING_TO_CARRY)
                     maintenance.compute_hours_and_days()
                     maintenance.sweep()
                     maintenance.expire()

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 
 from receiver.catalogue import CATALOGUE, Combination, MetricKind, StandardMetric
+from spark_streaming.contributions import Reconciliation
 from spark_streaming.postgres import Store, plan_statistics
 from spark_streaming.postgres.merging import MERGED_LOAD, NEIGHBOURS
 from spark_streaming.postgres.packed import packed_columns
@@ -34,7 +35,7 @@ from spark_streaming.postgres.tables import (
     Grain,
     Totals,
 )
-from spark_streaming.rows import RULES
+from spark_streaming.rows import BUCKET_ROWS, ROLLUP_ROWS, RULES
 from spark_streaming.settings import RetentionSettings
 from spark_streaming.watched import WATCHED
 
@@ -44,6 +45,10 @@ INTERVAL_S: Final = 60
 #: Seconds between two batches, and the tasks of a batch. Each client id belongs to one task.
 TRIGGER_S: Final = 10
 TASKS: Final = 2
+#: What is counted on each maintenance once all clients have pushed.
+NOTHING_TO_CARRY: Final = Reconciliation(
+    rows=ROLLUP_ROWS.empty_table(), buckets=BUCKET_ROWS.empty_table(), contributions=[], clients=[]
+)
 _METRICS_OF_A_ROLE: Final = 30
 _WRITERS: Final = 2
 _DAY: Final = timedelta(days=1)
@@ -256,6 +261,7 @@ class GeneratedStore:
                 cursor = maintenance.connection.cursor()
                 for grain, since in self._since(now).items():
                     _repeat(cursor, grain, _newest_window(grain, closed), since=since)
+                maintenance.carry(NOTHING_TO_CARRY)
                 maintenance.expire()
         _vacuum(url)
 

@@ -23,7 +23,10 @@ _VIEWS = (
 
 
 def shown(database: str) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of the views, without the column that says where they are stored."""
+    """All rows of the views, without the column that says where they are stored.
+
+    Floats have 12 digits: the last ones depend on the order in which a plan adds them up.
+    """
     found = {}
     for view, totals in _VIEWS:
         for grain in totals.grains:
@@ -34,7 +37,10 @@ def shown(database: str) -> dict[str, list[tuple[Any, ...]]]:
                 "FROM information_schema.columns "
                 f"WHERE (table_schema, table_name) = ('telemetry', '{name}') AND column_name <> 'since'",
             )[0][0]
-            found[name] = read(database, f"SELECT {columns} FROM telemetry.{name} ORDER BY {columns}")
+            found[name] = [
+                tuple(float(f"{value:.12g}") if isinstance(value, float) else value for value in row)
+                for row in read(database, f"SELECT {columns} FROM telemetry.{name} ORDER BY {columns}")
+            ]
     return found
 
 

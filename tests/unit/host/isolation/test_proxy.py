@@ -219,16 +219,17 @@ def test_a_death_between_calls_is_reported_too(load: Load) -> None:
     "what", [pytest.param("hang", marks=pytest.mark.full), "hang with the interpreter's lock"]
 )
 def test_a_hang_ends_at_the_time_out(load: Load, what: str) -> None:
-    plugin = load(process={"call_timeout_s": 0.5})
+    # Its start has this time too, also on a slow machine.
+    plugin = load(process={"call_timeout_s": 4.0})
     plugin.start()
     first = pid(plugin)
-    for _ in range(4):
+    for _ in range(2):
         began = time.monotonic()
-        with pytest.raises(RetryableError, match=r"export took longer than 0\.5 s: the .* was killed"):
+        with pytest.raises(RetryableError, match=r"export took longer than 4 s: the .* was killed"):
             plugin.export_batch([asking(what)])
-        assert 0.4 < time.monotonic() - began < 120
+        assert 3.9 < time.monotonic() - began < 120
     assert gone(first)
-    assert plugin.restarts == 3
+    assert plugin.restarts == 1
     assert plugin.export_batch([push()]) == ExportResult()
 
 
