@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
-from grafana_foundation_sdk.builders.dashboard import QueryVariable
-from grafana_foundation_sdk.models import dashboard as models
-
 from deploy.dashboards.grafana import Dashboard
-from deploy.dashboards.panels import NO_DATA, Panel, lines, number
-from deploy.dashboards.queries import PROMETHEUS, promql
-
-_WHERE: Final = 'job=~"$job", instance=~"$instance"'
-_RATE: Final = "$__rate_interval"
-#: Zero while a receiver is scraped, and nothing otherwise.
-_ZERO: Final = f"0 * max(kafka_telemetry_ready{{{_WHERE}}})"
+from deploy.dashboards.panels import Panel
+from deploy.dashboards.receiver_panels import RATE, WHERE, ZERO, graph, none, now, receivers
 
 
 def receiver() -> Dashboard:
     """Build it."""
-    board = Dashboard(
+    board = receivers(
         "kct-receiver",
         "Kafka clients: receiver",
         "The receivers themselves: readiness, traffic, refusals, delivery.",
-        start="now-3h",
-    )
-    board.sources(postgres=False, prometheus=True).variables(
-        _labels("job", "Job", "Jobs that scrape receivers", "label_values(kafka_telemetry_ready, job)"),
-        _labels(
-            "instance",
-            "Receiver",
-            "Receivers by the address that is scraped",
-            'label_values(kafka_telemetry_ready{job=~"$job"}, instance)',
-        ),
     )
     board.row(
         "Now",
-        _now("Receivers ready", "Receivers that accept clients.", f"sum(kafka_telemetry_ready{{{_WHERE}}})"),
-        _now("Not ready", "Receivers whose broker does not answer, or that shut down.",
-             f"sum(1 - kafka_telemetry_ready{{{_WHERE}}})", warnings={1: "orange"}),
-        _now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{_WHERE}}})"),
-        _now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{_WHERE}}})"),
-        _now("Undelivered for", "The age of the oldest push that a destination has not received.",
-             f"max(kafka_telemetry_plugin_lag_seconds{{{_WHERE}}}) or {_ZERO}", unit="s",
+        now("Receivers ready", "Receivers that accept clients.", f"sum(kafka_telemetry_ready{{{WHERE}}})"),
+        now("Not ready", "Receivers whose broker does not answer, or that shut down.",
+             f"sum(1 - kafka_telemetry_ready{{{WHERE}}})", warnings={1: "orange"}),
+        now("Open connections", "Of clients.", f"sum(kafka_telemetry_connections{{{WHERE}}})"),
+        now("Client instances", "Known now.", f"sum(kafka_telemetry_instances{{{WHERE}}})"),
+        now("Undelivered for", "The age of the oldest push that a destination has not received.",
+             f"max(kafka_telemetry_plugin_lag_seconds{{{WHERE}}}) or {ZERO}", unit="s",
              warnings={300: "orange"}),
-        _now("Certificate ends", "The first of all certificates to expire; *no TLS* without any.",
-             f"min(kafka_telemetry_tls_certificate_expiry_timestamp_seconds{{{_WHERE}}}) * 1000",
+        now("Certificate ends", "The first of all certificates to expire; *no TLS* without any.",
+             f"min(kafka_telemetry_tls_certificate_expiry_timestamp_seconds{{{WHERE}}}) * 1000",
              unit="dateTimeFromNow", nothing="no TLS"),
     )  # fmt: skip
     board.row(
@@ -55,30 +34,30 @@ def receiver() -> Dashboard:
                "kafka_telemetry_pushes_total", "outcome", "reqps"),
         _rates("Subscription requests by outcome", "GetTelemetrySubscriptions requests answered.",
                "kafka_telemetry_subscription_requests_total", "outcome", "reqps"),
-        _lines("Bytes of metrics", "Compressed by clients, and inflated.", "binBps", {
-            "compressed": f"sum(rate(kafka_telemetry_push_bytes_total{{{_WHERE}}}[{_RATE}]))",
-            "inflated": f"sum(rate(kafka_telemetry_push_inflated_bytes_total{{{_WHERE}}}[{_RATE}]))",
+        graph("Bytes of metrics", "Compressed by clients, and inflated.", "binBps", {
+            "compressed": f"sum(rate(kafka_telemetry_push_bytes_total{{{WHERE}}}[{RATE}]))",
+            "inflated": f"sum(rate(kafka_telemetry_push_inflated_bytes_total{{{WHERE}}}[{RATE}]))",
         }),
-        _lines("Time in the telemetry core", "The time to decide a push or a subscription request.", "s", {
+        graph("Time in the telemetry core", "The time to decide a push or a subscription request.", "s", {
             "push, 99 %": _quantile("kafka_telemetry_push_seconds", 0.99),
             "push, median": _quantile("kafka_telemetry_push_seconds", 0.5),
             "get, 99 %": _quantile("kafka_telemetry_get_seconds", 0.99),
         }),
         _rates("Data points left out", "not_finite, known_bad, privacy, over_budget, new_series.",
                "kafka_telemetry_dropped_points_total", "reason", "count:points/s"),
-        _lines("Back-pressure", "The factor on push intervals, and the instances whose subscriptions are "
+        graph("Back-pressure", "The factor on push intervals, and the instances whose subscriptions are "
                "reduced.", "short", {
-            "interval factor": f"max(kafka_telemetry_interval_factor{{{_WHERE}}})",
-            "reduced instances": f"sum(kafka_telemetry_reduced_instances{{{_WHERE}}})",
+            "interval factor": f"max(kafka_telemetry_interval_factor{{{WHERE}}})",
+            "reduced instances": f"sum(kafka_telemetry_reduced_instances{{{WHERE}}})",
         }),
-        _lines("Series", "Data points of the last push of all client instances. The bound is "
+        graph("Series", "Data points of the last push of all client instances. The bound is "
                "telemetry.series.max_total for each receiver.", "short", {
-            "{{instance}}": f"sum by (instance) (kafka_telemetry_series{{{_WHERE}}})"}),
+            "{{instance}}": f"sum by (instance) (kafka_telemetry_series{{{WHERE}}})"}),
     )  # fmt: skip
     board.row(
         "Connections",
-        _lines("Open connections by listener", "Of clients.", "short", {
-            "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{_WHERE}}})"}, stacked=True),
+        graph("Open connections by listener", "Of clients.", "short", {
+            "{{listener}}": f"sum by (listener) (kafka_telemetry_connections{{{WHERE}}})"}, stacked=True),
         _rates("Connections refused", "upstream: the broker can't be reached; out_of_files; limit, "
                "limit_source_address, limit_principal: too many; proxy_protocol, tls_handshake, "
                "handshake_timeout, principal: not admitted; gone: the client left, like health checks do.",
@@ -93,7 +72,7 @@ def receiver() -> Dashboard:
                "kafka_telemetry_authenticated_total", "outcome", "count:logins/s"),
         _rates("Over a limit", "Connections, requests and pushes over a limit of an address or principal.",
                "kafka_telemetry_limit_exceeded_total", "limit", "count:times/s"),
-        _lines("Connecting to the broker", "How long it takes.", "s", {
+        graph("Connecting to the broker", "How long it takes.", "s", {
             "99 %": _quantile("kafka_telemetry_upstream_connect_seconds", 0.99),
             "median": _quantile("kafka_telemetry_upstream_connect_seconds", 0.5),
         }),
@@ -108,100 +87,50 @@ def receiver() -> Dashboard:
                  "kafka_telemetry_plugin_lag_seconds", "s"),
         _plugins("In memory", "Bytes of pushes that wait in memory.",
                  "kafka_telemetry_plugin_queue_bytes", "bytes"),
-        _lines("Spool on disk", "How full each plugin's spool is: at 100 % the oldest pushes are lost.",
+        graph("Spool on disk", "How full each plugin's spool is: at 100 % the oldest pushes are lost.",
                "percentunit", {
-            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_bytes{{{_WHERE}}}"
-            f" / (kafka_telemetry_plugin_spool_max_bytes{{{_WHERE}}} > 0)) or on () {_none('plugin')}"},
+            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_bytes{{{WHERE}}}"
+            f" / (kafka_telemetry_plugin_spool_max_bytes{{{WHERE}}} > 0)) or on () {none('plugin')}"},
                most=1.0),
         _rates("Failed exports", "Failed calls of a destination.",
                "kafka_telemetry_plugin_failures_total", "plugin", "count:calls/s"),
         _plugins("Longest current call", "Above a minute a plugin hangs.",
                  "kafka_telemetry_plugin_call_seconds", "s"),
-        _lines("Spool problems", "1 while a spool can't be used: GET /v1/plugins says why.", "short", {
-            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{_WHERE}}})"
-            f" or on () {_none('plugin')}"}, most=1.0),
+        graph("Spool problems", "1 while a spool can't be used: GET /v1/plugins says why.", "short", {
+            "{{plugin}}": f"max by (plugin) (kafka_telemetry_plugin_spool_problem{{{WHERE}}})"
+            f" or on () {none('plugin')}"}, most=1.0),
     )  # fmt: skip
     return board
-
-
-def _labels(name: str, label: str, description: str, query: str) -> QueryVariable:
-    return (
-        QueryVariable(name)
-        .label(label)
-        .description(description)
-        .datasource(PROMETHEUS)
-        .query({"query": query, "refId": name})
-        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(models.VariableSort.ALPHABETICAL_ASC)
-        .multi(multi=True)
-        .include_all(include_all=True)
-        .all_value(".+")
-        .current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
-    )
-
-
-def _now(
-    title: str,
-    description: str,
-    expression: str,
-    *,
-    unit: str = "short",
-    warnings: Mapping[float, str] | None = None,
-    nothing: str = NO_DATA,
-) -> Panel:
-    query = promql(expression, "", instant=True)
-    return number(title, description, unit, query, source=PROMETHEUS, warnings=warnings, nothing=nothing)
-
-
-def _lines(
-    title: str,
-    description: str,
-    unit: str,
-    expressions: dict[str, str],
-    *,
-    stacked: bool = False,
-    most: float | None = None,
-) -> Panel:
-    queries = [
-        promql(expression, legend, ref_id=chr(ord("A") + index))
-        for index, (legend, expression) in enumerate(expressions.items())
-    ]
-    return lines(title, description, unit, queries, width=8, source=PROMETHEUS, stacked=stacked, most=most)
 
 
 def _rates(title: str, description: str, metric: str, by: str, unit: str) -> Panel:
     """Build lines of the rates of a counter; those that did not grow in the range are left out."""
     labels = [label.strip() for label in by.split(",")]
-    counter = f"{metric}{{{_WHERE}}}"
+    counter = f"{metric}{{{WHERE}}}"
     # The second part: counters begin with their first event, which increase does not see.
     grew = (
         f"(sum by ({by}) (increase({counter}[$__range] @ end())) > 0"
         f" or sum by ({by}) ({counter} @ end() unless {counter} @ start()) > 0)"
     )
-    rates = f"sum by ({by}) (rate({counter}[{_RATE}])) and on ({by}) {grew}"
+    rates = f"sum by ({by}) (rate({counter}[{RATE}])) and on ({by}) {grew}"
     if labels == ["outcome"]:
         rates = f'label_replace({rates}, "outcome", "accepted", "outcome", "NONE")'
     legend = " ".join(f"{{{{{label}}}}}" for label in labels)
-    return _lines(
+    return graph(
         title,
         f"`{metric}`: {description}",
         unit,
-        {legend: f"{rates} or on () {_none(labels[0])}"},
+        {legend: f"{rates} or on () {none(labels[0])}"},
         stacked=True,
     )
 
 
-def _none(label: str) -> str:
-    """Return zero with the label ``none`` if a receiver is scraped, for the lack of any series."""
-    return f'label_replace({_ZERO}, "{label}", "none", "", "")'
-
-
 def _plugins(title: str, description: str, metric: str, unit: str) -> Panel:
-    expression = f"max by (plugin) ({metric}{{{_WHERE}}}) or on () {_none('plugin')}"
-    return _lines(title, f"`{metric}`: {description}", unit, {"{{plugin}}": expression})
+    expression = f"max by (plugin) ({metric}{{{WHERE}}}) or on () {none('plugin')}"
+    return graph(title, f"`{metric}`: {description}", unit, {"{{plugin}}": expression})
 
 
 def _quantile(histogram: str, share: float) -> str:
-    quantile = f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{{_WHERE}}}[{_RATE}])))"
+    quantile = f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{{{WHERE}}}[{RATE}])))"
     # It is NaN while nothing happens.
-    return f"({quantile} >= 0) or {_ZERO}"
+    return f"({quantile} >= 0) or {ZERO}"

@@ -28,6 +28,7 @@ from deploy.dashboards.receiver import receiver
 from deploy.dashboards.recording_rules import recording_rules
 from deploy.dashboards.rollup_alerts import grafana_rules
 from deploy.dashboards.topics_and_groups import topics_and_groups
+from deploy.dashboards.traffic import traffic
 from deploy.dashboards.versions import versions
 
 CHART: Final = Path(__file__).parents[1] / "helm" / "kafka-client-telemetry"
@@ -47,6 +48,7 @@ _DASHBOARDS: Final = {
     "topics-and-groups": topics_and_groups,
     "versions": versions,
     "receiver": receiver,
+    "traffic": traffic,
     "prometheus-fleet": fleet_on_prometheus,
     "prometheus-producers": producers_on_prometheus,
     "prometheus-consumers": consumers_on_prometheus,

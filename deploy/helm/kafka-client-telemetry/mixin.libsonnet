@@ -52,6 +52,7 @@ local checked(name, address) =
     'kct-topics-and-groups.json': linked(import 'dashboards/topics-and-groups.json'),
     'kct-versions.json': linked(import 'dashboards/versions.json'),
     'kct-receiver.json': linked(import 'dashboards/receiver.json'),
+    'kct-traffic.json': linked(import 'dashboards/traffic.json'),
     'kct-prometheus-fleet.json': linked(import 'dashboards/prometheus-fleet.json'),
     'kct-prometheus-producers.json': linked(import 'dashboards/prometheus-producers.json'),
     'kct-prometheus-consumers.json': linked(import 'dashboards/prometheus-consumers.json'),

@@ -36,6 +36,7 @@ ADDED = {"job", "instance", "le"}
 #: What has no sample before it happens, at a sidecar to which nothing bad happened.
 MAY_BE_EMPTY = re.compile(
     r"refused|closed|protocol_errors|authenticated|limit_exceeded|dropped_points|unnormalized|interval_steps"
+    r"|last_used|new_networks|undeclared"
 )
 
 
@@ -52,13 +53,21 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             "tls": {"cert_file": str(certificate.chain), "key_file": str(certificate.key)},
         }
         settings["listeners"].append(config(broker.port)["listeners"][0] | {"name": "PLAIN"})
+        owners = folder / "owners"
+        owners.mkdir()
+        (owners / "all.yaml").write_text("match: {}")
+        settings["owners"] = {"path": str(owners)}
         with GatewaySidecar(settings) as sidecar, Raw(sidecar.port("PLAIN")) as raw:
             sidecar.http.put("/v1/subscriptions/all", json={"metrics": ["*"]}).raise_for_status()
             _, instance, subscription = read_get(raw.exchange(get_subscriptions()))
             raw.exchange(push(instance, subscription))
+            sidecar.http.get("/v1/usage").raise_for_status()  # adds the counters of traffic up
             with Prometheus(scrape=[settings["rest"]["bind"]]) as started:
                 wait_until(
-                    lambda: bool(started.query("rate(kafka_telemetry_pushes_total[1m])")),
+                    lambda: (
+                        bool(started.query("rate(kafka_telemetry_pushes_total[1m])"))
+                        and bool(started.query("rate(kafka_telemetry_owner_traffic_bytes_total[1m])"))
+                    ),
                     timeout_s=120,
                     what="two scrapes",
                 )

@@ -65,7 +65,7 @@ SHOWN = 5
 #: metric on all of its pages; and days, of which a month's panel wants all.
 MANY_ROWS = 30_000
 OF_CLIENTS = ("rollup_1m", "rollup_1h", "client_rollup_1")
-ASK_POSTGRES = tuple(name for name in DASHBOARDS if name != "receiver" and "prometheus" not in name)
+ASK_POSTGRES = tuple(name for name, board in DASHBOARDS.items() if "${postgres}" in str(board))
 SOFTWARE = {
     "java44": ("apache-kafka-java", "4.4.0"),
     "ck": ("confluent-kafka-python", "2.16.1"),

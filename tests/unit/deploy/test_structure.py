@@ -50,7 +50,8 @@ def asked_by(panel: dict[str, Any]) -> str:
 
 def test_all_of_them_are_there() -> None:
     assert set(NAMES) == {
-        "consumers", "fleet", "one-client", "producers", "receiver", "topics-and-groups", "versions",
+        "consumers", "fleet", "one-client", "producers", "receiver", "topics-and-groups", "traffic",
+        "versions",
         "prometheus-fleet", "prometheus-producers", "prometheus-consumers", "prometheus-one-client",
         "prometheus-topics-and-groups",
     }  # fmt: skip
