@@ -24,7 +24,6 @@ NAME: Final = f"{RELEASE}-kafka-client-telemetry"
 BROKERS: Final = f"{NAME}-broker"
 SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=example-broker"
 BOOTSTRAP: Final = f"{NAME}-bootstrap.{NAMESPACE}.svc.cluster.local:19092"
-VALUES: Final = CHART / "ci" / "example-broker.yaml"
 TOKEN: Final = "/run/secrets/kafka-telemetry/tokens/ops"
 #: What its pods may be: the strictest of Kubernetes' standards.
 _RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -101,10 +100,10 @@ class BrokerCluster:
         self.wait_until_ready()
 
     def upgrade(self, *arguments: str | Path, chart: Path = CHART) -> None:
-        """Install or upgrade the release with the example's values and others."""
+        """Install or upgrade the release with the chart's own example and other values."""
         self.helm.run(
             *("upgrade", "--install", RELEASE, chart, f"--namespace={NAMESPACE}"),
-            *("--values", VALUES, *arguments),
+            *("--values", chart / "ci" / "example-broker.yaml", *arguments),
         )
 
     def wait_until_ready(self) -> None:
