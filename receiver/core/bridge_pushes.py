@@ -100,6 +100,7 @@ class BridgePushes:
                 received_at_ns=min(push.received_at_ns, self._clock.wall_ns()),
                 empty_push_id=_empty_push_id(hello.bridge_id, push.sequence),
                 interval_ms=push.interval_ms if push.interval_ms > 0 else None,
+                correlation_id=push.correlation_id,
             )
         cpu_s = self._clock.cpu() - started
         self._limits.spent(identity, cpu_s, now)

@@ -109,7 +109,8 @@ class ClientTelemetryContext:
         received_at_ns: When the push arrived, in nanoseconds since the epoch.
         sasl_mechanism: The SASL mechanism of the login, such as ``PLAIN``; None without SASL.
         request_version: Version of the PushTelemetry request; None if a broker took it.
-        correlation_id: The request's correlation id, which a client's log may show; None likewise.
+        correlation_id: The request's correlation id, which a client's log may show; None if it is
+            not known.
     """
 
     connection_id: str

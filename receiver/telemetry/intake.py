@@ -28,7 +28,6 @@ from receiver.telemetry.rules import Rules
 from receiver.telemetry.steps.metrics import SeriesBound
 from receiver.telemetry.steps.wanted import Wanted
 from receiver.wire.error_codes import ErrorCode
-from receiver.wire.headers import RequestHeader
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 _EMPTY: Final = b""
@@ -80,7 +79,8 @@ class Intake:
         *,
         received_at_ns: int,
         now: float,
-        header: RequestHeader | None = None,
+        request_version: int | None = None,
+        correlation_id: int | None = None,
         wanted: Wanted | None = None,
         empty_push_id: str | None = None,
         checked_by_broker: bool = False,
@@ -93,7 +93,8 @@ class Intake:
             request: Has the metrics, which are not used after the call.
             received_at_ns: When they arrived, in nanoseconds since the epoch.
             now: Monotonic seconds.
-            header: The request's header, if a client's own request had them.
+            request_version: The version of the client's request; None if only a broker knows it.
+            correlation_id: The correlation id of the client's request.
             wanted: Metrics whose names have none of these prefixes are dropped.
             empty_push_id: The push id of a push without data points; None: a new one for each.
             checked_by_broker: Whether a broker has checked codec and size.
@@ -161,7 +162,8 @@ class Intake:
             instance=instance,
             labels=labels,
             received_at_ns=received_at_ns,
-            request=header,
+            request_version=request_version,
+            correlation_id=correlation_id,
         )
         return PushOutcome(
             response=_ACCEPTED,
@@ -184,7 +186,6 @@ class Intake:
             instance=instance,
             labels=self._labels(instance),
             received_at_ns=since_ns,
-            request=None,
         )
 
     def _inflate(self, request: PushTelemetryRequest, accepted: Collection[int] | None) -> bytes:

@@ -8,7 +8,6 @@ from typing import Final
 from receiver.plugin import NO_NODE_ID, ClientTelemetryContext, ClientTelemetryPayload, Push
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.labels import Labels
-from receiver.wire.headers import RequestHeader
 from receiver.wire.uuid import Uuid
 
 #: Hexadecimal digits of a push id.
@@ -24,7 +23,8 @@ def build_push(
     instance: ClientInstance,
     labels: Labels,
     received_at_ns: int,
-    request: RequestHeader | None,
+    request_version: int | None = None,
+    correlation_id: int | None = None,
 ) -> Push:
     """Build the push for plugins from a MetricsData and its labels.
 
@@ -50,8 +50,8 @@ def build_push(
         push_interval_ms=instance.push_interval_ms,
         received_at_ns=received_at_ns,
         sasl_mechanism=labels.sasl_mechanism,
-        request_version=None if request is None else request.api_version,
-        correlation_id=None if request is None else request.correlation_id,
+        request_version=request_version,
+        correlation_id=correlation_id,
     )
     payload = ClientTelemetryPayload(
         client_instance_id=instance.text_id,

@@ -248,7 +248,13 @@ class ClientTelemetry:
             return refused(instance.identity, request, NoPluginError(_NO_PLUGIN))
         wanted = None if self._settings.unsubscribed_metrics == "keep" else instance.wanted
         outcome = self._intake.accept(
-            instance, request, received_at_ns=received_at_ns, now=now, header=header, wanted=wanted
+            instance,
+            request,
+            received_at_ns=received_at_ns,
+            now=now,
+            request_version=None if header is None else header.api_version,
+            correlation_id=None if header is None else header.correlation_id,
+            wanted=wanted,
         )
         if outcome.push is None:
             instance.last_error = ErrorCode(outcome.response.error_code)
@@ -273,6 +279,7 @@ class ClientTelemetry:
         received_at_ns: int,
         empty_push_id: str | None = None,
         interval_ms: int | None = None,
+        correlation_id: int | None = None,
         checked_by_broker: bool = True,
     ) -> PushOutcome:
         """Accept or refuse metrics that a broker asked for and accepted.
@@ -285,6 +292,7 @@ class ClientTelemetry:
             received_at_ns: When the broker got them, in nanoseconds since the epoch.
             empty_push_id: The push id of a push without data points.
             interval_ms: The client's push interval, if it is known.
+            correlation_id: The correlation id of the client's request, if it is known.
             checked_by_broker: Whether the broker has checked codec and size.
         """
         instance = self._admit(identity, request, now, interval_ms)
@@ -296,6 +304,7 @@ class ClientTelemetry:
             received_at_ns=received_at_ns,
             now=now,
             empty_push_id=empty_push_id,
+            correlation_id=correlation_id,
             checked_by_broker=checked_by_broker,
         )
         if outcome.push is not None:

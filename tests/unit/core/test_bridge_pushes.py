@@ -101,6 +101,13 @@ def test_labels_are_what_the_broker_says() -> None:
     assert (instance.identity.via, instance.push_interval_ms) == (Via.BRIDGE, 1000)
 
 
+def test_plugins_see_the_request_as_far_as_the_bridge_knows_it() -> None:
+    core = Core()
+    core.take(correlation_id=4711)
+    context = core.delivered[0].context
+    assert (context.request_type, context.request_version, context.correlation_id) == (72, None, 4711)
+
+
 def test_a_payload_forges_no_label() -> None:
     forged = MetricsData.FromString(METRICS)
     for resource in forged.resource_metrics:
