@@ -11,7 +11,7 @@ from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.listener_state import ListenerState
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.telemetry.instance import ClientInstance
-from receiver.telemetry.prefixes import unmatched
+from receiver.telemetry.prefixes import misspelt
 from receiver.telemetry.subscription import State, SubscriptionSet
 
 #: A certificate that ends within so many seconds is due, as for the alert.
@@ -19,7 +19,6 @@ CERTIFICATE_DUE_S: Final = 14 * 86_400.0
 
 #: Data points are aggregated by minutes, so smaller differences of clocks do no harm.
 _MAX_SKEW_S: Final = 60.0
-_MAX_NAMED: Final = 10
 
 
 def bypass_warnings(listeners: Iterable[ListenerState]) -> Iterator[str]:
@@ -64,29 +63,9 @@ def subscription_warnings(
 def prefix_warnings(
     subscriptions: SubscriptionSet, instances: Iterable[ClientInstance], seen: Iterable[str]
 ) -> Iterator[str]:
-    """Yield which subscriptions get nothing, because a prefix is misspelt.
-
-    Before the first push nobody knows, because an application may have metrics of its own.
-
-    Args:
-        subscriptions: Those that are active.
-        instances: The known client instances.
-        seen: The names of the metrics that clients were seen to push.
-    """
-    names = tuple(seen)
-    suspects = {
-        subscription.name: problems[0]
-        for subscription in subscriptions.subscriptions
-        if (problems := unmatched(subscription.metrics, names))
-    }
-    if not suspects:
-        return
-    pushing: set[str] = set()
-    for instance in instances:
-        if instance.last_push_at is not None:
-            pushing.update(instance.assignment.matched)
-    for name in sorted(pushing & suspects.keys())[:_MAX_NAMED]:
-        yield f"subscription {name}: {suspects[name]}"
+    """Yield which subscriptions get nothing, as :func:`misspelt`."""
+    for name, problem in misspelt(subscriptions, instances, seen).items():
+        yield f"subscription {name}: {problem}"
 
 
 def clock_warnings(ahead_s: float | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ Pure. It works on the documents of the REST API.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -51,8 +51,8 @@ class Fleet:
     """All subscriptions (``/v1/subscriptions``)."""
     owners: Sequence[_Document] = ()
     """All owners (``/v1/owners``)."""
-    warnings: Sequence[str] = ()
-    """What the receiver itself warns of (``/readyz``)."""
+    misspelt: Mapping[str, str] = field(default_factory=dict)
+    """Why pushing clients have nothing for a subscription, by its name (``/v1/status``)."""
     complete: bool = True
     """Whether these are all clients and connections, and not the first ones."""
     bridges_alone: bool = False
@@ -144,7 +144,7 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     name = subscription["name"]
     subject = f"subscription {name}"
     # A metric of an application's own is in no catalogue. The receiver knows what is pushed.
-    known = [text.removeprefix(f"{subject}: ") for text in fleet.warnings if text.startswith(f"{subject}: ")]
+    known = [fleet.misspelt[name]] if name in fleet.misspelt else []
     problems = known if count else unmatched(subscription["metrics"][:_MAX_NAMED], ())
     if problems:
         fix = f"correct it: `kafka-telemetry subscriptions show {name}`"

@@ -183,9 +183,8 @@ async def _ask_receiver(
     subject = f"REST API at {api.address}"
     settings, access = checked.settings, options.access
     findings = []
-    warnings: list[str] = []
     try:
-        warnings = (await api.get("/readyz")).get("warnings", [])
+        await api.get("/readyz")
         findings.append(ok(Area.RECEIVER, "ready", subject, "ready for clients"))
     except AccessError:
         pass  # said once, below
@@ -200,7 +199,7 @@ async def _ask_receiver(
         views = {entry["name"]: entry for entry in (await api.get("/v1/listeners"))["items"]}
         plugins = (await api.get("/v1/plugins"))["items"]
         elsewhere = brokers_elsewhere(settings.listeners, answers)
-        fleet = await _fleet(api, elsewhere, warnings, bridges_alone=not settings.listeners)
+        fleet = await _fleet(api, elsewhere, bridges_alone=not settings.listeners)
     except AccessError as error:
         findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
     except RestError as error:
@@ -280,10 +279,11 @@ async def _of_listeners(
     return [*(finding for result in found for finding in result), *unreached]
 
 
-async def _fleet(api: RestApi, elsewhere: int, warnings: list[str], *, bridges_alone: bool) -> Fleet:
+async def _fleet(api: RestApi, elsewhere: int, *, bridges_alone: bool) -> Fleet:
     clients, all_clients = await _pages(api, "/v1/clients")
     connections, all_connections = await _pages(api, "/v1/connections")
     subscriptions, _ = await _pages(api, "/v1/subscriptions")
+    status = await api.get("/v1/status")
     # In the whole cluster, because what is expected may be connected to another receiver.
     owners, _ = await _pages(api, "/v1/owners", scope="cluster")
     return Fleet(
@@ -292,7 +292,8 @@ async def _fleet(api: RestApi, elsewhere: int, warnings: list[str], *, bridges_a
         connections=[connection for connection in connections if connection["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
         owners=owners,
-        warnings=warnings,
+        # An earlier receiver has no such field.
+        misspelt=status.get("subscriptions", {}).get("misspelt", {}),
         complete=all_clients and all_connections,
         bridges_alone=bridges_alone,
         brokers_elsewhere=elsewhere,

@@ -16,9 +16,14 @@ from functools import cache, lru_cache
 from typing import Final
 
 from receiver.catalogue import CATALOGUE
+from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.subscription import SubscriptionSet
 
 #: The longest beginning of a prefix that is compared.
 _MAX_NAME_CHARS: Final = 256
+
+#: Subscriptions that are named.
+_MAX_NAMED: Final = 10
 
 
 def unmatched(prefixes: Iterable[str], seen: Iterable[str]) -> list[str]:
@@ -30,6 +35,33 @@ def unmatched(prefixes: Iterable[str], seen: Iterable[str]) -> list[str]:
         for prefix in unknown
         if not any(name.startswith(prefix) for name in names)
     ]
+
+
+def misspelt(
+    subscriptions: SubscriptionSet, instances: Iterable[ClientInstance], seen: Iterable[str]
+) -> dict[str, str]:
+    """Return why a prefix of a subscription matches nothing, by subscription.
+
+    By its name, and at most ten. Before the first push nobody knows, because an application may
+    have metrics of its own.
+
+    Args:
+        subscriptions: Those that are active.
+        instances: The known client instances.
+        seen: The names of the metrics that clients were seen to push.
+    """
+    names = tuple(seen)
+    suspects = {
+        subscription.name: problems[0]
+        for subscription in subscriptions.subscriptions
+        if (problems := unmatched(subscription.metrics, names))
+    }
+    pushing: set[str] = set()
+    if suspects:
+        for instance in instances:
+            if instance.last_push_at is not None:
+                pushing.update(instance.assignment.matched)
+    return {name: suspects[name] for name in sorted(pushing & suspects.keys())[:_MAX_NAMED]}
 
 
 @lru_cache(4_096)

@@ -18,6 +18,7 @@ from receiver.api.routes.listeners import ListenerView, listener_views
 from receiver.api.routes.plugins import PluginView, plugin_views
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.prefixes import misspelt
 from receiver.telemetry.subscription import State, SubscriptionSet
 from receiver.telemetry.subscription_document import time_to_text
 
@@ -66,6 +67,9 @@ class SubscriptionsView(BaseModel):
     unmatched: list[str] = Field(
         description=f"Active ones that match no known client, at most {_MAX_NAMES} names."
     )
+    misspelt: dict[str, str] = Field(
+        description="Active ones for which clients that push have nothing, with the reason, at most 10."
+    )
 
 
 class StatusView(BaseModel):
@@ -95,7 +99,8 @@ async def show_status(dependencies: Dependencies) -> Response:
     """Show processes, listeners, clients, subscriptions, destinations and warnings."""
     await dependencies.refresh()
     now, wall = dependencies.monotonic(), dependencies.now()
-    instances = list(dependencies.telemetry.instances)
+    telemetry = dependencies.telemetry
+    instances = list(telemetry.instances)
     subscriptions = dependencies.subscriptions.in_force
     document = {
         "version": dependencies.version,
@@ -106,11 +111,12 @@ async def show_status(dependencies: Dependencies) -> Response:
         "connections": len(dependencies.connections()),
         "destinations": [view.model_dump() for view in plugin_views(dependencies)],
     }
-    active = dependencies.telemetry.subscriptions.active
+    active = telemetry.subscriptions.active
     document |= await in_background(_telemetry, instances, subscriptions, active, now, wall)
     document["subscriptions"] |= {
         "store": dependencies.store(),
         "problem": dependencies.subscriptions.status().problem,
+        "misspelt": misspelt(telemetry.subscriptions.asked, instances, telemetry.profiles),
     }
     return json_response(document)
 

@@ -81,6 +81,22 @@ def test_a_client(api: Api) -> None:
     api.run(scenario)
 
 
+def test_the_status_names_misspelt_subscriptions_once_their_clients_push(api: Api) -> None:
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        async def misspelt() -> object:
+            return (await rest.get("/v1/status")).json()["subscriptions"]["misspelt"]
+
+        await rest.put("/v1/subscriptions/typo", json={"metrics": ["producer."]})
+        ask(api.telemetry, 5, api.clock.now)
+        assert await misspelt() == {}
+        pushed = PushTelemetryRequest(client_instance_id=instance_id(5))
+        api.telemetry.accept(connection(5), pushed, now=api.clock.now, received_at_ns=1)
+        reason = "no known metric begins with 'producer.'; did you mean 'org.apache.kafka.producer.'?"
+        assert await misspelt() == {"typo": reason}
+
+    api.run(scenario)
+
+
 def test_what_a_bridge_cannot_see_is_not_shown(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         ask(api.telemetry, 5, api.clock.now)

@@ -198,7 +198,7 @@ def test_subscriptions() -> None:
     asked = client(subscriptions=["typo"])
     (matched,) = subscription_findings(fleet(asked, subscriptions=[typo]))
     assert (matched.check, matched.state) == ("matches", State.OK)
-    pushing = fleet(asked, subscriptions=[typo], warnings=["subscription typo: no known metric"])
+    pushing = fleet(asked, subscriptions=[typo], misspelt={"typo": "no known metric"})
     (told,) = subscription_findings(pushing)
     assert (told.check, told.state, told.seen) == ("prefixes", State.WARNING, "no known metric")
 

@@ -586,6 +586,7 @@ export interface SubscriptionsView {
   problem: string | null;
   by_state: Partial<Record<State, number>>;
   unmatched: (string)[];
+  misspelt: Record<string, string>;
 }
 
 export type Temporality = "delta" | "cumulative";
