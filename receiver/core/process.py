@@ -172,7 +172,7 @@ class _Core:
             limits=self._limits,
             random_bytes=os.urandom,
         )
-        self._telemetry.has_plugins = bool(settings.plugins)
+        current.set_has_plugins(bool(settings.plugins))
         self._request_log = RequestLog(self._metrics.limit_exceeded, log_requests=settings.log.requests)
         self._calls = TelemetryCalls(
             telemetry=self._telemetry,
@@ -453,7 +453,7 @@ class _Core:
         return Change(commit=commit, finish=finish, discard=_nothing if fresh is None else fresh.close)
 
     def _replace_plugins(self, plugins: list[HostedPlugin], timeout_s: float) -> None:
-        self._telemetry.has_plugins = bool(plugins)
+        self._telemetry.subscriptions.set_has_plugins(bool(plugins))
         self._host.replace(plugins, timeout_s)
 
     async def _change_of_usage(self, settings: ReceiverSettings) -> Change:
@@ -528,7 +528,7 @@ class _Core:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(stored, is_safe)
 
-        if not self._telemetry.has_plugins:
+        if not self._telemetry.subscriptions.has_plugins:
             self._metrics.without_plugin.inc()
         # Charged with each push, so that an idle receiver needs no timer.
         if cpu_s := self._host.take_cpu():
@@ -654,7 +654,7 @@ class _Core:
                 )
             )
             found["subscription"] += prefix_warnings(
-                self._telemetry.asked, self._telemetry.instances, self._telemetry.profiles
+                self._telemetry.subscriptions.asked, self._telemetry.instances, self._telemetry.profiles
             )
         for kind in _LOGGED_HERE:
             if found.get(kind) and kind not in self._logged_warnings:

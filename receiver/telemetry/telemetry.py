@@ -30,7 +30,7 @@ from receiver.telemetry.owners import Owners
 from receiver.telemetry.profiles import MetricProfiles
 from receiver.telemetry.quirks import Treatment
 from receiver.telemetry.rules import Rules
-from receiver.telemetry.subscription import SubscriptionSet, subscription_id
+from receiver.telemetry.subscription import subscription_id
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -62,8 +62,6 @@ class ClientTelemetry:
     Attributes:
         on_created: Called with each new client instance.
         on_forgotten: Called with the id of each client instance that is forgotten.
-        has_plugins: Whether a plugin takes metrics. While none does, clients are asked for nothing,
-            and a push that nobody asked for is refused.
 
     Raises:
         InvalidValueError: A rule in the settings or the key for hashes is invalid.
@@ -81,7 +79,6 @@ class ClientTelemetry:
         self.subscriptions = subscriptions
         self.on_created: Callable[[ClientInstance], object] = _ignore
         self.on_forgotten: Callable[[Uuid], object] = _ignore
-        self.has_plugins = True
         self._limits = limits
         self._random_bytes = random_bytes
         self.series = SeriesBudgets(settings.series)
@@ -104,11 +101,6 @@ class ClientTelemetry:
             history=self.series_history,
             offenders=self.offenders,
         )
-
-    @property
-    def asked(self) -> SubscriptionSet:
-        """What clients are asked for: the active subscriptions, if a plugin takes metrics."""
-        return self.subscriptions.active if self.has_plugins else _NOBODY_ASKS
 
     def treatment(self, identity: ClientIdentity) -> Treatment:
         """Return the quirks of a client's software."""
@@ -243,7 +235,7 @@ class ClientTelemetry:
         error = instance.check_push(request.subscription_id, now, terminating=request.terminating)
         if error is not ErrorCode.NONE:
             return not_now(instance.identity, request, error, _PROBLEMS[error])
-        if not self.has_plugins and not instance.requested_metrics:
+        if not self.subscriptions.has_plugins and not instance.requested_metrics:
             self._limits.use(LimitName.REJECTED_BYTES, instance.identity, len(request.metrics or _EMPTY), now)
             return refused(instance.identity, request, NoPluginError(_NO_PLUGIN))
         wanted = None if self._settings.unsubscribed_metrics == "keep" else instance.wanted
@@ -382,10 +374,7 @@ class ClientTelemetry:
             instance = ClientInstance(client_instance_id, identity, now)
         if identity.client_instance_id != client_instance_id:
             identity = replace(identity, client_instance_id=client_instance_id)
-        # As `asked`, without a call for each request.
-        if created or instance.subscriptions is not (
-            self.subscriptions.active if self.has_plugins else _NOBODY_ASKS
-        ):
+        if created or instance.subscriptions is not self.subscriptions.asked:
             self._assign(instance, identity)
             if created:
                 self.on_created(instance)
@@ -409,13 +398,12 @@ class ClientTelemetry:
     def _assign(self, instance: ClientInstance, identity: ClientIdentity) -> None:
         instance.assign(
             identity,
-            self.asked,
+            self.subscriptions.asked,
             self.treatment(identity),
             self.defaults,
         )
 
 
-_NOBODY_ASKS: Final = SubscriptionSet()
 _NO_PLUGIN: Final = "no plugin takes metrics: plugins is empty"
 _UNKNOWN: Final = "the subscriptions have not been read yet"
 _PROBLEMS: Final = {

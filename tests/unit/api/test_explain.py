@@ -249,13 +249,13 @@ def test_the_explanation_of_a_client(api: Api) -> None:
                 {"name": "e", "state": "disabled", "matches": False, "reasons": ["it is disabled"]},
             ],
         }
-        api.telemetry.has_plugins = False
+        api.telemetry.subscriptions.set_has_plugins(False)
         shown = (await rest.get(path)).json()
         assert shown["requested_metrics"] == []
         assert shown["subscriptions"][0]["reasons"] == [
             "there is no plugin, so clients are asked for nothing"
         ]
-        api.telemetry.has_plugins = True
+        api.telemetry.subscriptions.set_has_plugins(True)
         # A change is explained before the client learns of it.
         for name in ("a", "b"):
             assert (await rest.delete(f"/v1/subscriptions/{name}")).status_code == 204
@@ -306,12 +306,12 @@ def test_the_explanation_says_what_the_broker_of_a_bridge_does_otherwise(api: Ap
             "subscription e: a broker does not know expires_at, so it asks for it until it is deleted",
             "the broker asks for deltas",
         ]
-        api.telemetry.has_plugins = False
+        api.telemetry.subscriptions.set_has_plugins(False)
         assert (await rest.get(path)).json()["differs"][1:] == [
             "the broker asks for metrics though no plugin takes them here",
             "the broker asks for a push every 60 s",
         ]
-        api.telemetry.has_plugins = True
+        api.telemetry.subscriptions.set_has_plugins(True)
         for late in (0, 1):
             api.telemetry.backpressure.observe({"otlp": 100.0}, now + late)
         client = replace(client, client_software_name="librdkafka", client_software_version="2.16.0")

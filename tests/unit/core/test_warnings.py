@@ -85,7 +85,7 @@ def test_a_misspelt_prefix_is_told_once_its_client_pushes() -> None:
 
     def warned(*seen: str) -> list[str]:
         telemetry = client.telemetry
-        return list(prefix_warnings(telemetry.asked, telemetry.instances, seen))
+        return list(prefix_warnings(telemetry.subscriptions.asked, telemetry.instances, seen))
 
     client.get(0)
     assert warned() == []

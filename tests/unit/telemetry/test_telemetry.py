@@ -590,7 +590,7 @@ def test_a_push_with_too_many_scopes_to_look_into_is_too_large() -> None:
 def test_an_unsolicited_push_without_a_plugin_is_not_supported() -> None:
     client = Client(subscription(match={"client_id": "another"}))
     assert client.get(0).response.requested_metrics == ()
-    client.telemetry.has_plugins = False
+    client.telemetry.subscriptions.set_has_plugins(False)
     outcome = client.push(400, MIXED)
     assert (outcome.response.error_code, outcome.push) == (E.UNSUPPORTED_VERSION, None)
     assert outcome.problem == "no plugin takes metrics: plugins is empty"
@@ -598,9 +598,9 @@ def test_an_unsolicited_push_without_a_plugin_is_not_supported() -> None:
 
 def test_a_client_that_was_asked_is_not_silenced_when_the_last_plugin_goes() -> None:
     client = ready()
-    client.telemetry.has_plugins = False
+    client.telemetry.subscriptions.set_has_plugins(False)
     assert client.push(10, MIXED).response.error_code == E.UNKNOWN_SUBSCRIPTION_ID
     assert client.get(10).response.requested_metrics == ()
-    client.telemetry.has_plugins = True
+    client.telemetry.subscriptions.set_has_plugins(True)
     assert client.get(70).response.requested_metrics == ("",)
     assert client.push(80, MIXED).response.error_code == E.NONE
