@@ -11,6 +11,7 @@ answer of its own to clients.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import secrets
@@ -106,12 +107,12 @@ def main() -> int:
     tests = subprocess.Popen([sys.executable, "-m", "tests", "--no-lint"])
     stalls = Stalls(tests.pid, seed)
     try:
-        while tests.poll() is None:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return tests.wait(_LOOK_EVERY_S)
             stalls.step(time.monotonic())
-            time.sleep(_LOOK_EVERY_S)
     finally:
         stalls.end()
-    return tests.wait()
 
 
 if __name__ == "__main__":

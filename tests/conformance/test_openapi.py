@@ -16,6 +16,7 @@ _CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)  # a minute on a machine at rest
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     """It sends valid and wrong requests, also one after another, and checks each answer."""
     with served(Sidecar(tmp_path / "subscriptions.db")) as sidecar:

