@@ -96,7 +96,7 @@ class Status:
     left_out: int
     """Rows outside the retention times, and points that count nothing."""
     clients: dict[str, int]
-    """Number of ``live``, ``silent`` and ``left`` clients."""
+    """Number of ``live``, ``silent``, ``disconnected`` and ``left`` clients."""
     series: int
     dead_letters: int
     open_findings: int

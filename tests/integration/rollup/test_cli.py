@@ -271,7 +271,7 @@ def test_the_status_is_readable(database: str) -> None:
     found = CliRunner().invoke(app, ["status", "--postgres", database])
     assert found.exit_code == 0, found.stderr
     lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
-    assert {"pushes 1", "clients 0 live, 0 silent, 0 left", "newest bucket -"} <= set(lines)
+    assert {"pushes 1", "clients 0 live, 0 silent, 0 disconnected, 0 left", "newest bucket -"} <= set(lines)
     at = lines.index("query f6a1")
     assert lines[at + 1] == "batch id 3"
     assert lines[at + 2].startswith("committed at 20")
