@@ -227,17 +227,20 @@ DECLARE kind record; grain text; coarse text;
 BEGIN
     FOR kind IN
         SELECT * FROM (
-            VALUES ('rollup', 'series_id', ''), ('fleet_rollup', 'fleet_id', ''),
-                ('fleet_spread', 'fleet_id', ', spread'),
-                ('rollup_histogram', 'series_id', ', lower, upper'), ('client_rollup', 'client_key', '')
-        ) AS kinds (name, key, others)
+            -- Hours and days of a series lie apart, one for each time they were computed. Its index has
+            -- their values too, so that tables of all clients read neighbours.
+            VALUES ('rollup', 'series_id', '', 'INCLUDE (points, sum, min, max, pushed_sum)'),
+                ('fleet_rollup', 'fleet_id', '', ''), ('fleet_spread', 'fleet_id', ', spread', ''),
+                ('rollup_histogram', 'series_id', ', lower, upper', ''),
+                ('client_rollup', 'client_key', '', '')
+        ) AS kinds (name, key, others, included)
     LOOP
         FOREACH grain IN ARRAY ARRAY['1h', '1d'] LOOP
             CONTINUE WHEN kind.name = 'client_rollup' AND grain = '1d';
             coarse := kind.name || '_' || grain;
             EXECUTE format(
-                'CREATE TABLE %I (LIKE %I, PRIMARY KEY (%I, bucket%s)) PARTITION BY RANGE (bucket)',
-                coarse, kind.name || '_1m', kind.key, kind.others
+                'CREATE TABLE %I (LIKE %I, PRIMARY KEY (%I, bucket%s) %s) PARTITION BY RANGE (bucket)',
+                coarse, kind.name || '_1m', kind.key, kind.others, kind.included
             );
             EXECUTE format(
                 'CREATE INDEX ON %I USING brin (bucket) WITH (pages_per_range = 16, autosummarize = on)', coarse
