@@ -40,6 +40,8 @@ _CLEAR: Final = "\x1b[2J\x1b[H"
 _NARROW: Final = ("client id", "principal", "in", "out", "requests", "last minute", "idle")
 _NARROW_CLOSED: Final = ("client id", "principal", "in", "out", "age", "closed", "reason")
 _NARROW_GROUPS: Final = ("connections", "in", "out", "requests", "last minute")
+#: What a cut would make wrong; names are cut in its place.
+_WHOLE: Final = frozenset({"in", "out", "requests", "last minute", "idle", "age", "closed", "reason"})
 
 
 def show_connections(
@@ -75,7 +77,7 @@ def show_connections(
         narrow: tuple[str, ...] = _NARROW_CLOSED if closed else _NARROW
         if by is not None:
             narrow = (by.replace("_", " "), *_NARROW_GROUPS)
-        print_list(found, output, lambda item: _row(item, by), nothing, narrow=narrow)
+        print_list(found, output, lambda item: _row(item, by), nothing, narrow=narrow, whole=_WHOLE)
 
 
 def _row(item: Mapping[str, Any], by: ConnectionGroup | None) -> dict[str, str]:

@@ -62,6 +62,8 @@ SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
         "log.cleaner.dedupe.buffer.size": "2097152",
         "log.segment.bytes": "16777216",
         "log.retention.bytes": "67108864",
+        # Records with times of years ago, as tests write them, are not deleted after some minutes.
+        "log.retention.ms": "-1",
     }
 )
 
