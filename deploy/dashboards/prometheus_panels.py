@@ -12,7 +12,7 @@ from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.members import MEMBERS, REBALANCE_COLOURS, REBALANCED
 from deploy.dashboards.metrics import MANY, WAITS, standard, waits
 from deploy.dashboards.panels import NOTHING_FOUND, Panel, cells, column, lines, number, rows, states
-from deploy.dashboards.queries import PROMETHEUS, promql
+from deploy.dashboards.queries import PROMETHEUS, promql, promql_by_legend
 from deploy.dashboards.ranked import LAG, LAG_WARNINGS
 from deploy.dashboards.recording_rules import RECORDED, Recorded, peers
 from deploy.dashboards.series import EVERY_CLIENT, SELECTED, WINDOW, of_instance, rate, selected, series
@@ -215,10 +215,7 @@ def over_time(
     nothing: str = "no data",
 ) -> Panel:
     """Build lines of expressions by legend; ``low``: their small values are the problem."""
-    queries = [
-        promql(expression, legend, ref_id=chr(ord("A") + index))
-        for index, (legend, expression) in enumerate(expressions.items())
-    ]
+    queries = promql_by_legend(expressions)
     return lines(
         title, description, unit, queries, source=PROMETHEUS, stacked=stacked, width=width,
         warnings=LAG_WARNINGS if lag else None, smallest_first=low, band=band, nothing=nothing,

@@ -5,6 +5,7 @@ They know Grafana, and no metric: the callers write SQL and PromQL.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from grafana_foundation_sdk.builders import prometheus
@@ -78,3 +79,11 @@ def promql(expression: str, legend: str, *, ref_id: str = "A", instant: bool = F
     if instant:
         return query.instant().format(prometheus_models.PromQueryFormat.TABLE)
     return query.range()
+
+
+def promql_by_legend(expressions: Mapping[str, str]) -> list[Builder[Dataquery]]:
+    """Build a PromQL query for each expression, by legend."""
+    return [
+        promql(expression, legend, ref_id=chr(ord("A") + index))
+        for index, (legend, expression) in enumerate(expressions.items())
+    ]

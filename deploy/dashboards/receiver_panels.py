@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from deploy.dashboards.grafana import Dashboard
 from deploy.dashboards.panels import NO_DATA, Panel, lines, number
-from deploy.dashboards.queries import PROMETHEUS, promql
+from deploy.dashboards.queries import PROMETHEUS, promql, promql_by_legend
 
 #: Selects the receivers that the user chose.
 WHERE: Final = 'job=~"$job", instance=~"$instance"'
@@ -74,10 +74,7 @@ def graph(
     most: float | None = None,
 ) -> Panel:
     """Build lines over time; ``expressions`` has PromQL by legend."""
-    queries = [
-        promql(expression, legend, ref_id=chr(ord("A") + index))
-        for index, (legend, expression) in enumerate(expressions.items())
-    ]
+    queries = promql_by_legend(expressions)
     return lines(title, description, unit, queries, width=8, source=PROMETHEUS, stacked=stacked, most=most)
 
 
