@@ -51,6 +51,8 @@ class Fleet:
     """All subscriptions (``/v1/subscriptions``)."""
     owners: Sequence[_Document] = ()
     """All owners (``/v1/owners``)."""
+    breaks: Sequence[_Document] = ()
+    """Clients that the latest known Kafka would not answer (``/v1/upgrade-check``)."""
     misspelt: Mapping[str, str] = field(default_factory=dict)
     """Why pushing clients have nothing for a subscription, by its name (``/v1/status``)."""
     complete: bool = True
@@ -138,6 +140,30 @@ def owner_findings(fleet: Fleet) -> list[Finding]:
         for row in undeclared.values()
     ]
     return _bounded(findings, Area.CLIENT, "owners")
+
+
+def protocol_findings(fleet: Fleet) -> list[Finding]:
+    """Return which clients use API versions that newer brokers lack (KIP-896)."""
+    findings = [
+        warning(
+            Area.CLIENT,
+            "old_protocol",
+            f"client {row['client_id'] or '(no client id)'} of {row['principal']}",
+            f"uses {', '.join(map(_break, row['breaks'][:_MAX_NAMED]))}",
+            f"ask {row['owner'] or 'its owner'} to upgrade {_software(row)} before the brokers",
+        )
+        for row in fleet.breaks
+    ]
+    return _bounded(findings, Area.CLIENT, "old protocol")
+
+
+def _software(row: _Document) -> str:
+    return f"{row['client_software_name']} {row['client_software_version']}".strip() or "the client"
+
+
+def _break(broken: _Document) -> str:
+    lack = "no longer has it" if broken["needs"] is None else f"needs {broken['needs']}"
+    return f"{broken['api']} {broken['lowest']}, and Kafka {broken['dropped_in']} {lack}"
 
 
 def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:

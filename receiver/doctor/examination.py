@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from receiver.amounts import duration_text
+from receiver.catalogue.dropped_versions import DROPPED_VERSIONS
 from receiver.checked import Checked
 from receiver.doctor.bridge import bridge_findings
 from receiver.doctor.bridge_listener import bridge_listener_finding
@@ -31,7 +32,14 @@ from receiver.doctor.brokers import (
     with_crossed,
 )
 from receiver.doctor.certificates import check_tls_files, now_utc, presented_finding
-from receiver.doctor.clients import Fleet, client_findings, one_client, owner_findings, subscription_findings
+from receiver.doctor.clients import (
+    Fleet,
+    client_findings,
+    one_client,
+    owner_findings,
+    protocol_findings,
+    subscription_findings,
+)
 from receiver.doctor.configuration import check_file
 from receiver.doctor.destinations import check_destinations, delivery_findings
 from receiver.doctor.findings import Area, Finding, Report, failed, ok, unknown, warning
@@ -217,6 +225,7 @@ async def _ask_receiver(
     if fleet is not None:
         findings += subscription_findings(fleet)
         findings += owner_findings(fleet)
+        findings += protocol_findings(fleet)
         findings += client_findings(fleet) if options.client is None else one_client(fleet, options.client)
     return findings
 
@@ -286,12 +295,14 @@ async def _fleet(api: RestApi, elsewhere: int, *, bridges_alone: bool) -> Fleet:
     status = await api.get("/v1/status")
     # In the whole cluster, because what is expected may be connected to another receiver.
     owners, _ = await _pages(api, "/v1/owners", scope="cluster")
+    breaks, _ = await _pages(api, "/v1/upgrade-check", scope="cluster", to=DROPPED_VERSIONS.latest)
     return Fleet(
         clients=clients,
         # Without the sidecar's own, which this command makes too.
         connections=[connection for connection in connections if connection["client_id"] != CLIENT_ID],
         subscriptions=subscriptions,
         owners=owners,
+        breaks=[row for row in breaks if row["client_id"] != CLIENT_ID],
         # An earlier receiver has no such field.
         misspelt=status.get("subscriptions", {}).get("misspelt", {}),
         complete=all_clients and all_connections,

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from receiver.doctor.clients import Fleet, client_findings, one_client, owner_findings, subscription_findings
+from receiver.doctor.clients import (
+    Fleet,
+    client_findings,
+    one_client,
+    owner_findings,
+    protocol_findings,
+    subscription_findings,
+)
 from receiver.doctor.findings import Finding, State
 
 
@@ -251,3 +258,28 @@ def test_clients_without_an_owner_and_absent_principals_are_named() -> None:
     assert [finding.check for finding in undeclared] == ["undeclared"] * 2
     assert [finding.subject.split()[1] for finding in undeclared] == ["client-1", "client-3"]
     assert not owner_findings(fleet(client(1, owner=None)))
+
+
+def test_clients_that_newer_brokers_would_not_answer() -> None:
+    def broken(api: str, needs: int | None) -> dict[str, Any]:
+        return {"api": api, "lowest": 0, "highest": 3, "needs": needs, "dropped_in": "4.0"}
+
+    row = {
+        "principal": "User:orders",
+        "client_id": "old",
+        "client_software_name": "sarama",
+        "client_software_version": "1.0",
+        "owner": "orders",
+        "breaks": [broken("Fetch", 4), broken("ControlledShutdown", None)],
+    }
+    (found,) = protocol_findings(fleet(breaks=[row]))
+    assert (found.state, found.check, found.subject) == (
+        State.WARNING,
+        "old_protocol",
+        "client old of User:orders",
+    )
+    assert found.seen == (
+        "uses Fetch 0, and Kafka 4.0 needs 4, ControlledShutdown 0, and Kafka 4.0 no longer has it"
+    )
+    assert found.do == "ask orders to upgrade sarama 1.0 before the brokers"
+    assert protocol_findings(fleet()) == []
