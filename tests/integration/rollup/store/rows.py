@@ -74,10 +74,14 @@ def put_series(url: str, *values: tuple[int, int, str, bool], rule: int = 0) -> 
 
 
 def statistics(**others: Any) -> BatchStatistics:
-    """Build the statistics of a batch, with zeros for what is not given."""
+    """Build the statistics of a batch, with zeros for what is not given.
+
+    Its newest push came at ``NOW_NS``. Without one, minutes would be whole until the time of the
+    query, and two stores with the same rows would differ from a minute on.
+    """
     names = ("pushes", "repeats", "points", "entries", "rows", "dead_letters", "left_out", "overflowed")
     return BatchStatistics(
-        **{**dict.fromkeys(names, 0), "newest_received_at_ns": None, "duration_s": 1.0, **others}
+        **{**dict.fromkeys(names, 0), "newest_received_at_ns": NOW_NS, "duration_s": 1.0, **others}
     )
 
 
