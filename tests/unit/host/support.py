@@ -131,13 +131,15 @@ def total(statistics: PluginStatistics) -> int:
     )
 
 
-def run(plugin: ClientTelemetryReceiver, pushes: int, **settings: Any) -> PluginStatistics:
+def run(
+    plugin: ClientTelemetryReceiver, pushes: int, *, drain_s: float = 60.0, **settings: Any
+) -> PluginStatistics:
     """Offer pushes 0, 1, ... to a running plugin, stop it, and look at what became of them."""
     host = PluginHost([hosted(plugin, **settings)])
     host.start()
     for number in range(pushes):
         host.offer(push(number))
-    host.stop(10)
+    host.stop(drain_s)
     (statistics,) = host.statistics()
     assert statistics.offered_pushes == pushes == total(statistics)
     return statistics

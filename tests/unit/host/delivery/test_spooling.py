@@ -54,7 +54,7 @@ def delivered(folder: Path, delivery: str, count: int) -> list[int]:
     host.offer(push(999))
     host.start()
     wait_for(lambda: statistics_of(host).exported_pushes >= count + 1)
-    assert host.stop(5)
+    assert host.stop(60)
     statistics = statistics_of(host)
     assert (statistics.recovered_pushes, statistics.exported_pushes) == (count, count + 1)
     assert got[-1] == 999, "what is on disk goes first"
@@ -69,7 +69,7 @@ def test_always_stored_and_delivered(tmp_path: Path) -> None:
         assert host.offer(push(number), partial(_keep, stored, number))
     wait_for(lambda: statistics_of(host).exported_pushes == 100)
     assert stored == list(range(100))
-    assert host.stop(5)
+    assert host.stop(60)
     assert statistics_of(host).spool_pushes == 0
 
 
@@ -79,7 +79,7 @@ def test_when_behind_nothing_is_written_while_all_is_well(tmp_path: Path) -> Non
     for number in range(100):
         assert not host.offer(push(number), partial(pytest.fail, "nobody has to wait"))
     wait_for(lambda: statistics_of(host).exported_pushes == 100)
-    assert host.stop(5)
+    assert host.stop(60)
     assert not (tmp_path / "spool").exists()
 
 
@@ -108,7 +108,7 @@ def test_a_destination_that_is_away_fills_the_disk_and_has_everything_in_order_w
         host.offer(push(number))
     wait_for(lambda: statistics_of(host).exported_pushes == 110)
     assert got == list(range(110))
-    assert host.stop(5)
+    assert host.stop(60)
     assert statistics_of(host).spool_pushes == 0
 
 
@@ -120,7 +120,8 @@ def test_what_is_left_at_shutdown_is_delivered_after_the_restart(tmp_path: Path,
     for number in range(20):
         host.offer(push(number))
     with capture_logs() as logs:
-        assert host.stop(2)
+        host.stop(1)
+        wait_for(lambda: statistics_of(host).state is PluginState.STOPPED)
     statistics = statistics_of(host)
     assert (statistics.spool_pushes, sum(statistics.dropped.values())) == (20, 0)
     assert not [line for line in logs if "dropped" in line["event"]]
@@ -184,7 +185,7 @@ def test_an_unusable_spool_is_reported_and_loses_nothing(tmp_path: Path) -> None
             assert host.offer(push(number), told.append)
         wait_for(lambda: told == [True] * 20)
         assert statistics_of(host).exported_pushes == 20
-        host.stop(5)
+        host.stop(60)
     assert str(file) in (statistics_of(host).spool_problem or "")
     (line,) = [line for line in logs if line["event"] == "spool can't be written, pushes stay in memory"]
     assert str(file) in line["problem"]
@@ -214,7 +215,7 @@ def test_a_full_disk_leaves_memory_and_recovery_is_logged(tmp_path: Path) -> Non
     wait_for(lambda: told == [True])
     state["away"] = False
     wait_for(lambda: statistics_of(host).exported_pushes == 1)
-    assert host.stop(5)
+    assert host.stop(60)
 
 
 def test_a_disk_that_hangs_stops_neither_offers_nor_another_plugin_nor_the_end(
@@ -284,7 +285,7 @@ def test_a_leftover_spool_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         )
         host.start()
         wait_for(lambda: len([line for line in logs if "no plugin" in line["event"]]) == 2)
-        assert host.stop(5)
+        assert host.stop(60)
     assert [line["path"] for line in logs if "no plugin" in line["event"]] == [
         str(tmp_path / "elsewhere"),
         "spool/first",
@@ -307,7 +308,7 @@ def test_a_push_waits_for_all_plugins_that_write_first(tmp_path: Path) -> None:
         assert host.offer(push(number), partial(_keep, stored, number))
     wait_for(lambda: len(stored) == 50)
     assert sorted(stored) == list(range(50))
-    assert host.stop(5)
+    assert host.stop(60)
     assert all(statistics.exported_pushes == 50 for statistics in host.statistics())
     told: list[bool] = []
     assert host.offer(push(50), told.append)

@@ -270,7 +270,7 @@ def test_a_push_that_kills_the_process_costs_no_other(load: Load, installed: Pat
     host.start()
     wait_for(lambda: host.statistics()[0].exported_pushes == 4, timeout_s=60)
     wait_for(lambda: total(host.statistics()[0]) == 5)
-    assert host.stop(20)
+    assert host.stop(60)
     (statistics,) = host.statistics()
     assert {reason: n for reason, n in statistics.dropped.items() if n} == {DropReason.PERMANENT: 1}
 

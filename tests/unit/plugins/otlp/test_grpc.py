@@ -156,7 +156,7 @@ def test_a_batch_over_the_message_limit_is_split_by_the_host() -> None:
             host.offer(one)
         host.start()
         wait_for(lambda: host.statistics()[0].exported_pushes == 8)
-        host.stop(10)
+        host.stop(60)
         (statistics,) = host.statistics()
     assert statistics.dropped[DropReason.PERMANENT] == 1, "alone and still too large"
     assert "larger than max" in (statistics.last_error or "")

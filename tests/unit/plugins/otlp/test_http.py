@@ -334,7 +334,7 @@ def test_through_the_host_every_push_arrives_after_a_fault(http_server: HttpDest
     host.start()
     host.offer(client_push())
     wait_for(lambda: host.statistics()[0].exported_pushes == 1)
-    host.stop(5)
+    host.stop(60)
     (statistics,) = host.statistics()
     assert (statistics.failures, statistics.retries, statistics.exported_batches) == (5, 5, 1)
 
