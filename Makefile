@@ -1,7 +1,7 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each target sets up what it needs.
 
 .DEFAULT_GOAL := help
-.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-stalls test-fuzz test-fuzz-differential test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-differential fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images image-archives test-images
+.PHONY: help bridge setup demo test test-all test-full coverage test-unit test-property test-integration test-conformance test-dashboards test-helm test-kubernetes test-examples test-soak test-stalls test-clock test-fuzz test-fuzz-differential test-fuzz-pipeline lint site changelog bench soak soak-processes attack fuzz fuzz-differential fuzz-pipeline mutation audit docs pictures lock lock-jars clean dist images image-archives test-images
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -43,7 +43,7 @@ test: $(STAMP) ## What CI runs for each change, in at most 6 minutes on 2 cores:
 	@$(BIN)/python -m tests
 
 # `test` comes first: it finds most defects in the least time.
-ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images test-dashboards test-soak test-stalls test-fuzz test-fuzz-differential test-fuzz-pipeline attack audit
+ALL_TESTS := test test-full coverage test-examples test-kubernetes test-images test-dashboards test-soak test-stalls test-clock test-fuzz test-fuzz-differential test-fuzz-pipeline attack audit
 
 test-all: $(STAMP) ## Everything: `make test`, then each longer target, and a table of how each ended (some hours)
 	@$(BIN)/python -m tests.targets $(ALL_TESTS)
@@ -128,6 +128,9 @@ test-soak: ## Two short soaks
 
 test-stalls: $(STAMP) ## The tests of `make test`, while their processes stand still at random: SEED (some ten minutes)
 	@$(BIN)/python -m tests.stalls $(if $(SEED),--seed $(SEED))
+
+test-clock: $(STAMP) ## The roll-up's tests of `make test`, by a clock that starts at some time of the day and goes fast: START=23:58 (some ten minutes)
+	@$(BIN)/python -m tests.clock $(if $(START),--start $(START))
 
 test-fuzz: ## A long run of the fuzzer
 	@$(MAKE) --no-print-directory fuzz INPUTS=1000000
