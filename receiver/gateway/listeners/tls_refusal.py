@@ -22,6 +22,8 @@ _CAUSES: Final = {
     "HTTP_REQUEST": "an HTTP client, such as a health check, connects to a Kafka port",
     "UNKNOWN_CA": _UNTRUSTED,
     "CERTIFICATE_UNKNOWN": _UNTRUSTED,
+    # OpenSSL's clients (librdkafka) send it for a wrong name, Go's for any certificate.
+    "ALERT_BAD_CERTIFICATE": _UNTRUSTED,
     "ALERT_CERTIFICATE_EXPIRED": "the listener's certificate has expired: replace its files",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": _NO_CERTIFICATE,
     "UNSUPPORTED_PROTOCOL": _VERSIONS,

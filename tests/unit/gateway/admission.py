@@ -55,6 +55,12 @@ async def is_served(peer: TlsPeer) -> bool:
 
 async def refusal(gate: Gate, listener: Listener, context: ssl.SSLContext) -> tuple[str, str]:
     """Connect over TLS in vain; the reason that is counted, and the problem that is logged."""
+    entry = await refusal_line(gate, listener, context)
+    return entry["reason"], entry["problem"]
+
+
+async def refusal_line(gate: Gate, listener: Listener, context: ssl.SSLContext) -> MutableMapping[str, Any]:
+    """Connect over TLS in vain; the log's line."""
     with capture_logs() as log:
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
             async with over_tls(listener, context) as peer:
@@ -63,7 +69,7 @@ async def refusal(gate: Gate, listener: Listener, context: ssl.SSLContext) -> tu
     (entry,) = refusals(log)
     assert gate.value("connections_refused_total", listener="CLIENT", reason=entry["reason"]) == 1
     assert nobody_is_counted(gate)
-    return entry["reason"], entry["problem"]
+    return entry
 
 
 def nobody_is_counted(gate: Gate) -> bool:

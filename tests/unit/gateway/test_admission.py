@@ -21,6 +21,7 @@ from tests.unit.gateway.admission import (
     nobody_is_counted,
     over_tls,
     refusal,
+    refusal_line,
     refusals,
     ssl_settings,
     verifying,
@@ -35,6 +36,10 @@ from tests.unit.gateway.support import (
     pair,
 )
 from tests.unit.gateway.tls import V1_2, V1_3, Certificates, TlsPeer
+
+
+#: How OpenSSL's words for a certificate that it refuses begin.
+VERIFY = "certificate verify failed"
 
 
 @pytest.mark.parametrize("version", [V1_2, V1_3])
@@ -63,12 +68,49 @@ def test_tls_1_2_is_refused_where_1_3_is_the_least(
         gate = Gate()
         settings = ssl_settings(certificates, min_version="1.3")
         async with opened(gate.listener(broker.port, **settings)) as listener:
-            assert await refusal(gate, listener, certificates.client_context(version=V1_2)) == (
-                "tls_handshake",
-                "unsupported protocol",
-            )
+            entry = await refusal_line(gate, listener, certificates.client_context(version=V1_2))
+            assert (entry["reason"], entry["problem"]) == ("tls_handshake", "unsupported protocol")
+            assert "listeners[].tls.min_version" in entry["likely_cause"]
             async with over_tls(listener, certificates.client_context()) as peer:
                 assert await is_served(peer)
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("version", [V1_2, V1_3])
+@pytest.mark.parametrize(
+    ("certificate", "cause"),
+    [
+        ("of another authority", "the client does not trust the listener's certificate: give it the CA"),
+        ("of another name", "connect to a name in the certificate"),
+        ("expired", "the listener's certificate has expired"),
+    ],
+)
+def test_a_client_that_refuses_the_listeners_certificate_is_named_with_the_likely_cause(
+    certificates: Certificates,
+    broker: ScriptedBroker,
+    tmp_path: Path,
+    version: ssl.TLSVersion,
+    certificate: str,
+    cause: str,
+) -> None:
+    authority = certificates.authority
+    if certificate == "of another authority":
+        issued = CertificateAuthority("Another").issue()
+    elif certificate == "of another name":
+        issued = authority.issue(dns_names=["elsewhere"], ip_addresses=[])
+    else:
+        ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+        issued = authority.issue(not_after=ended)
+    files = issued.write(tmp_path)
+
+    async def main() -> None:
+        gate = Gate()
+        settings = ssl_settings(certificates, cert_file=files.chain, key_file=files.key)
+        async with opened(gate.listener(broker.port, **settings)) as listener:
+            entry = await refusal_line(gate, listener, certificates.client_context(version=version))
+            assert (entry["reason"], entry["source_address"]) == ("tls_handshake", "127.0.0.1")
+            assert cause in entry["likely_cause"]
 
     on_loop(main())
 
@@ -87,14 +129,14 @@ def identity(certificates: Certificates, folder: Path, kind: str) -> Certificate
 
 @pytest.mark.parametrize("version", [V1_2, V1_3])
 @pytest.mark.parametrize(
-    ("client_auth", "kind", "problem"),
+    ("client_auth", "kind", "problem", "cause"),
     [
-        ("required", "none", "peer did not return a certificate"),
-        ("required", "expired", "certificate verify failed: certificate has expired"),
-        ("required", "of another authority", "certificate verify failed: unable to get local issuer"),
-        ("required", "of a server", "certificate verify failed: unsuitable certificate purpose"),
-        ("requested", "expired", "certificate verify failed: certificate has expired"),
-        ("requested", "of another authority", "certificate verify failed: unable to get local issuer"),
+        ("required", "none", "peer did not return a certificate", "the client has no certificate"),
+        ("required", "expired", f"{VERIFY}: certificate has expired", "certificate has expired: renew it"),
+        ("required", "of another authority", f"{VERIFY}: unable to get local issuer", "client_ca_file"),
+        ("required", "of a server", f"{VERIFY}: unsuitable certificate purpose", "usage clientAuth"),
+        ("requested", "expired", f"{VERIFY}: certificate has expired", "certificate has expired: renew it"),
+        ("requested", "of another authority", f"{VERIFY}: unable to get local issuer", "client_ca_file"),
     ],
 )
 def test_a_client_certificate_that_is_no_good_is_refused(
@@ -105,6 +147,7 @@ def test_a_client_certificate_that_is_no_good_is_refused(
     client_auth: str,
     kind: str,
     problem: str,
+    cause: str,
 ) -> None:
     async def main() -> None:
         gate = Gate()
@@ -112,9 +155,10 @@ def test_a_client_certificate_that_is_no_good_is_refused(
             context = certificates.client_context(
                 version=version, identity=identity(certificates, tmp_path, kind)
             )
-            reason, text = await refusal(gate, listener, context)
-            assert reason == "tls_handshake"
-            assert text.startswith(problem)
+            entry = await refusal_line(gate, listener, context)
+            assert (entry["reason"], entry["source_address"]) == ("tls_handshake", "127.0.0.1")
+            assert entry["problem"].startswith(problem)
+            assert cause in entry["likely_cause"]
             assert asked(broker) == 0
 
     on_loop(main())
