@@ -157,6 +157,10 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         },
         ("config.plugins[0].headers.authorization", "{file: PATH}"),
     ),
+    "the sidecar's own password as text": (
+        {"config": {"broker": {"login": {"username": "sidecar", "password": "hush"}}}},
+        ("/config/broker/login/password", "want object"),
+    ),
     "Kafka's login as text": (
         {
             "rollup": {
