@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from deploy.broker_bridge import JAR
 from deploy.images.steps.sbom import bill_of_materials
+from receiver.settings.model import DrainSettings
 from tests.audit import unhashed
 from tests.images import dockerfile
 from tests.images.engine import TREE
@@ -297,3 +298,18 @@ def test_the_contents_list_names_installed_packages(root: Path) -> None:
 def test_a_contents_list_without_the_project_is_refused(root: Path) -> None:
     with pytest.raises(ValueError, match="kafka-client-telemetry is not installed there"):
         bill_of_materials(root, root / "elsewhere")
+
+
+def test_docker_stop_leaves_time_for_the_drain() -> None:
+    """Docker sends SIGKILL ten seconds after the image's signal."""
+    drain_s = DrainSettings().timeout_s
+    assert drain_s <= 8
+    (signal,) = (item.text for item in last_stage("receiver") if item.name == "STOPSIGNAL")
+    assert signal == "SIGTERM"
+    assert (
+        f"`--stop-timeout` gives more; `drain.timeout_s` takes {drain_s:g}."
+        in (TREE / "deploy" / "releasing.md").read_text()
+    )
+    # The chart computes grace periods from the same default.
+    helper = (TREE / "deploy/helm/kafka-client-telemetry/templates/_receiver.tpl").read_text()
+    assert re.findall(r"timeout_s \| default (\d+)", helper) == [f"{drain_s:g}"]

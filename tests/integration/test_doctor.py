@@ -150,6 +150,7 @@ def test_defects_that_show_before_the_start(
     unproven = doctor({**config, "listeners": [sasl]}, BEFORE)
     assert wrong(unproven) == {("broker", "identity")}
     assert "broker.login" in the(unproven, "broker", "identity").do
+    assert "(KIP-1242)" in the(unproven, "broker", "identity").seen
 
 
 def test_another_program_at_the_rest_address(

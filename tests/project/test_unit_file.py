@@ -33,6 +33,7 @@ def test_the_unit_restarts_reloads_and_lets_the_sidecar_drain() -> None:
     assert service["ExecReload"].split()[1:] == ["-HUP", "$MAINPID"]
     assert (service["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
     assert int(service["TimeoutStopSec"]) > DrainSettings().timeout_s
+    assert {"LimitNOFILE", "MemoryMax"} <= service.keys()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not there")

@@ -282,3 +282,8 @@ def test_an_alert_fires_at_once_and_ends_after(fired: Fired, what: str) -> None:
     assert fired[what].keys() == {alert}
     assert EVENT in fired[what][alert]
     assert ASKED[-1] not in fired[what][alert]
+
+
+def test_an_open_circuit_is_an_alert_after_two_minutes(fired: Fired) -> None:
+    open_circuit = fired["a circuit is open, with a trial now and then"]
+    assert min(open_circuit["KafkaTelemetryCircuitOpen"]) == EVENT + 2

@@ -148,7 +148,11 @@ def test_a_newer_client_finds_its_way_back_whatever_its_id_is(
 def test_another_id_is_refused_in_the_words_of_each_rpc(
     translating: GatewaySidecar, wrong: uuid.UUID | None
 ) -> None:
-    """A wrong or missing id gives INVALID_REQUEST, or a close if the response has no error code."""
+    """A wrong or missing id gives INVALID_REQUEST.
+
+    The connection closes where the answer names the entries of the request, because the empty body
+    is malformed.
+    """
     with NewClient(translating.port()) as client:
         offered = client.offered
     answered, expected = {}, {}

@@ -37,7 +37,6 @@ from tests.unit.gateway.support import (
 )
 from tests.unit.gateway.tls import V1_2, V1_3, Certificates, TlsPeer
 
-
 #: How OpenSSL's words for a certificate that it refuses begin.
 VERIFY = "certificate verify failed"
 

@@ -26,7 +26,11 @@ def _plugins() -> dict[str, type[BaseModel]]:
     return {name: entry.load().Config for name, entry in installed_types().items()}
 
 
-ROOTS: Final[dict[str, type[BaseModel]]] = {"receiver": ReceiverSettings, "rollup": RollupSettings, **_plugins()}
+ROOTS: Final[dict[str, type[BaseModel]]] = {
+    "receiver": ReceiverSettings,
+    "rollup": RollupSettings,
+    **_plugins(),
+}
 
 
 def _settings(model: type[BaseModel], loc: str = "") -> Iterator[tuple[str, str, Any]]:

@@ -6,6 +6,7 @@ import pytest
 
 from receiver.session.exchanges import offset_delete
 from receiver.session.exchanges.refusal import error_body
+from receiver.session.exchanges.refused_entries import has_entries
 from receiver.wire import api_keys, k18_api_versions
 from receiver.wire import k71_get_telemetry_subscriptions as k71
 from receiver.wire import k72_push_telemetry as k72
@@ -48,6 +49,18 @@ def test_offset_delete_has_a_body_in_both_versions() -> None:
 )
 def test_other_versions_and_rpcs_have_no_body(key: int, version: int) -> None:
     assert error_body(key, version, 42) is None
+
+
+def test_every_rpc_but_sasl_handshake_can_be_refused_with_an_answer() -> None:
+    """With one error code, or with one for each entry of the request."""
+    by_entries = set()
+    for key, version in FIRST_WITH_HEADER_V3.items():
+        for asked in (version - 1, version):
+            if error_body(key, asked, 42) is None:
+                assert has_entries(key, asked), (key, asked)
+                by_entries.add(key)
+    assert api_keys.SASL_HANDSHAKE not in FIRST_WITH_HEADER_V3
+    assert len(by_entries) > 20
 
 
 def test_kip_1313_changes_two_bodies() -> None:
