@@ -1,4 +1,4 @@
-"""The subscription that dashboards, findings and alerts need, from what they read."""
+"""The subscription that dashboards, findings, alerts and the console need, from what they read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from deploy.dashboards.series import series
 from receiver.catalogue import CATALOGUE
+from receiver.telemetry.signs import RULES
 from spark_streaming.watched import WATCHED
 
 PRESET: Final = Path(__file__).parents[2] / "receiver" / "cli" / "presets" / "dashboards.json"
@@ -20,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*[A-Za-z0-9]")
 
 
 def preset(texts: Iterable[str]) -> str:
-    """Return the subscription's document for what dashboards and alerts read.
+    """Return the subscription's document for what these texts, findings and signs read.
 
     Args:
         texts: The generated dashboards and alert rules, with metrics by their own names, or by
@@ -28,6 +29,7 @@ def preset(texts: Iterable[str]) -> str:
     """
     words = {word for text in texts for word in _NAME.findall(text)}
     needed = {metric for slot in WATCHED for metric in slot.metrics}
+    needed |= {f"{_PREFIX}{metric}" for rule in RULES.values() for metric in rule.metrics}
     needed |= {
         metric.name
         for metric in CATALOGUE

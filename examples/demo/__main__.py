@@ -29,6 +29,7 @@ from examples.demo.arrivals import Arrivals
 from examples.demo.culprits import THROTTLED, in_words, restless_member, signs_of, throttled_producer
 from examples.demo.rolled_up import RolledUp, Summary
 from examples.demo.view import view
+from receiver.cli.subscription_presets import Preset, read_preset
 from spark_streaming.embedded import EmbeddedError, EmbeddedPostgres
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, FranzClient, JavaClient, LibrdkafkaClient, Mode
@@ -94,8 +95,12 @@ def _start(stack: ExitStack) -> _Running:
     config = config_for(broker, collector=collector)
     config["plugins"].append({"type": "spool_files", "path": str(spool), "roll_seconds": _ROLL_SECONDS})
     sidecar = stack.enter_context(Sidecar(config))
-    _say(f"PUT /v1/subscriptions/everything: all metrics, every {_PUSH_INTERVAL_MS / 1000:g} s")
-    sidecar.put_subscription("everything", ["*"], _PUSH_INTERVAL_MS)
+    asked_for = read_preset(Preset.DASHBOARDS)["metrics"]
+    _say(
+        f"PUT /v1/subscriptions/{Preset.DASHBOARDS}: the {len(asked_for)} metrics that dashboards and "
+        f"findings read, every {_PUSH_INTERVAL_MS / 1000:g} s"
+    )
+    sidecar.put_subscription(Preset.DASHBOARDS, asked_for, _PUSH_INTERVAL_MS)
     clients: list[Client] = []
     for kind in (JavaClient, LibrdkafkaClient, FranzClient):
         for mode in Mode:

@@ -11,6 +11,7 @@ import httpx
 
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import Client, LibrdkafkaClient, Mode
+from tests.testbed.process import wait_until
 from tests.testbed.sidecar import Sidecar
 
 #: A producer with a quota far below what it sends.
@@ -20,6 +21,7 @@ _RECORDS_PER_S: Final = 60.0
 
 #: Seconds for which the member of the rebalancing group stays, and is away.
 _STAYS_S: Final = 1.0
+_STARTS_WITHIN_S: Final = 120.0
 
 
 @contextmanager
@@ -48,7 +50,13 @@ def restless_member(bootstrap: str, topic: str, group: str) -> Iterator[None]:
         while not stop.is_set():
             with LibrdkafkaClient(
                 Mode.CONSUMER, bootstrap=bootstrap, topic=topic, client_id="orders-restless", group=group
-            ):
+            ) as member:
+                # Only then it stops cleanly.
+                wait_until(
+                    lambda: bool(member.status()) or not member.running,
+                    timeout_s=_STARTS_WITHIN_S,
+                    what="the restless member",
+                )
                 stop.wait(_STAYS_S)
             stop.wait(_STAYS_S)
 

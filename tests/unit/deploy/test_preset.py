@@ -1,4 +1,4 @@
-"""The subscription of `put --preset dashboards` asks for what dashboards and findings read."""
+"""The subscription of `put --preset dashboards` has what dashboards, findings and signs read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks.captured import (
 )
 from deploy.dashboards.preset import PRESET, preset
 from deploy.dashboards.written import CHART, CHART_PRESET, files
+from receiver.telemetry.signs import RULES
 from receiver.telemetry.subscription_document import read_document
 from spark_streaming.watched import WATCHED
 
@@ -33,9 +34,10 @@ def test_the_preset_is_up_to_date_and_valid() -> None:
     assert list(read_document(document).metrics) == ASKED
 
 
-def test_it_has_each_metric_that_a_query_names_and_that_findings_read() -> None:
+def test_it_has_each_metric_that_a_query_names_and_that_findings_and_signs_read() -> None:
     named = {name for text in TEXTS for name in re.findall(r"org\.apache\.kafka\.[a-z0-9.]*[a-z0-9]", text)}
     named |= {metric for slot in WATCHED for metric in slot.metrics}
+    named |= {f"org.apache.kafka.{metric}" for rule in RULES.values() for metric in rule.metrics}
     assert {name for name in named if not any(name.startswith(prefix) for prefix in ASKED)} == set()
 
 
