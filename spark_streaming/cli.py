@@ -286,6 +286,9 @@ def findings(
     group: Annotated[
         str | None, typer.Option(help="Only of groups that this regular expression matches.")
     ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Only of owners that this regular expression matches.")
+    ] = None,
     kind: Annotated[
         list[str] | None, typer.Option(help="Only of this kind; may be given several times.")
     ] = None,
@@ -315,7 +318,8 @@ def findings(
       kafka-telemetry rollup findings --all --since 2d -o json
     """
     given = locals()
-    texts = {name: [given[name]] for name in ("client_id", "principal", "group", "severity", "since")}
+    once = ("client_id", "principal", "group", "owner", "severity", "since")
+    texts = {name: [given[name]] for name in once}
     texts |= {"kind": kind or [], "state": ["all" if resolved else "open"]}
     with _errors(), _store(_settings(given)) as store, contextlib.closing(store.findings()) as reader:
         queries, wrong = _module("findings.queries"), _module("findings.answers").FilterError

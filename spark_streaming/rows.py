@@ -95,6 +95,7 @@ CLIENT_LABELS: Final = (
     "transactional_id",
     "application_id",
     "broker_id",
+    "client_owner",
 )
 
 #: Entries: the data points of one push, instance and time. ``gauges`` has the points that depend on

@@ -212,7 +212,7 @@ def _instances() -> Panel:
         "Instances",
         "The client's instances in this time. *silent*: no push for three push intervals, and no terminating "
         "push.",
-        "SELECT client_instance_id, state, client_software_name, client_software_version,\n"
+        "SELECT client_instance_id, state, client_owner, client_software_name, client_software_version,\n"
         "  principal, group_id, group_instance_id, group_member_id, transactional_id, application_id,\n"
         "  client_source_address, client_source_port, client_rack, broker_id, cluster_id,\n"
         "  first_seen, last_seen, terminated_at, push_interval_ms\n"
@@ -225,6 +225,7 @@ def _instances() -> Panel:
                 width=80,
                 colours={"live": "green", "silent": "orange", "disconnected": "text", "left": "text"},
             ),
+            "client_owner": column("Owner"),
             "client_software_name": column("Software", width=160),
             "client_software_version": column("Version", width=90),
             "principal": column("Principal"),

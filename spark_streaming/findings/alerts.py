@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from spark_streaming.findings.answers import SUBJECT
+from spark_streaming.findings.text import listed
 from spark_streaming.times import time_from_text
 
 ALERT_NAME: Final = "KafkaClientFinding"
@@ -51,10 +52,9 @@ def alerts(
 
 def _annotations(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "summary", finding["summary"]
-    clients = finding["client_ids"]
-    if clients["first"]:
-        more = clients["count"] - len(clients["first"])
-        yield "clients", ", ".join(clients["first"]) + (f" and {more} more" if more else "")
+    for name, annotation in (("client_ids", "clients"), ("owners", "owners")):
+        if finding[name]["first"]:
+            yield annotation, listed(finding[name])
     changes = [
         f"{keys}, because {change['why']}" if software == "all" else f"{software}: {keys}"
         for change in finding["advice"]

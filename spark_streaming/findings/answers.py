@@ -15,8 +15,13 @@ from spark_streaming.findings.settings import KINDS
 from spark_streaming.findings.statements import statement
 from spark_streaming.findings.versions import SEVERITIES
 
-#: Client ids and principals that an answer names.
+#: Client ids, principals and owners that an answer names.
 _MAX_NAMES: Final = 10
+#: The filters by a client's names, in the order of a client in ``answers.sql``.
+_PATTERNS: Final = ("client_id", "principal", "group", "owner")
+#: Lists of an answer, by the place of the name in a client.
+_LISTS: Final = {"client_ids": 0, "principals": 1, "owners": 3}
+_SOFTWARE: Final = len(_PATTERNS)
 #: The memory of a pattern's program, in bytes.
 _PATTERN_MEMORY: Final = 1 << 20
 #: What a finding is about, and how severe it is.
@@ -63,6 +68,8 @@ class FindingFilter:
     """The same of the principal."""
     group: str | None = None
     """The same of the consumer group."""
+    owner: str | None = None
+    """The same of the client's owner, by the receiver's label ``client_owner``."""
     kinds: tuple[str, ...] = ()
     """Kinds; empty: all."""
     severity: str = "info"
@@ -82,17 +89,17 @@ class FindingFilter:
             _compile(name, pattern)
 
     def _patterns(self) -> Iterator[tuple[str, str]]:
-        for name in ("client_id", "principal", "group"):
+        for name in _PATTERNS:
             if (pattern := getattr(self, name)) is not None:
                 yield name, pattern
 
     def selects(self, clients: Sequence[Sequence[str | None]]) -> bool:
         """Return whether one of the clients matches all patterns.
 
-        A client is its client id, principal and group. Further texts are ignored.
+        A client is its client id, principal, group and owner. Further texts are ignored.
         """
-        patterns = [_compile(name, getattr(self, name)) for name in ("client_id", "principal", "group")]
-        if patterns == [None, None, None]:
+        patterns = [_compile(name, getattr(self, name)) for name in _PATTERNS]
+        if all(pattern is None for pattern in patterns):
             return True
         return any(
             all(
@@ -140,10 +147,10 @@ def _answer(row: Sequence[Any]) -> dict[str, Any]:
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in zip(_COLUMNS, row[:-1], strict=True)
     }
-    for at, name in enumerate(("client_ids", "principals")):
+    for name, at in _LISTS.items():
         names = sorted({client[at] for client in row[-1]} - {None})
         answer[name] = {"count": len(names), "first": names[:_MAX_NAMES]}
-    answer["advice"] = advice(answer["kind"], answer["evidence"], {client[3] for client in row[-1]})
+    answer["advice"] = advice(answer["kind"], answer["evidence"], {client[_SOFTWARE] for client in row[-1]})
     return answer
 
 

@@ -13,7 +13,7 @@ from spark_streaming.times import time_from_text
 
 _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_NAMES: Final = ("client_id", "principal", "group", "kind", "severity", "since", "state")
+_NAMES: Final = ("client_id", "principal", "group", "owner", "kind", "severity", "since", "state")
 _STATES: Final = ("open", "all")
 _MAX_CHARS: Final = 1024
 
@@ -22,8 +22,8 @@ def filter_of(texts: Mapping[str, Sequence[str]], now: datetime) -> FindingFilte
     """Return the filter that texts give by name.
 
     Args:
-        texts: ``client_id``, ``principal``, ``group``, ``severity``, ``since`` and ``state`` once,
-            and ``kind`` several times.
+        texts: ``client_id``, ``principal``, ``group``, ``owner``, ``severity``, ``since`` and
+            ``state`` once, and ``kind`` several times.
         now: What ``since`` counts from if it is a duration such as ``2h``.
 
     Raises:

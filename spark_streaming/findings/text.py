@@ -19,10 +19,9 @@ def _finding(finding: Mapping[str, Any]) -> str:
         f"{finding['severity']}  {finding['kind']}  since {_minute(finding['began_at'])}{ended}{cluster}",
         f"  {finding['summary']}",
     ]
-    clients = finding["client_ids"]
-    if clients["count"]:
-        more = clients["count"] - len(clients["first"])
-        lines.append(f"  clients: {', '.join(clients['first'])}{f' and {more} more' if more else ''}")
+    for name, heading in (("client_ids", "clients"), ("owners", "owners")):
+        if finding[name]["count"]:
+            lines.append(f"  {heading}: {listed(finding[name])}")
     for change in finding["advice"]:
         for software, keys in change["change"].items():
             of = "" if software == "all" else f" ({software})"
@@ -30,6 +29,12 @@ def _finding(finding: Mapping[str, Any]) -> str:
         lines.append(f"    because {change['why']} ({change['source']})")
         lines.append(f"    it can't see {change['cannot_see']}")
     return "\n".join(_plain(line) for line in lines)
+
+
+def listed(names: Mapping[str, Any]) -> str:
+    """Write the first names of a finding's list, and the number of further ones."""
+    more = names["count"] - len(names["first"])
+    return ", ".join(names["first"]) + (f" and {more} more" if more else "")
 
 
 def _minute(time: str) -> str:

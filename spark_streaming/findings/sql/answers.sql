@@ -8,16 +8,17 @@ WITH found AS (
         AND (%(since)s::timestamptz IS NULL OR coalesce(ended_at, 'infinity') >= %(since)s::timestamptz)
 ),
 about AS (
-    SELECT finding_id, client_id, principal, group_id, client_software_name FROM found
+    SELECT finding_id, client_id, principal, group_id, NULL::text AS client_owner, client_software_name
+    FROM found
     WHERE coalesce(client_id, principal, group_id) IS NOT NULL
     UNION
     SELECT found.finding_id, client.client_id, client.principal, client.group_id,
-        client.client_software_name
+        client.client_owner, client.client_software_name
     FROM found JOIN telemetry.client ON client.client_instance_id = found.client_instance_id
     UNION
     -- Of a principal and client id, perhaps of a group.
     SELECT found.finding_id, client.client_id, client.principal, client.group_id,
-        client.client_software_name
+        client.client_owner, client.client_software_name
     FROM found JOIN telemetry.client
         ON client.client_id = found.client_id
         AND client.cluster_id IS NOT DISTINCT FROM found.cluster_id
@@ -27,14 +28,14 @@ about AS (
         AND coalesce(found.group_id, client.group_id, '') = coalesce(client.group_id, '')
     UNION
     SELECT found.finding_id, client.client_id, client.principal, client.group_id,
-        client.client_software_name
+        client.client_owner, client.client_software_name
     FROM found JOIN telemetry.client
         ON client.group_id = found.group_id
         AND client.cluster_id IS NOT DISTINCT FROM found.cluster_id
     WHERE found.client_instance_id IS NULL AND found.client_id IS NULL
     UNION
     SELECT found.finding_id, client.client_id, client.principal, client.group_id,
-        client.client_software_name
+        client.client_owner, client.client_software_name
     FROM found JOIN telemetry.client
         ON client.client_software_name = found.client_software_name
         AND client.client_software_version = found.client_software_version
@@ -47,7 +48,7 @@ SELECT
     evidence,
     coalesce((
         SELECT jsonb_agg(jsonb_build_array(
-            about.client_id, about.principal, about.group_id, about.client_software_name
+            about.client_id, about.principal, about.group_id, about.client_owner, about.client_software_name
         ))
         FROM about WHERE about.finding_id = found.finding_id
     ), '[]')

@@ -44,6 +44,7 @@ class Client:
             "principal": self.principal,
             "cluster_id": "cluster-1",
             "broker_id": "1",
+            "client_owner": "payments",
         }
 
 

@@ -80,8 +80,8 @@ def test_reasons_errors_and_brokers_are_rows(roll: Roll, query: Query, folder: P
         ("MaxPollExceeded", 6.0),
         ("HeartbeatTimeout", 10.0),
     }
-    # The receiver's own label is as it was.
-    assert query("SELECT DISTINCT broker_id FROM client") == [("1",)]
+    # The receiver's own labels are as they were.
+    assert query("SELECT DISTINCT broker_id, client_owner FROM client") == [("1", "payments")]
 
 
 @pytest.mark.full

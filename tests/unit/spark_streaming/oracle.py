@@ -36,6 +36,7 @@ LABELS: Final = (
     "transactional_id",
     "application_id",
     "broker_id",
+    "client_owner",
 )
 MAX_ENTRIES: Final = 128
 AT_ONCE_NS: Final = 1_000_000_000

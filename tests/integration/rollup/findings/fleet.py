@@ -47,14 +47,15 @@ class Fleet:
             "client_software_version": "4.4.0",
             "principal": "User:app",
             "group_id": None,
+            "client_owner": None,
         }
         labels.update({key: values.pop(key) for key in tuple(values) if key in labels})
         key = next(_keys)
         self.connection.execute(
             "INSERT INTO telemetry.client_state (client_key, client_instance_id, first_seen, last_seen,"
             " push_interval_ms, terminated, terminated_at, cluster_id, client_id, client_software_name,"
-            " client_software_version, principal, group_id)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            " client_software_version, principal, group_id, client_owner)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 key,
                 name,

@@ -35,11 +35,12 @@ def log_of_its_own() -> Iterator[None]:
 @pytest.fixture
 def teams(fleet: Fleet) -> Fleet:
     """Two teams: one is throttled, and a member of the other's group is bound."""
-    fleet.client("pay-1", principal="User:pay", throttle_ms_max=1500.0, interval_ms=60_000, pushes=20)
+    paying: dict[str, Any] = {"principal": "User:pay", "client_owner": "payments"}
+    fleet.client("pay-1", **paying, throttle_ms_max=1500.0, interval_ms=60_000, pushes=20)
     slow: dict[str, Any] = {"poll_idle_ratio_sum": 0.01, "poll_idle_ratio_points": 1.0, "group_id": "stock"}
     librdkafka: dict[str, Any] = {"client_software_name": "librdkafka", "client_software_version": "2.12.1"}
     fleet.client("stock-1", principal="User:stock", **slow, **librdkafka)
-    fleet.client("stock-2", principal="User:stock", **slow)
+    fleet.client("stock-2", principal="User:stock", client_owner="stock", **slow)
     fleet.look()
     return fleet
 
@@ -86,6 +87,9 @@ def run(fleet: Fleet, *options: str) -> tuple[int, str]:
         ("?client_id=stock-1&principal=User:pay", []),
         ("?client_id=stock", []),
         ("?group=stock", ["poll_bound"]),
+        ("?owner=pay.*", ["throttled"]),
+        ("?owner=stock", ["poll_bound"]),
+        ("?client_id=stock-1&owner=stock", []),
         ("?severity=critical", []),
         ("?since=1h", ["throttled", "poll_bound"]),
         ("?state=all", ["throttled", "poll_bound"]),
@@ -111,6 +115,7 @@ def test_an_answer_says_since_when_and_what_to_change(server: MetricsServer) -> 
     assert throttled["held_at"] == (NOW - minutes(1)).isoformat()
     assert throttled["ended_at"] is None
     assert throttled["principals"] == {"count": 1, "first": ["User:pay"]}
+    assert throttled["owners"] == {"count": 1, "first": ["payments"]}
     assert [change["rule"] for change in throttled["advice"]] == ["raise_quota", "send_less"]
     assert set(throttled["advice"][1]["change"]) == {"java"}
     assert bound["client_ids"] == {"count": 2, "first": ["stock-1", "stock-2"]}
@@ -170,11 +175,12 @@ def test_a_database_that_does_not_answer_is_a_problem_of_the_server(server: Metr
 
 
 def test_the_command_answers_who_since_when_and_what_to_change(teams: Fleet) -> None:
-    status, text = run(teams, "--kind", "throttled", "--principal", "User:pay.*")
+    status, text = run(teams, "--kind", "throttled", "--owner", "payments")
     assert status == 0
     assert text.startswith(
         "warning  throttled  since 2026-03-04T11:40Z  cluster c1\n  Client id pay-1 of User:pay"
     )
+    assert "  owners: payments\n" in text
     assert "  change (java): compression.type=lz4" in text
     assert "poll_bound" not in text
     status, text = run(teams, "-o", "json")

@@ -28,6 +28,7 @@ def finding(**changes: Any) -> dict[str, Any]:
         "resolved_at": None,
         "summary": "brokers throttle it",
         "client_ids": {"count": 12, "first": ["pay-1", "pay-2"]},
+        "owners": {"count": 1, "first": ["payments"]},
         "advice": [
             {"change": {"all": "raise the quota"}, "why": "it is over its quota"},
             {"change": {"java": "linger.ms=20", "librdkafka": "queue.buffering.max.ms=20"}, "why": "small"},
@@ -51,6 +52,7 @@ def test_an_alert_has_the_findings_names_and_lasts_until_it_is_sent_again() -> N
         "annotations": {
             "summary": "brokers throttle it",
             "clients": "pay-1, pay-2 and 10 more",
+            "owners": "payments",
             "advice": "raise the quota, because it is over its quota\n"
             "java: linger.ms=20\nlibrdkafka: queue.buffering.max.ms=20",
         },
@@ -68,8 +70,9 @@ def test_the_end_is_sent_for_a_while(minutes: int, sent: int) -> None:
 
 
 def test_what_a_finding_lacks_is_left_out() -> None:
+    nobody = {"count": 0, "first": []}
     (alert,) = alerts(
-        [finding(client_ids={"count": 0, "first": []}, advice=[], principal=None)], now=NOW, labels={}
+        [finding(client_ids=nobody, owners=nobody, advice=[], principal=None)], now=NOW, labels={}
     )
     assert alert["annotations"] == {"summary": "brokers throttle it"}
     assert "principal" not in alert["labels"]

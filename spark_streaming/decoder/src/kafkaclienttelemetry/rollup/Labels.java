@@ -31,6 +31,7 @@ final class Labels {
         "transactional_id",
         "application_id",
         "broker_id",
+        "client_owner",
     };
 
     private static final Map<UTF8String, Integer> INDEX = new HashMap<>();
