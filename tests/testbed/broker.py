@@ -52,8 +52,8 @@ SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
         "group.initial.rebalance.delay.ms": "0",
         "group.consumer.min.heartbeat.interval.ms": "500",
         "group.consumer.heartbeat.interval.ms": "500",
-        # A broker that was killed may come back once its last life's session is over.
-        "broker.session.timeout.ms": "3000",
+        # A broker serves once its controller has its first heartbeat. Its session is Kafka's own:
+        # with a shorter one a broker of a busy machine is fenced, or does not register.
         "broker.heartbeat.interval.ms": "500",
         # Few threads, little memory, bounded disk.
         "num.network.threads": "2",

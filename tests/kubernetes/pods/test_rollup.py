@@ -225,7 +225,7 @@ def test_every_record_is_counted_although_postgresql_was_away(
         note(f"the roll-up counts the first records {first.seconds:.0f} s after the client's start")
     postgres.stop()
     with clients(node, producer, bootstrap=bootstrap, topic="meanwhile", count=RECORDS) as (client,):
-        node.wait_until(lambda: has_ended(node, client), what="the end of the client")
+        node.wait_until(lambda: has_ended(node, client), what="the end of the client", timeout_s=900.0)
         postgres.start()
         waited = node.wait_until(
             lambda: counted(postgres, client.name) >= RECORDS, what="all records", timeout_s=900.0
