@@ -1,12 +1,12 @@
 """Replaces the series hashes of a batch by ids.
 
 The decoder hashes the dimensions of each point's series with the database's key, to 128 bits. The
-database assigns an id to each hash. Points of a series that it has not are left out.
+database assigns an id to each hash. Points of a series that it has not are counted in another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,7 +18,11 @@ from spark_streaming.contributions import (
     HASHED_CUMULATIVE,
     HASHED_CUMULATIVE_HISTOGRAM,
     HASHED_POINT,
+    HISTOGRAM_COUNT,
+    HISTOGRAM_PART,
+    LAST,
     EncodedPoints,
+    with_point,
 )
 from spark_streaming.contributions.corrections import factorize
 from spark_streaming.postgres import IdKey
@@ -26,6 +30,10 @@ from spark_streaming.postgres import IdKey
 Integers = npt.NDArray[np.int64]
 #: Maps the halves of distinct hashes to the ids of series and of fleet series, in the same order.
 Ids = Callable[[Integers, Integers], tuple[Integers, Integers]]
+
+#: Maps entries to the ids of their clients' overflow series and of its fleet series.
+Overflow = Callable[[pa.Table], tuple[Integers, Integers]]
+Stays = npt.NDArray[np.bool_]
 
 #: In place of the id of a series that was not added.
 NOT_ADDED: Final = -1
@@ -63,18 +71,20 @@ def distinct(high: Integers, low: Integers) -> tuple[Integers, Integers]:
 
 
 def replace_hashes(
-    entries: pa.Table, histograms: pa.Table, buckets: pa.Table, ids: Ids
+    entries: pa.Table, histograms: pa.Table, buckets: pa.Table, ids: Ids, overflow: Overflow
 ) -> tuple[pa.Table, pa.Table, pa.Table, int]:
     """Return entries, histograms and buckets with ids in place of hashes.
 
-    Also returns the number of data points that are left out, because their series has
-    :data:`NOT_ADDED` instead of an id.
+    Points of series with :data:`NOT_ADDED` instead of an id are left out. Each entry that loses
+    some gets a point of its client's overflow series: their number, without histograms of deltas,
+    which belong to no entry. Also returns the number of all.
 
     Args:
         entries: ``ENTRY_ROWS`` as the decoder encodes them.
         histograms: ``ROLLUP_ROWS``, with ``series_high`` and ``series_low`` instead of the ids.
         buckets: ``BUCKET_ROWS``, in the same way.
         ids: Called once with the distinct hashes.
+        overflow: Called at most once.
     """
     encoded = {
         name: EncodedPoints([blob or b"" for blob in entries[name].to_pylist()], columns)
@@ -106,11 +116,32 @@ def replace_hashes(
         table.filter(pa.array(stay))
         for table, (_, _, stay) in zip((histograms, buckets), parts[len(encoded) :], strict=True)
     )
-    # A histogram's parts are no data points of their own.
-    names = [*encoded, "histograms"]
-    left_out = [
-        int((~stay).sum())
-        for name, (_, _, stay) in zip(names, parts, strict=False)
-        if name != "cumulative_histograms"
-    ]
-    return entries, histograms, buckets, sum(left_out)
+    stays = [stay for _, _, stay in parts]
+    left_out = _left_out(encoded, stays, entries.num_rows)
+    total = int(left_out.sum()) + int((~stays[len(encoded)]).sum())
+    return _with_overflow(entries, left_out, overflow), histograms, buckets, total
+
+
+def _left_out(encoded: Mapping[str, EncodedPoints], stays: Sequence[Stays], entries: int) -> Integers:
+    """Return how many data points each entry lost. The parts of a histogram are one."""
+    left_out = np.zeros(entries, np.int64)
+    for points, stay in zip(encoded.values(), stays, strict=False):
+        if stay.all():
+            continue
+        part = points.flags() & HISTOGRAM_PART
+        counts = ~stay & ((part == 0) | (part == HISTOGRAM_COUNT))
+        left_out += np.bincount(points.entries()[counts], minlength=entries)
+    return left_out
+
+
+def _with_overflow(entries: pa.Table, left_out: Integers, overflow: Overflow) -> pa.Table:
+    rows = np.flatnonzero(left_out)
+    if not len(rows):
+        return entries
+    series, fleet = overflow(entries.take(pa.array(rows)))
+    blobs = [blob or b"" for blob in entries["gauges"].to_pylist()]
+    for row, *ids in zip(rows.tolist(), series.tolist(), fleet.tolist(), strict=True):
+        if ids[0] != NOT_ADDED:
+            blobs[row] = with_point(blobs[row], ids, left_out[row], LAST)
+    at = entries.schema.get_field_index("gauges")
+    return entries.set_column(at, entries.field(at), pa.array(blobs, pa.binary()))

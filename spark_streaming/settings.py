@@ -125,8 +125,8 @@ class RetentionSettings(Settings):
 class NewSeriesSettings(Settings):
     """Bounds of the series that the database does not have yet.
 
-    A data point of a series beyond them is left out, and its series is added in a later hour or
-    minute. Times are those of receipt.
+    A data point of a series beyond them is left out and counted in the client's overflow series.
+    Its series is added in a later hour or minute. Times are those of receipt.
     """
 
     client_per_hour: int | None = Field(default=20_000, ge=1)

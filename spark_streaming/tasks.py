@@ -32,6 +32,7 @@ from spark_streaming.contributions import (
     split_by_client,
 )
 from spark_streaming.postgres import (
+    CLIENT,
     DEAD_LETTER_ROWS,
     MAX_PAYLOADS,
     MAX_ROWS,
@@ -332,7 +333,10 @@ class _Task:
         min_minute = self._settings.min_minute
         with self._stage("series"):
             entries, histogram_rows, buckets, self._overflowed = replace_hashes(
-                self._with_client_keys(entries), *_histogram_rows(histograms), self._series_ids
+                self._with_client_keys(entries),
+                *_histogram_rows(histograms),
+                self._series_ids,
+                self._overflow_ids,
             )
             entries = cast(entries, ENTRY_ROWS)
         with self._stage("look_up"):
@@ -389,6 +393,15 @@ class _Task:
                 self._refused.append(added.refused)
             found = self._store.find_series(high, low)
         return np.where(found.known, found.series, NOT_ADDED), found.fleet
+
+    def _overflow_ids(self, entries: pa.Table) -> tuple[Integers, Integers]:
+        """Return the series and fleet ids of the overflow series of each entry's client."""
+        clients = entries.select(CLIENT).append_column("row", pa.array(range(entries.num_rows)))
+        distinct = clients.group_by(list(CLIENT), use_threads=False).aggregate([("row", "list")])
+        found = self._store.overflow_series(distinct.select(CLIENT))
+        rows = distinct["row_list"].combine_chunks()
+        of, at = pc.list_parent_indices(rows).to_numpy(), np.argsort(pc.list_flatten(rows).to_numpy())
+        return np.where(found.known, found.series, NOT_ADDED)[of[at]], found.fleet[of[at]]
 
     def _refused_by(self, bound: Bound) -> int:
         return sum(refused.bounds.get(bound, 0) for refused in self._refused)

@@ -7,8 +7,12 @@ from spark_streaming.contributions.codec import (
     HASHED_CUMULATIVE,
     HASHED_CUMULATIVE_HISTOGRAM,
     HASHED_POINT,
+    HISTOGRAM_COUNT,
+    HISTOGRAM_PART,
+    LAST,
     CodecError,
     EncodedPoints,
+    with_point,
 )
 from spark_streaming.contributions.ranges import MAX_RANGE_MINUTES
 from spark_streaming.contributions.reconcile import reconcile, required_pairs, split_by_client
@@ -18,6 +22,9 @@ __all__ = [
     "HASHED_CUMULATIVE",
     "HASHED_CUMULATIVE_HISTOGRAM",
     "HASHED_POINT",
+    "HISTOGRAM_COUNT",
+    "HISTOGRAM_PART",
+    "LAST",
     "MAX_RANGE_MINUTES",
     "ClientState",
     "CodecError",
@@ -27,4 +34,5 @@ __all__ = [
     "reconcile",
     "required_pairs",
     "split_by_client",
+    "with_point",
 ]

@@ -107,6 +107,20 @@ def decode_points(blobs: Sequence[bytes], names: Sequence[str]) -> PointColumns:
     )
 
 
+def with_point(blob: bytes, integers: Sequence[int], value: float, flags: int) -> bytes:
+    """Return an entry's encoded points and one more.
+
+    Args:
+        integers: The new point's int64 columns.
+    """
+    columns = len(integers) + 1
+    points = len(blob) // (8 * columns + 1)
+    words = np.empty((columns, points + 1), np.int64)
+    words[:, :points] = np.frombuffer(blob, np.int64, count=columns * points).reshape(columns, points)
+    words[:, points] = [*integers, int(np.float64(value).view(np.int64))]
+    return words.tobytes() + blob[8 * columns * points :] + flags.to_bytes()
+
+
 class EncodedPoints:
     """Encoded points of many entries, whose series hashes can be replaced by ids.
 
@@ -126,6 +140,20 @@ class EncodedPoints:
     def hashes(self) -> tuple[Integers, Integers]:
         """Return the halves of the hashes, in the order that :meth:`with_ids` expects."""
         return self._column(0), self._column(1)
+
+    def entries(self) -> Integers:
+        """Return the index of each point's entry, in the order of :meth:`hashes`."""
+        parts = [np.repeat(entries, points) for entries, _, points in self._parts]
+        return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64, copy=False)
+
+    def flags(self) -> npt.NDArray[np.int8]:
+        """Return rule, ``BREAKDOWN`` and part of each point, as :meth:`hashes` does."""
+        begin = 8 * (self._columns + 1)
+        parts = [
+            np.ascontiguousarray(matrix[:, begin * points :]).reshape(-1).view(np.int8)
+            for _, matrix, points in self._parts
+        ]
+        return np.concatenate([np.empty(0, np.int8), *parts])
 
     def with_ids(
         self, series: Integers, fleet: Integers, kept: npt.NDArray[np.bool_] | None = None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from spark_streaming.contributions import ClientState, Contribution
-from spark_streaming.postgres import clients, contributions, loads, pushes, series
+from spark_streaming.postgres import clients, contributions, loads, overflow, pushes, series
 from spark_streaming.postgres.database import APPLICATION, SERIES_LOCK, TABLES_LOCK, Database
 from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
@@ -113,6 +113,18 @@ class TaskStore:
     def were_refused(self, high: Ids) -> npt.NDArray[np.bool_]:
         """Return which series were refused this minute."""
         return self._refused.contains(high)
+
+    def overflow_series(self, clients: pa.Table) -> FoundSeries:
+        """Find the overflow series of distinct clients, and add missing ones.
+
+        Args:
+            clients: The columns :data:`~.overflow.CLIENT`. One without series of its own gets none.
+        """
+        found = self._cache.find(*overflow.keys(clients))
+        if found.known.all():
+            return found
+        with self._series() as cursor:
+            return overflow.find(cursor, self._cache, clients)
 
     @contextmanager
     def load(

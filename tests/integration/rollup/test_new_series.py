@@ -36,6 +36,7 @@ NOW = (time.time_ns() // (60 * MINUTE_NS) - 3) * 60 * MINUTE_NS
 ADDED = 1_000
 #: The decoder's own series of a client.
 OWN = ["kafka.client.telemetry.clients", "kafka.client.telemetry.pushes"]
+OVERFLOW = "kafka.client.telemetry.overflow"
 
 
 def invented(number: int, at_ns: int, series: int = SERIES_OF_PUSH) -> bytes:
@@ -71,12 +72,15 @@ def test_six_pushes_of_59_400_series_are_bounded_twice(roll: Roll, query: Query,
     spool(folder, "one", pushes)
     with capture_logs() as log:
         roll(new_series={"client_per_hour": ADDED})
-    assert query("SELECT count(*) FROM series") == [(ADDED,)]
+    # And the client's overflow series, which is over the bound.
+    assert query("SELECT count(*) FROM series") == [(ADDED + 1,)]
     assert query("SELECT metric FROM series WHERE metric = ANY (%s) ORDER BY 1", OWN) == [
         (item,) for item in OWN
     ]
     ((points, left_out),) = query("SELECT points, overflowed FROM ledger")
-    ((stored,),) = query("SELECT sum(points)::bigint FROM metric_1m WHERE metric <> ALL (%s)", OWN)
+    ((stored,),) = query(
+        "SELECT sum(points)::bigint FROM metric_1m WHERE metric <> ALL (%s)", [*OWN, OVERFLOW]
+    )
     assert stored == points - left_out < kept
     lines = [line for line in log if line["event"] == "new series over a bound are left out"]
     assert [line["client_id"] for line in lines] == ["java-producer"]
@@ -97,7 +101,10 @@ def test_refused_series_come_in_when_they_are_pushed_in_another_hour(
     bound = {"client_per_hour": 12}
     spool(folder, "one", [pushed(NOW)])
     roll(new_series=bound)
-    assert query("SELECT count(*) FROM series") == query("SELECT count(*) FROM fleet_series") == [(12,)]
+    # And one that says how many points the client lacks.
+    assert query("SELECT count(*) FROM series") == query("SELECT count(*) FROM fleet_series") == [(13,)]
+    lacks = "SELECT client_id, sum, points FROM metric_1m WHERE metric = %s AND points > 0 ORDER BY bucket"
+    assert query(lacks, OVERFLOW) == [("java-producer", 20.0, 1)]
     assert query("SELECT points, overflowed FROM ledger") == [(30, 20)]
     # The JVM does not describe them again unless it is asked, and a task whose store is another one
     # does not remember that they were refused.
@@ -105,7 +112,8 @@ def test_refused_series_come_in_when_they_are_pushed_in_another_hour(
     url = make_conninfo(database, keepalives_count="7")
     with Store(url, retention=RetentionSettings()) as another:
         Job(spark, another, settings(new_series=bound), threading.Event()).run_once()
-    assert query("SELECT count(*) FROM series") == [(24,)]
+    assert query("SELECT count(*) FROM series") == [(25,)]
+    assert query(lacks, OVERFLOW) == [("java-producer", 20.0, 1), ("java-producer", 8.0, 1)]
     assert query("SELECT points, overflowed FROM ledger ORDER BY committed_at") == [(30, 20), (30, 8)]
     values = "SELECT count(*), count(DISTINCT metric) FROM metric_1m WHERE metric <> ALL (%s)"
-    assert query(values, OWN) == [(10 + 22, 22)]
+    assert query(values, [*OWN, OVERFLOW]) == [(10 + 22, 22)]

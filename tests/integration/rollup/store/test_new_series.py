@@ -11,10 +11,15 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from spark_streaming.postgres import Newcomers, Store, TaskStore
+from spark_streaming import tasks as executor
+from spark_streaming.contributions import LAST
+from spark_streaming.postgres import CLIENT, Newcomers, Store, TaskStore
+from spark_streaming.postgres.overflow import OVERFLOW
 from spark_streaming.postgres.reasons import MAX_REASONS
 from spark_streaming.postgres.series import Added
+from spark_streaming.rows import ENTRY_ROWS, SERIES_ROWS
 from spark_streaming.settings import NewSeriesSettings, RetentionSettings
+from spark_streaming.watched import WATCHED
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, read, series
 
 HOUR = MINUTE // 60 * 60
@@ -120,6 +125,107 @@ def test_folded_reasons_are_not_new(tasks: TaskStore, database: str) -> None:
     added = add(tasks, reasons(MAX_REASONS, MAX_REASONS + 5), client=MAX_REASONS)
     assert (added.folded, added.refused) == (5, None)
     assert read(database, SHOWN) == [("client", MAX_REASONS), ("minute", MAX_REASONS)]
+
+
+def test_a_client_with_a_series_of_its_own_has_an_overflow_series(tasks: TaskStore, database: str) -> None:
+    def own(number: int, metric: str, client_id: str | None) -> pa.Table:
+        return series((number, metric, False), client_id=client_id, cluster_id="c", rule=2)
+
+    for number, client_id in enumerate(("a", None), start=1):
+        tasks.add_series(own(number, "kafka.client.telemetry.pushes", client_id))
+    # It is that of the receiver.
+    tasks.add_series(own(3, OVERFLOW, "b"))
+    asked = pa.concat_tables(own(0, "m", client_id) for client_id in ("a", None, "b", "new")).select(CLIENT)
+    found = tasks.overflow_series(asked)
+    assert found.known.tolist() == [True, True, True, False]
+    shown = "SELECT series_id, fleet_id, client_id FROM telemetry.series WHERE metric = %s ORDER BY client_id"
+    stored = read(database, shown.replace("%s", f"'{OVERFLOW}'"))
+    assert [client_id for *_, client_id in stored] == ["a", "b", None]
+    ids = dict(
+        zip(["a", None, "b"], zip(found.series.tolist(), found.fleet.tolist(), strict=True), strict=False)
+    )
+    assert stored == [(*ids[client_id], client_id) for client_id in ("a", "b", None)]
+    # It stays the same in another process, and if the receiver sends it later.
+    with closing(TaskStore(database, retention=RetentionSettings())) as another:
+        another.begin()
+        another.add_series(own(4, OVERFLOW, "a"))
+        again = another.overflow_series(asked)
+        by_hash = another.find_series(np.array([4]), np.array([4]))
+    assert again.series[:3].tolist() == found.series[:3].tolist()
+    assert by_hash.series.tolist() == [ids["a"][0]]
+    assert len(metrics(database)) == 5
+
+
+def points(*hashes: int, rule: int) -> bytes:
+    """Encode points with the values of their hashes, as the decoder does."""
+    values = np.array(hashes, np.float64).view(np.int64)
+    return np.array([hashes, hashes, values], np.int64).tobytes() + bytes([rule]) * len(hashes)
+
+
+def pushed(described: pa.Table, **values: object) -> pa.RecordBatch:
+    """Return a push with one entry, in the columns of :mod:`spark_streaming.entries`."""
+    schema = pa.schema(
+        [
+            *(pa.field(column.name, column.type) for column in ENTRY_ROWS if column.name != "client_key"),
+            *((name, pa.string()) for name in ("position", "reason")),
+            *((name, pa.bool_()) for name in ("disconnected", "is_first")),
+            *((name, pa.int64()) for name in ("bytes", "slot")),
+            ("payload", pa.binary()),
+            ("series", pa.list_(pa.struct(list(SERIES_ROWS)))),
+            ("histograms", pa.list_(pa.struct([("minute", pa.int64())]))),
+        ]
+    )
+    row = {
+        "push_id": "11111111-1111-1111-1111-111111111111",
+        "received_at_ns": NOW_NS,
+        "terminating": False,
+        "push_interval_ms": 60_000,
+        "time_ns": NOW_NS,
+        "minute": MINUTE,
+        "client_instance_id": "i",
+        "pushes": 1,
+        "watched": [None] * len(WATCHED),
+        "position": "0",
+        "disconnected": False,
+        "is_first": True,
+        "slot": 0,
+        "series": described.to_pylist(),
+        **values,
+    }
+    return pa.RecordBatch.from_pylist([row], schema)
+
+
+def test_a_task_counts_what_it_leaves_out(
+    tasks: TaskStore, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "_stores", {database: tasks})
+    monkeypatch.setattr(executor, "_freeze_imports", lambda: None)
+    described = pa.concat_tables(
+        [
+            series((1, "kafka.client.telemetry.pushes", False), client_id="a"),
+            series(*((number, f"m{number}", False) for number in (2, 3, 4)), client_id="a", rule=LAST),
+        ]
+    )
+    push = pushed(
+        described, client_id="a", points=3, gauges=points(2, 3, 4, rule=LAST), added=points(1, rule=0)
+    )
+    settings = executor.TaskSettings(
+        url=database,
+        retention=RetentionSettings(),
+        new_series=NewSeriesSettings(client_per_hour=2),
+        source="spool_files",
+        query_id="11111111-1111-1111-1111-111111111111",
+        batch_id=0,
+        closed=MINUTE,
+        min_minute=None,
+        first_minute=None,
+        with_rows=True,
+    )
+    result, *others = [row for batch in executor.run([push], settings) for row in batch.to_pylist()]
+    assert (result["error"], result["overflowed"], result["refused_client"]) == (None, 2, 2)
+    names = dict(read(database, "SELECT series_id, metric FROM telemetry.series"))
+    found = {names[row["row"]["series_id"]]: (row["row"]["sum"], row["row"]["points"]) for row in others}
+    assert found == {"kafka.client.telemetry.pushes": (1.0, 1), "m2": (2.0, 1), OVERFLOW: (2.0, 1)}
 
 
 def test_counters_are_kept_for_hours(tasks: TaskStore, store: Store, database: str) -> None:
