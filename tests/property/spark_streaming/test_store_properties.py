@@ -119,14 +119,17 @@ def test_each_batch_counts_once(store: Store, url: str, batches: list[tuple[list
             store.pack(NOW_NS)
     with store.maintenance(NOW_NS) as maintenance:
         maintenance.compute_hours_and_days(all_of_them=True)
-    today = _NOW_MINUTE // 1440 * 1440
     named: dict[str, Grain] = {grain.name: grain for grain in GRAINS}
     with psycopg.connect(url, options="-c search_path=telemetry") as connection:
-        for grain, length, since in (
-            ("1m", 1, today - 2 * 1440),
-            ("1h", 60, today - 4 * 1440),
-            ("1d", 1440, 0),
-        ):
+        # The server's day when the store was made, because midnight may pass meanwhile.
+        ((minutes_from, hours_from),) = connection.execute(
+            "SELECT (extract(epoch FROM minutes_from) / 60)::bigint, "
+            "(extract(epoch FROM hours_from) / 60)::bigint FROM horizon"
+        )
+        today = minutes_from + 2 * 1440
+        assert today - _NOW_MINUTE // 1440 * 1440 in (0, 1440)
+        assert hours_from == today - 4 * 1440
+        for grain, length, since in (("1m", 1, minutes_from), ("1h", 60, hours_from), ("1d", 1440, 0)):
             expected: dict[tuple[int, int], list[int]] = defaultdict(list)
             for (item, minute), values in truth.items():
                 if minute >= since:
