@@ -108,8 +108,10 @@ class Cluster:
             StoreError: The brokers don't answer, or don't allow it.
         """
         with self._translated("subscriptions cannot be read"):
-            resources = self._read_resources()
+            # In this order. A receiver that moves a complete record to a resource writes the
+            # resource before the record is gone, so one of both is seen.
             self._read_records()
+            resources = self._read_resources()
         self._was_read = True
         return {
             name: Entry(configs=resources.get(name), beside=self._records.get(name, {}))

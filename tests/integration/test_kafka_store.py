@@ -7,6 +7,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from receiver.settings.subscriptions import KafkaStoreSettings
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.kafka import KafkaSubscriptionStore
 from receiver.store.kafka_cluster import Cluster, RefusedError
-from receiver.store.kafka_format import Entry
+from receiver.store.kafka_format import Entry, join, split, split_complete
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription
@@ -389,6 +390,33 @@ def test_brokers_without_client_metrics_use_the_topic_alone(tmp_path: Path) -> N
             assert one.load_all() == two.load_all() == kept
             two.delete("all")
             become(lambda: one.load_all() == kept[:1] + kept[2:], "a deletion")
+
+
+def test_a_read_sees_records_that_another_receiver_moves(
+    settings: KafkaStoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The move comes between the two parts of a read, whichever is first."""
+    with (
+        contextlib.closing(Cluster(settings)) as other,
+        contextlib.closing(Cluster(settings)) as cluster,
+    ):
+        for subscription in ALL:
+            other.write(subscription.name, split_complete(subscription))
+        cluster.read()
+        other.read()
+        to_move = iter(ALL)
+
+        def then_moved(part: Callable[[], Any]) -> Any:
+            found = part()
+            for subscription in to_move:
+                other.write(subscription.name, split(subscription, match_beside=True))
+            return found
+
+        for part in ("_read_resources", "_read_records"):
+            monkeypatch.setattr(cluster, part, partial(then_moved, getattr(cluster, part)))
+        for _ in ("during the move", "after it"):
+            entries = cluster.read()
+            assert tuple(join(name, entries[name]) for name in sorted(entries)) == ALL
 
 
 @pytest.mark.full
