@@ -49,6 +49,16 @@ BUCKET_ROWS: Final = pa.schema(
     ]
 )
 
+#: Dimensions that all series of a client instance share.
+CLIENT_DIMENSIONS: Final = (
+    "cluster_id",
+    "client_software_name",
+    "client_software_version",
+    "client_id",
+    "principal",
+    "group_id",
+)
+
 #: Dimensions of series. ``series_high`` and ``series_low`` are the halves of the 128-bit series
 #: hash.
 SERIES_ROWS: Final = pa.schema(
@@ -59,12 +69,7 @@ SERIES_ROWS: Final = pa.schema(
         *(
             pa.field(name, pa.string())
             for name in (
-                "cluster_id",
-                "client_software_name",
-                "client_software_version",
-                "client_id",
-                "principal",
-                "group_id",
+                *CLIENT_DIMENSIONS,
                 "topic",
                 "node_id",
                 "node_role",

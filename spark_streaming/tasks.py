@@ -32,7 +32,6 @@ from spark_streaming.contributions import (
     split_by_client,
 )
 from spark_streaming.postgres import (
-    CLIENT,
     DEAD_LETTER_ROWS,
     MAX_PAYLOADS,
     MAX_ROWS,
@@ -46,7 +45,15 @@ from spark_streaming.postgres import (
     TaskStore,
 )
 from spark_streaming.routing import MAX_NAMES
-from spark_streaming.rows import BUCKET_ROWS, ENTRY_ROWS, MAX_TOTAL, ROLLUP_ROWS, SERIES_ROWS, cast
+from spark_streaming.rows import (
+    BUCKET_ROWS,
+    CLIENT_DIMENSIONS,
+    ENTRY_ROWS,
+    MAX_TOTAL,
+    ROLLUP_ROWS,
+    SERIES_ROWS,
+    cast,
+)
 from spark_streaming.series_hashes import NOT_ADDED, replace_hashes
 from spark_streaming.settings import NewSeriesSettings, RetentionSettings
 
@@ -396,9 +403,9 @@ class _Task:
 
     def _overflow_ids(self, entries: pa.Table) -> tuple[Integers, Integers]:
         """Return the series and fleet ids of the overflow series of each entry's client."""
-        clients = entries.select(CLIENT).append_column("row", pa.array(range(entries.num_rows)))
-        distinct = clients.group_by(list(CLIENT), use_threads=False).aggregate([("row", "list")])
-        found = self._store.overflow_series(distinct.select(CLIENT))
+        clients = entries.select(CLIENT_DIMENSIONS).append_column("row", pa.array(range(entries.num_rows)))
+        distinct = clients.group_by(list(CLIENT_DIMENSIONS), use_threads=False).aggregate([("row", "list")])
+        found = self._store.overflow_series(distinct.select(CLIENT_DIMENSIONS))
         rows = distinct["row_list"].combine_chunks()
         of, at = pc.list_parent_indices(rows).to_numpy(), np.argsort(pc.list_flatten(rows).to_numpy())
         return np.where(found.known, found.series, NOT_ADDED)[of[at]], found.fleet[of[at]]

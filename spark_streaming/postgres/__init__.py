@@ -10,7 +10,6 @@ from spark_streaming.postgres.horizons import Horizons
 from spark_streaming.postgres.loads import Load
 from spark_streaming.postgres.maintenance import Maintenance
 from spark_streaming.postgres.new_series import Newcomers, Refused
-from spark_streaming.postgres.overflow import CLIENT
 from spark_streaming.postgres.store import Store
 from spark_streaming.postgres.sums import Sums
 from spark_streaming.postgres.task_store import TaskStore
@@ -26,7 +25,6 @@ from spark_streaming.postgres.values import (
 )
 
 __all__ = [
-    "CLIENT",
     "DEAD_LETTER_ROWS",
     "MAX_PAYLOADS",
     "MAX_ROWS",

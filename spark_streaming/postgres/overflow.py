@@ -14,9 +14,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from spark_streaming.postgres.series import mark_used
 from spark_streaming.postgres.series_cache import FoundSeries, SeriesCache
 from spark_streaming.postgres.staging import stage
-from spark_streaming.rows import RULES
+from spark_streaming.rows import CLIENT_DIMENSIONS, RULES
 
 Ids = npt.NDArray[np.int64]
 
@@ -24,15 +25,6 @@ Ids = npt.NDArray[np.int64]
 OVERFLOW: Final = "kafka.client.telemetry.overflow"
 #: The series that each client has once the first of its series is added.
 _OWN: Final = "kafka.client.telemetry.pushes"
-#: What a client's series have in common.
-CLIENT: Final = (
-    "cluster_id",
-    "client_software_name",
-    "client_software_version",
-    "client_id",
-    "principal",
-    "group_id",
-)
 
 #: A client's series of a metric. The first conditions are those of an index.
 _SERIES: Final = (
@@ -58,17 +50,11 @@ _ADD: Final = (
     "ON f.metric = {overflow} AND (f.cluster_id, f.client_software_name, f.client_software_version) "
     "IS NOT DISTINCT FROM (a.cluster_id, a.client_software_name, a.client_software_version)",
 )
-_USED: Final = (
-    "UPDATE series SET last_day = current_date WHERE series_id = ANY(%s::bigint[]) "
-    "AND last_day < current_date",
-    "UPDATE fleet_series SET last_day = current_date WHERE fleet_id = ANY(%s::bigint[]) "
-    "AND last_day < current_date",
-)
 
 
 def keys(clients: pa.Table) -> tuple[Ids, Ids]:
     """Return what :class:`SeriesCache` finds these clients' overflow series by."""
-    rows = zip(*(clients[name].to_pylist() for name in CLIENT), strict=True)
+    rows = zip(*(clients[name].to_pylist() for name in CLIENT_DIMENSIONS), strict=True)
     digests = [hashlib.blake2b(repr(row).encode("utf-8", "surrogatepass"), digest_size=16) for row in rows]
     halves = np.frombuffer(b"".join(digest.digest() for digest in digests), np.int64).reshape(-1, 2)
     return halves[:, 0].copy(), halves[:, 1].copy()
@@ -81,7 +67,7 @@ def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, clients: pa.Table) -> 
 
     Args:
         cursor: In a transaction that holds the lock of series.
-        clients: The columns ``CLIENT``.
+        clients: The columns ``CLIENT_DIMENSIONS``.
     """
     high, low = keys(clients)
     found = cache.find(high, low)
@@ -92,8 +78,7 @@ def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, clients: pa.Table) -> 
         for statement in _ADD:
             cursor.execute(_statement(statement))
         _look_up(cursor, found)
-    for used, ids in zip(_USED, (found.series, found.fleet), strict=True):
-        cursor.execute(used, (np.unique(ids[found.known]).tolist(),))
+    mark_used(cursor, found.series[found.known])
     cache.add(np.stack((high, low, found.series, found.fleet), axis=1)[found.known])
     return found
 
@@ -107,9 +92,9 @@ def _look_up(cursor: psycopg.Cursor[Any], found: FoundSeries) -> None:
 
 def _statement(text: str) -> sql.Composed:
     parts: dict[str, sql.Composable] = {
-        "client": sql.SQL(", ").join(map(sql.Identifier, CLIENT)),
-        "of_series": sql.SQL(", ").join(sql.Identifier("s", name) for name in CLIENT),
-        "of_asked": sql.SQL(", ").join(sql.Identifier("a", name) for name in CLIENT),
+        "client": sql.SQL(", ").join(map(sql.Identifier, CLIENT_DIMENSIONS)),
+        "of_series": sql.SQL(", ").join(sql.Identifier("s", name) for name in CLIENT_DIMENSIONS),
+        "of_asked": sql.SQL(", ").join(sql.Identifier("a", name) for name in CLIENT_DIMENSIONS),
         "overflow": sql.Literal(OVERFLOW),
         "rule": sql.Literal(RULES.index("last")),
     }

@@ -61,7 +61,7 @@ def find(cursor: psycopg.Cursor[Any], cache: SeriesCache, high: Ids, low: Ids) -
         at = asked[rows[:, 0] - 1]
         found.known[at], found.series[at], found.fleet[at] = True, rows[:, 1], rows[:, 2]
         if len(at):
-            _mark_used(cursor, rows[:, 1])
+            mark_used(cursor, rows[:, 1])
             cache.add(np.stack((high[at], low[at], rows[:, 1], rows[:, 2]), axis=1))
     return found
 
@@ -156,7 +156,7 @@ def require(cursor: psycopg.Cursor[Any], cache: SeriesCache, ids: Ids) -> None:
     cursor.execute("SELECT series_id FROM series WHERE series_id = ANY(%s::bigint[])", (asked.tolist(),))
     found = np.array([series_id for (series_id,) in cursor], np.int64)
     if len(found):
-        _mark_used(cursor, found)
+        mark_used(cursor, found)
         cache.add_ids(found)
     missing = np.setdiff1d(asked, found).tolist()
     if missing:
@@ -198,11 +198,17 @@ def delete_unused(cursor: psycopg.Cursor[Any], before: datetime) -> None:
                     )
 
 
-def _mark_used(cursor: psycopg.Cursor[Any], series: Ids) -> None:
+def mark_used(cursor: psycopg.Cursor[Any], series: Ids) -> None:
+    """Note that series and theirs of the fleet are used today.
+
+    Args:
+        cursor: In a transaction that holds the lock of series.
+        series: Series ids.
+    """
     cursor.execute(
-        "WITH used AS (UPDATE series SET last_day = current_date WHERE series_id = ANY(%s::bigint[]) "
-        "AND last_day < current_date RETURNING fleet_id) "
-        "UPDATE fleet_series SET last_day = current_date "
-        "WHERE fleet_id IN (SELECT fleet_id FROM used) AND last_day < current_date",
-        (series.tolist(),),
+        "WITH used AS (UPDATE series SET last_day = current_date WHERE series_id = ANY(%(ids)s::bigint[]) "
+        "AND last_day < current_date) "
+        "UPDATE fleet_series SET last_day = current_date WHERE last_day < current_date "
+        "AND fleet_id IN (SELECT fleet_id FROM series WHERE series_id = ANY(%(ids)s::bigint[]))",
+        {"ids": series.tolist()},
     )

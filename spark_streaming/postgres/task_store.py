@@ -118,7 +118,7 @@ class TaskStore:
         """Find the overflow series of distinct clients, and add missing ones.
 
         Args:
-            clients: The columns :data:`~.overflow.CLIENT`. One without series of its own gets none.
+            clients: The columns ``CLIENT_DIMENSIONS``. One without series of its own gets none.
         """
         found = self._cache.find(*overflow.keys(clients))
         if found.known.all():

@@ -13,11 +13,11 @@ import pytest
 
 from spark_streaming import tasks as executor
 from spark_streaming.contributions import LAST
-from spark_streaming.postgres import CLIENT, Newcomers, Store, TaskStore
+from spark_streaming.postgres import Newcomers, Store, TaskStore
 from spark_streaming.postgres.overflow import OVERFLOW
 from spark_streaming.postgres.reasons import MAX_REASONS
 from spark_streaming.postgres.series import Added
-from spark_streaming.rows import ENTRY_ROWS, SERIES_ROWS
+from spark_streaming.rows import CLIENT_DIMENSIONS, ENTRY_ROWS, SERIES_ROWS
 from spark_streaming.settings import NewSeriesSettings, RetentionSettings
 from spark_streaming.watched import WATCHED
 from tests.integration.rollup.store.rows import MINUTE, NOW_NS, read, series
@@ -135,7 +135,9 @@ def test_a_client_with_a_series_of_its_own_has_an_overflow_series(tasks: TaskSto
         tasks.add_series(own(number, "kafka.client.telemetry.pushes", client_id))
     # It is that of the receiver.
     tasks.add_series(own(3, OVERFLOW, "b"))
-    asked = pa.concat_tables(own(0, "m", client_id) for client_id in ("a", None, "b", "new")).select(CLIENT)
+    asked = pa.concat_tables(own(0, "m", client_id) for client_id in ("a", None, "b", "new")).select(
+        CLIENT_DIMENSIONS
+    )
     found = tasks.overflow_series(asked)
     assert found.known.tolist() == [True, True, True, False]
     shown = "SELECT series_id, fleet_id, client_id FROM telemetry.series WHERE metric = %s ORDER BY client_id"
