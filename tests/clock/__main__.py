@@ -4,7 +4,7 @@ A test of minutes, hours and days can depend on where in them it runs, or on whe
 meanwhile. It then fails once in some hundred runs. Here a minute passes in 15 seconds, for the
 tests, PostgreSQL and Spark. What waits goes by the monotonic clock, which is the machine's.
 
-``python -m tests.clock --start 23:40`` begins at that time of today (UTC).
+``python -m tests.clock --start 23:40`` begins at that time of yesterday (UTC).
 """
 
 from __future__ import annotations

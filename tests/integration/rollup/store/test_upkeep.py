@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -415,11 +415,12 @@ def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, dat
     ]  # fmt: skip
 
     def last_used(series: int, days: int) -> None:
+        # Before the maintenance's day. The server's may be the next one by now.
+        day = datetime.fromtimestamp(NOW_NS / 1e9, UTC).date() - timedelta(days=days)
         with psycopg.connect(database) as connection:
             for table, key in (("series", "series_id"), ("fleet_series", "fleet_id")):
                 connection.execute(
-                    f"UPDATE telemetry.{table} SET last_day = current_date - %s WHERE {key} = %s",
-                    (days, series),
+                    f"UPDATE telemetry.{table} SET last_day = %s WHERE {key} = %s", (day, series)
                 )
             connection.execute("UPDATE telemetry.horizon SET expired_on = NULL")
 
@@ -438,13 +439,12 @@ def test_a_series_that_no_client_pushes_leaves_with_its_totals(store: Store, dat
         }
         return found
 
-    # A day more and a day less than the bound, because midnight may pass meanwhile.
-    last_used(1, 182)
-    last_used(2, 179)
+    last_used(1, 181)
+    last_used(2, 180)
     maintain(store)
     assert left() == {2, 3}
     # Not before its hours expire.
-    for hour_days, expected in ((182, {2, 3}), (178, {3})):
+    for hour_days, expected in ((181, {2, 3}), (179, {3})):
         last_used(2, 180)
         kept = RetentionSettings(series_days=1, hour_days=hour_days)
         with Store(database, retention=kept) as another:
