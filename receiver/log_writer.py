@@ -12,6 +12,7 @@ libraries' lines take the same way.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import io
 import os
 import select
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 #: The most bytes that wait.
@@ -31,6 +33,9 @@ _PIPE_BUF: Final = 4_096
 #: Seconds between two tries after an error.
 _RETRY_S: Final = 1.0
 
+#: Seconds after which the thread looks for lines, though nobody has woken it.
+_LOOK_S: Final = 60.0
+
 #: Seconds that a process waits at its end until its lines are written.
 _FINISH_S: Final = 0.5
 
@@ -38,7 +43,9 @@ _FINISH_S: Final = 0.5
 class LogWriter(io.TextIOBase):
     """Writes lines to a descriptor, in a thread of its own.
 
-    Safe to use from any thread, and after a fork.
+    Safe to use from any thread, and after a fork. A finalizer may log too, and it runs in the
+    middle of any line of Python. So a call in the middle of another one of its thread only leaves
+    its text, and the other one takes it.
     """
 
     def __init__(self, descriptor: int, *, max_bytes: int = _MAX_BYTES) -> None:
@@ -50,7 +57,9 @@ class LogWriter(io.TextIOBase):
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition(threading.RLock())
+        self._texts: deque[str] = deque()  # not taken yet
+        self._is_busy = False  # whether the thread that has the lock changes what follows
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._partial = ""
@@ -60,15 +69,36 @@ class LogWriter(io.TextIOBase):
     def write(self, text: str) -> int:
         """Add text; complete lines are written as soon as possible. Never waits or fails."""
         with self._changed:
-            self._partial += text
-            lines = self._partial.splitlines(keepends=True)
-            self._partial = lines.pop() if lines and not lines[-1].endswith("\n") else ""
-            for line in lines:
-                self._add(line.encode(errors="backslashreplace"))
-            if self._waiting:
-                self._start()
-                self._changed.notify_all()
+            self._texts.append(text)
+            self._take()
         return len(text)
+
+    def _take(self) -> None:
+        """Take the texts that were left, unless this thread is about to."""
+        while self._texts and not self._is_busy:
+            with self._busy():
+                while self._texts:
+                    self._split(self._texts.popleft())
+                if self._waiting:
+                    self._start()
+                    self._changed.notify_all()
+
+    def _split(self, text: str) -> None:
+        lines = (self._partial + text).splitlines(keepends=True)
+        self._partial = lines.pop() if lines and not lines[-1].endswith("\n") else ""
+        if len(self._partial) > self._max_bytes:
+            lines.append(self._partial + "\n")
+            self._partial = ""
+        for line in lines:
+            self._add(line.encode(errors="backslashreplace"))
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
 
     def _add(self, line: bytes) -> None:
         if self._bytes + len(line) > self._max_bytes:
@@ -91,10 +121,7 @@ class LogWriter(io.TextIOBase):
         deadline = time.monotonic() + seconds
         with self._changed:
             if self._partial:
-                self._add(self._partial.encode(errors="backslashreplace") + b"\n")
-                self._partial = ""
-                self._start()
-                self._changed.notify_all()
+                self.write("\n")
             while self._waiting and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
 
@@ -111,7 +138,7 @@ class LogWriter(io.TextIOBase):
         return True
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="log", daemon=True)
             try:
                 self._thread.start()
@@ -122,14 +149,19 @@ class LogWriter(io.TextIOBase):
         while True:
             with self._changed:
                 while not self._waiting:
-                    self._changed.wait()
-                count, data = self._batch()
+                    # Not for ever, because a finalizer may log while the wait begins.
+                    self._changed.wait(_LOOK_S)
+                with self._busy():
+                    count, data = self._batch()
+                self._take()
             written = self._put(data)
             with self._changed:
                 if written:
-                    for _ in range(count):
-                        self._bytes -= len(self._waiting.popleft())
-                    self._changed.notify_all()
+                    with self._busy():
+                        for _ in range(count):
+                            self._bytes -= len(self._waiting.popleft())
+                        self._changed.notify_all()
+                self._take()
             if not written:
                 time.sleep(_RETRY_S)
 

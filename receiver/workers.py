@@ -43,7 +43,7 @@ _MAX_NAMES: Final = 64
 _OTHERS: Final = "other"
 
 _log = structlog.get_logger("receiver.workers")
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer may report in the middle of a report
 _names: set[str] = set()
 _shown: dict[str, tuple[float, str]] = {}  # by name: when it ended, and how
 _listeners: list[Callable[[str], None]] = []
@@ -116,7 +116,7 @@ def problems() -> list[str]:
     with _lock:
         return [
             f"the worker {name} ended by {error} {now - ended:.0f} s ago, a defect; see the log"
-            for name, (ended, error) in _shown.items()
+            for name, (ended, error) in _shown.copy().items()  # a finalizer may report now
             if now - ended < SHOWN_S
         ]
 

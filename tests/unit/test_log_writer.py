@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 import plugins
 import receiver
 from receiver.log_writer import LogWriter
+from tests.unit.finalizers import at_every_line
 
 #: Files that may name the streams: the writer, the commands of people, the child's own channel, and
 #: the plugin whose purpose is to print.
@@ -120,6 +122,51 @@ def test_a_child_writes_its_own_lines_alone(pipe: tuple[int, int]) -> None:
     log.write("\n")
     assert read_until(reading, b"parent\n") == b"of the child\nunfinished of the parent\n"
     assert threading.active_count() >= 2
+
+
+def test_a_finalizer_may_log_in_the_middle_of_a_line(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    log = LogWriter(writing)
+    numbers = iter(range(2_000))
+
+    def finalizer() -> None:
+        if (number := next(numbers, None)) is not None:
+            log.write(f"finalizer {number}\n")
+
+    trace = at_every_line("log_writer.py", finalizer)
+
+    def run() -> None:
+        sys.settrace(trace)
+        for number in range(50):
+            log.write(f"line {number}\n")
+        sys.settrace(None)
+        log.finish(120)
+
+    threading.settrace(trace)
+    try:
+        caller = threading.Thread(target=run, daemon=True)
+        caller.start()
+        found = b""
+        while found.count(b"\n") < 2_050:
+            assert select.select([reading], [], [], 120)[0]
+            found += os.read(reading, 65_536)
+        caller.join(120)
+    finally:
+        threading.settrace(None)
+    assert not caller.is_alive()
+    lines = found.decode().splitlines()
+    own = [f"line {number}" for number in range(50)]
+    assert [line for line in lines if line.startswith("line")] == own
+    assert sorted(lines) == sorted([*own, *(f"finalizer {number}" for number in range(2_000))])
+    assert log._bytes == 0
+
+
+def test_a_line_without_an_end_is_bounded() -> None:
+    log = LogWriter(os.open("/dev/full", os.O_WRONLY), max_bytes=1_000)
+    for _ in range(100):
+        log.write("x" * 99)
+    assert log.dropped == 9
+    assert len(log._partial) <= 1_000
 
 
 def test_nothing_else_writes_to_the_streams() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 import receiver
 from receiver import workers
+from tests.unit.finalizers import at_every_line
 
 #: Starts threads and tasks itself, or runs where nobody else does: a plugin's child process. The
 #: log's own thread can't be logged. A sender and a spooler report their end themselves.
@@ -96,6 +98,28 @@ def test_the_number_of_names_is_bounded() -> None:
         for number in range(200):
             workers.report("x" * number, ValueError())
     assert len(workers._names) == workers._MAX_NAMES + 1
+
+
+def test_a_finalizer_may_fail_in_the_middle_of_a_report() -> None:
+    names = iter([f"{letter}{second}" for letter in "abcdefgh" for second in "abcdefgh"])
+
+    def finalizer() -> None:
+        if (name := next(names, None)) is not None:
+            workers.report(name, ValueError())
+
+    def run() -> None:
+        sys.settrace(at_every_line("receiver/workers.py", finalizer))
+        workers.report("a task", LookupError())
+        while len(workers.problems()) < 60:
+            pass
+        sys.settrace(None)
+
+    with capture_logs() as logs:
+        caller = threading.Thread(target=run, daemon=True)
+        caller.start()
+        caller.join(120)
+    assert not caller.is_alive()
+    assert [line["worker"] for line in logs].count("a task") == 1
 
 
 def test_nothing_else_starts_threads_or_tasks() -> None:
