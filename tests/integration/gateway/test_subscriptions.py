@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,6 +21,39 @@ from tests.integration.gateway.support import (
 )
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker
+
+ATTACH: Final = Path(__file__).parents[3] / "docs" / "attach.md"
+WORDS: Final = {"a minute": 60_000, "half a minute": 30_000}
+
+
+def interval_ms(answer: bytes) -> int:
+    """Of an answer to GetTelemetrySubscriptions: the push interval."""
+    codecs = answer[31] - 1
+    return int(struct.unpack_from(">i", answer, 32 + codecs)[0])
+
+
+def test_the_next_question_takes_up_a_put_and_comes_when_the_page_says() -> None:
+    says = re.search(
+        r"no subscription\s+matches asks again after ([a-z ]+) \(`telemetry\.default_interval_ms`\)",
+        ATTACH.read_text(),
+    )
+    assert says is not None
+    with (
+        ScriptedBroker() as broker,
+        GatewaySidecar(config(broker.port)) as sidecar,
+        Raw(sidecar.port()) as raw,
+    ):
+        answer = raw.exchange(get_subscriptions())
+        _, instance, nothing = read_get(answer)
+        assert answer.endswith(b"\1\0")  # no metrics
+        assert interval_ms(answer) == WORDS[says[1]]
+        asked = sidecar.http.get("/v1/clients").json()["items"][0]["push_interval_ms"]
+        assert asked == WORDS[says[1]]
+
+        sidecar.put_subscription("all", ["*"], 5_000)
+        answer = raw.exchange(get_subscriptions(instance))
+        assert interval_ms(answer) == 5_000
+        assert read_get(answer)[2] != nothing
 
 
 @pytest.mark.full
