@@ -147,6 +147,7 @@ async def _lists(
         restarts=dict,
         certificates=list,
         store=lambda: "sqlite",
+        scattered=lambda: None,
         cluster=Cluster(receiver_id="receiver-1"),
         events=EventLog(time.time_ns),
     )

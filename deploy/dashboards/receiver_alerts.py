@@ -229,13 +229,13 @@ RECEIVER_RULES: Final = (
         name="KafkaTelemetryWarns",
         # The other kinds have alerts of their own.
         expression="kafka_telemetry_warnings"
-        '{kind=~"crossed|bypass|hidden_telemetry|subscription|clock|worker"} > 0',
+        '{kind=~"crossed|bypass|hidden_telemetry|scattered|subscription|clock|worker"} > 0',
         lasts="15m",
         summary="Receiver {{ .Labels.instance }} works, and warns of: {{ .Labels.kind }}",
         description="GET /readyz and `kafka-telemetry status` say what to do. bypass: clients pass by the "
         "receiver. crossed: its upstreams are. hidden_telemetry: the broker's own telemetry has no effect. "
-        "subscription: none is active. clock: this machine's differs from those of clients. worker: a thread "
-        "has ended.",
+        "scattered: Kafka's tools change the subscriptions of one receiver alone. subscription: none is "
+        "active. clock: this machine's differs from those of clients. worker: a thread has ended.",
     ),
     PrometheusRule(
         name="KafkaTelemetryReloadRefused",

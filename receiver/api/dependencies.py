@@ -68,6 +68,8 @@ class ApiDependencies:
     certificates: Callable[[], Iterable[tuple[str, str, float]]]
     #: Where subscriptions are kept, as in the configuration.
     store: Callable[[], str]
+    #: Why a change by Kafka's tools reaches this receiver alone; None if nothing says so.
+    scattered: Callable[[], str | None]
     #: The latest events.
     events: EventLog
     #: This receiver among those of its cluster.

@@ -25,7 +25,7 @@ from typing import Final
 from receiver.telemetry.identity import Broker
 from receiver.wire.k03_metadata import Cluster
 
-#: Most brokers of a cluster that are asked for.
+#: Most brokers of a cluster that are asked for, or kept as known.
 _MAX_CANDIDATES: Final = 64
 
 
@@ -44,6 +44,10 @@ class KnownBroker:
     unread_resources: int = 0
     """The number of its client metrics resources that the receiver does not read; 0 where the
     receiver may not ask."""
+    keeps_resources: bool | None = None
+    """Whether it keeps client metrics resources itself (Kafka 3.7); None: not known yet."""
+    nodes: tuple[int, ...] = ()
+    """The ids of its cluster's brokers, at most 64; empty: not known yet."""
     named_at_port: int | None = None
     """The only node that Metadata names at the listener's port, if it is another one."""
 
@@ -149,9 +153,18 @@ class ListenerBroker:
         self._last_proven = proven if node_id is None else node_id
         self._conclude(self._last_proven)
 
-    def record_telemetry(self, *, takes_telemetry: bool, unread_resources: int) -> None:
+    def record_telemetry(
+        self, *, takes_telemetry: bool, unread_resources: int, keeps_resources: bool | None = None
+    ) -> None:
         """Take what a probe found of the broker's own telemetry; see :class:`KnownBroker`."""
-        self._take(replace(self.known, takes_telemetry=takes_telemetry, unread_resources=unread_resources))
+        self._take(
+            replace(
+                self.known,
+                takes_telemetry=takes_telemetry,
+                unread_resources=unread_resources,
+                keeps_resources=keeps_resources,
+            )
+        )
 
     def adopt(self, known: KnownBroker) -> None:
         """Take what another relay has proven."""
@@ -180,9 +193,14 @@ class ListenerBroker:
             broker=Broker(id=node_id, cluster_id=cluster_id),
             proven=proven is not None,
             advertised=self._advertised_by(node_id),
+            nodes=self._nodes(),
             named_at_port=self._named_at_port(node_id),
         )
         self._take(known, came=came)
+
+    def _nodes(self) -> tuple[int, ...]:
+        brokers = () if self.cluster is None else self.cluster.brokers
+        return tuple(sorted({broker.node_id for broker in brokers if broker.node_id >= 0})[:_MAX_CANDIDATES])
 
     def _take(self, known: KnownBroker, *, came: bool = False) -> None:
         if known != self.known or came:

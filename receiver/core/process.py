@@ -30,6 +30,7 @@ from receiver.bridge.taken import TakenPushes
 from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.hidden_telemetry import hidden_telemetry_warnings
 from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.scattered import scattered_subscriptions
 from receiver.clock import SystemClock
 from receiver.cluster.members import ClusterError, Members, new_receiver_id
 from receiver.core.bridge_pushes import BridgePushes
@@ -99,7 +100,7 @@ _MAX_BRIDGES: Final = 1024
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
 #: The kinds of warnings that no other part logs.
-_LOGGED_HERE: Final = ("certificate", "clock", "subscription")
+_LOGGED_HERE: Final = ("certificate", "clock", "scattered", "subscription")
 
 #: What an operator can do about a store that lacks subscriptions.
 _HOW_TO_SWITCH: Final = (
@@ -599,6 +600,7 @@ class _Core:
             restarts=lambda: self._supervision.restarts,
             certificates=self._certificates,
             store=lambda: self._settings.subscriptions.store,
+            scattered=self._scattered,
             events=self._events,
             sessions=self._sessions,
             cluster=Cluster(receiver_id=self._receiver_id, members=members),
@@ -638,6 +640,7 @@ class _Core:
             "crossed": list(self._crossed.values()),
             "bypass": list(bypass_warnings(listeners)),
             "hidden_telemetry": hidden_telemetry_warnings(listeners),
+            "scattered": [] if (scattered := self._scattered()) is None else [scattered],
             "certificate": list(certificate_warnings(self._certificates(), now)),
             "clock": list(clock_warnings(self._telemetry.clocks.ahead_s)),
             "store": list(store_warnings(self._subscriptions.status().problem, self._subscriptions.known)),
@@ -661,6 +664,12 @@ class _Core:
                 _log.warning("something should be corrected", of=kind, problem="; ".join(found[kind]))
         self._logged_warnings = {kind for kind in _LOGGED_HERE if found.get(kind)}
         return found
+
+    def _scattered(self) -> str | None:
+        settings = self._settings
+        return scattered_subscriptions(
+            settings.subscriptions, self._listeners(), has_members=settings.cluster is not None
+        )
 
     def _check_upstreams(self) -> None:
         """Log upstreams that are crossed, each once until it changes."""

@@ -19,6 +19,7 @@ from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.hidden_telemetry import hidden_telemetry
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.listener_state import ListenerState
+from receiver.brokers.scattered import scattered_subscriptions
 from receiver.brokers.upstream import Upstream
 from receiver.doctor.findings import Area, Finding, failed, ok, unknown, warning
 from receiver.doctor.limits import PROBE_S
@@ -32,6 +33,7 @@ from receiver.session.exchanges.api_versions import TELEMETRY_KEYS
 from receiver.settings.broker import BrokerSettings
 from receiver.settings.hostport import HostPort, HostPorts
 from receiver.settings.listeners import ListenerSettings, UpstreamTlsSettings
+from receiver.settings.model import ReceiverSettings
 from receiver.telemetry.identity import Broker
 from receiver.tls import TlsFilesError
 from receiver.wire.k03_metadata import Cluster
@@ -147,13 +149,28 @@ def with_crossed(listeners: Sequence[ListenerSettings], answers: Sequence[Answer
     return [replace(answer, crossed=crossed.get(pair.name)) for pair, answer in pairs]
 
 
-def brokers_elsewhere(listeners: Sequence[ListenerSettings], answers: Sequence[Answer]) -> int:
-    """Return how many known brokers of the clusters no listener is in front of."""
-    if any(listener.rewrite is not None for listener in listeners):
-        return 0
-    clusters = [answer.broker.cluster for answer in answers]
-    nodes = {node.node_id for cluster in clusters if cluster is not None for node in cluster.brokers}
-    return len(nodes - {answer.known.broker.id for answer in answers})
+def scattered_by(
+    settings: ReceiverSettings, answers: Sequence[Answer], received: str | None
+) -> list[Finding]:
+    """Return whether Kafka's tools change the subscriptions of one sidecar alone.
+
+    Args:
+        settings: The receiver's settings.
+        answers: The brokers' own answers.
+        received: What the running receiver says of it, which may have a login of clients to know
+            the cluster by.
+    """
+    states = [
+        ListenerState(settings=listener, known=answer.known, connections=0)
+        for listener, answer in zip(settings.listeners, answers, strict=True)
+    ]
+    problem = scattered_subscriptions(
+        settings.subscriptions, states, has_members=settings.cluster is not None
+    )
+    if (problem := problem or received) is None:
+        return []
+    seen, fix = _advice(problem)
+    return [warning(Area.SUBSCRIPTION, "scattered", "subscriptions", seen, fix)]
 
 
 async def shown_certificate(listener: ListenerSettings) -> bytes | None:

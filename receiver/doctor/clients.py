@@ -55,6 +55,8 @@ class Fleet:
     """Clients that the latest known Kafka would not answer (``/v1/upgrade-check``)."""
     misspelt: Mapping[str, str] = field(default_factory=dict)
     """Why pushing clients have nothing for a subscription, by its name (``/v1/status``)."""
+    scattered: str | None = None
+    """Why a change by Kafka's tools reaches this receiver alone (``/v1/status``)."""
     complete: bool = True
     """Whether these are all clients and connections, and not the first ones."""
     bridges_alone: bool = False

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from receiver.amounts import duration_text
+from receiver.brokers.scattered import brokers_elsewhere
 from receiver.catalogue.dropped_versions import DROPPED_VERSIONS
 from receiver.checked import Checked
 from receiver.doctor.bridge import bridge_findings
@@ -24,10 +25,10 @@ from receiver.doctor.brokers import (
     ask_broker,
     ask_listener,
     broker_findings,
-    brokers_elsewhere,
     known_by_receiver,
     listener_findings,
     received_finding,
+    scattered_by,
     shown_certificate,
     with_crossed,
 )
@@ -110,6 +111,7 @@ async def examine(path: Path, environ: Mapping[str, str], options: Options) -> R
         if running:
             findings += await _of_receiver(api, checked, answers, options)
         else:
+            findings += scattered_by(settings, answers, None)
             advertised = [
                 advertised_finding(listener, answer.known, direct=answer, there=None)
                 for listener, answer in zip(settings.listeners, answers, strict=True)
@@ -206,7 +208,8 @@ async def _ask_receiver(
     try:
         views = {entry["name"]: entry for entry in (await api.get("/v1/listeners"))["items"]}
         plugins = (await api.get("/v1/plugins"))["items"]
-        elsewhere = brokers_elsewhere(settings.listeners, answers)
+        known = [answer.known for answer in answers]
+        elsewhere = brokers_elsewhere(zip(settings.listeners, known, strict=True))
         fleet = await _fleet(api, elsewhere, bridges_alone=not settings.listeners)
     except AccessError as error:
         findings.append(unknown(Area.RECEIVER, "access", subject, f"can't be asked: {error}", _NO_ACCESS))
@@ -222,6 +225,7 @@ async def _ask_receiver(
     if settings.bridge is not None:
         findings.append(await bridge_listener_finding(settings.bridge, access))
     findings += delivery_findings(plugins)
+    findings += scattered_by(settings, answers, None if fleet is None else fleet.scattered)
     if fleet is not None:
         findings += subscription_findings(fleet)
         findings += owner_findings(fleet)
@@ -305,6 +309,7 @@ async def _fleet(api: RestApi, elsewhere: int, *, bridges_alone: bool) -> Fleet:
         breaks=[row for row in breaks if row["client_id"] != CLIENT_ID],
         # An earlier receiver has no such field.
         misspelt=status.get("subscriptions", {}).get("misspelt", {}),
+        scattered=status.get("subscriptions", {}).get("scattered"),
         complete=all_clients and all_connections,
         bridges_alone=bridges_alone,
         brokers_elsewhere=elsewhere,

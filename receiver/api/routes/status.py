@@ -63,6 +63,9 @@ class SubscriptionsView(BaseModel):
 
     store: str = Field(description="Where they are kept, as in `subscriptions.store`.")
     problem: str | None = Field(description="Why the store can't be used; null: it can.")
+    scattered: str | None = Field(
+        description="Why a change by Kafka's tools reaches this receiver alone; null: nothing says so."
+    )
     by_state: dict[State, int] = Field(description="The number in each state.")
     unmatched: list[str] = Field(
         description=f"Active ones that match no known client, at most {_MAX_NAMES} names."
@@ -116,6 +119,7 @@ async def show_status(dependencies: Dependencies) -> Response:
     document["subscriptions"] |= {
         "store": dependencies.store(),
         "problem": dependencies.subscriptions.status().problem,
+        "scattered": dependencies.scattered(),
         "misspelt": misspelt(telemetry.subscriptions.asked, instances, telemetry.profiles),
     }
     return json_response(document)

@@ -92,6 +92,7 @@ async def probe(
         known.record_telemetry(
             takes_telemetry=api_keys.GET_TELEMETRY_SUBSCRIPTIONS in upstream.ranges,
             unread_resources=unread_resources,
+            keeps_resources=upstream.keeps_resources,
         )
         return cluster
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -188,9 +189,11 @@ class UpstreamWatch:
 
     def _log_broker(self) -> None:
         known, problem = self._broker.known, self._broker.problem
-        if (known, problem) == self._logged:
+        # The other brokers of the cluster may come and go.
+        seen = (replace(known, nodes=()), problem)
+        if seen == self._logged:
             return
-        self._logged = (known, problem)
+        self._logged = seen
         if (bypass := bypass_problem(self._settings, known)) is not None:
             self._log.warning("clients pass by the sidecar", once=f"bypass {self._subject}", problem=bypass)
         if (hidden := hidden_telemetry(known)) is not None:

@@ -173,6 +173,7 @@ class Api:
     refused: list[str] = field(default_factory=list)
     cluster: Cluster = field(default_factory=lambda: Cluster(receiver_id="receiver-1"))
     store_name: str = "sqlite"
+    scattered: str | None = None
     _events: EventLog | None = None
     _traffic: Traffic | None = None
 
@@ -245,6 +246,7 @@ class Api:
                 restarts=lambda: {"core": 0, "relay": 1},
                 certificates=lambda: self.certificates,
                 store=lambda: self.store_name,
+                scattered=lambda: self.scattered,
                 events=self.events(),
                 cluster=self.cluster,
                 wall_ns=lambda: self.wall_ns,

@@ -77,7 +77,9 @@ def test_a_broker_that_went_is_asked_again_and_keeps_its_label() -> None:
     before = one.wants_cluster
     one.mark_away()
     assert (before, one.wants_cluster) == (False, True)
-    assert one.known == KnownBroker(broker=Broker(id=2, cluster_id="one"), advertised="kafka-2:9092")
+    assert one.known == KnownBroker(
+        broker=Broker(id=2, cluster_id="one"), advertised="kafka-2:9092", nodes=(1, 2, 3)
+    )
     assert one.candidates() == [2, 1, 3]
     one.record_node_id(3)
     one.mark_away()

@@ -108,6 +108,7 @@ class Sidecar:
                 restarts=lambda: {"core": 0, "relay": 0},
                 certificates=lambda: self.certificates,
                 store=lambda: "sqlite",
+                scattered=lambda: None,
                 cluster=Cluster(receiver_id=self.receiver_id, members=members),
                 events=self._events,
             ),

@@ -236,7 +236,7 @@ def test_a_broker_proves_its_node_id_by_a_question_for_it() -> None:
     with ScriptedBroker(ranges=V5, node_id=3) as broker:
         known = ListenerBroker(Broker(), (LOOPBACK, broker.port), 1)
         known.record_cluster(CLUSTER)
-        assert known.known == KnownBroker(broker=Broker(cluster_id=CLUSTER_ID))
+        assert known.known == KnownBroker(broker=Broker(cluster_id=CLUSTER_ID), nodes=(1, 2, 3))
         on_loop(ask(broker.port, known=known))
         assert (known.known.broker, known.known.proven) == (Broker(id=3, cluster_id=CLUSTER_ID), True)
 

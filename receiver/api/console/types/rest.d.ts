@@ -584,6 +584,7 @@ export interface SubscriptionView {
 export interface SubscriptionsView {
   store: string;
   problem: string | null;
+  scattered: string | null;
   by_state: Partial<Record<State, number>>;
   unmatched: (string)[];
   misspelt: Record<string, string>;
