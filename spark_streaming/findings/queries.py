@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from spark_streaming.findings.answers import FilterError, FindingFilter
 from spark_streaming.times import time_from_text
 
-_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
+_AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _NAMES: Final = ("client_id", "principal", "group", "owner", "kind", "severity", "since", "state")
 _STATES: Final = ("open", "all")
@@ -67,11 +67,11 @@ def time_of(text: str, now: datetime) -> datetime:
     Raises:
         FilterError: It is neither.
     """
-    if (ago := _AGO.fullmatch(text)) is not None:
-        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
+        if (ago := _AGO.fullmatch(text)) is not None:
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         return time_from_text(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # 999999d is before the year 1
         raise FilterError(
             f"since: {text[:100]!r}: expected a time such as 2026-01-31T00:00Z, or a duration such as 2h"
         ) from None

@@ -7,12 +7,15 @@ header.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import re
 import socket
 import socketserver
 import ssl
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +26,10 @@ from spark_streaming.scraping.web import Web
 #: Bound on open connections.
 MAX_CONNECTIONS: Final = 8
 METRICS_PATH: Final = "/metrics"
+#: Seconds without a look at new connections when the system has no room for one, and after a
+#: defect.
+_PAUSE_S: Final = 0.5
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _MAX_UNREAD_BYTES: Final = 65_536
 _ALLOWED_METHODS: Final = ("GET", "HEAD")
 _NEEDS_TLS: Final = (
@@ -46,6 +53,9 @@ class ScrapeServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    #: Connections that wait to be accepted. A client whose connection has no room here waits a
+    #: second until its system tries again, so slow clients would delay a scraper.
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -66,8 +76,19 @@ class ScrapeServer(ThreadingHTTPServer):
 
     def start(self, thread: str) -> None:
         """Serve scrapes on a thread of this name."""
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.2,), name=thread, daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=thread, daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        """Serve until :meth:`close`, also after a defect."""
+        while True:
+            try:
+                self.serve_forever(0.2)
+            except Exception:
+                _report()
+                time.sleep(_PAUSE_S)
+            else:
+                return
 
     def close(self) -> None:
         """Stop listening. Running scrapes may finish within their time limit."""
@@ -82,17 +103,25 @@ class ScrapeServer(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection, perhaps with TLS."""
-        connection, source = super().get_request()
-        context = self.web.tls()
-        if context is None:
-            return connection, source
-        # Without the handshake, for which the other connections would wait.
-        connection.settimeout(ScrapeHandler.timeout)
         try:
-            return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), source
-        except OSError:
+            connection, source = super().get_request()
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                time.sleep(_PAUSE_S)  # the connection waits, and would be ready at once
+            raise
+        try:
+            return self._with_tls(connection), source
+        except BaseException:
             connection.close()
             raise
+
+    def _with_tls(self, connection: socket.socket) -> socket.socket:
+        context = self.web.tls()
+        if context is None:
+            return connection
+        # Without the handshake, for which the other connections would wait.
+        connection.settimeout(ScrapeHandler.timeout)
+        return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Make the TLS handshake, and answer, also a scraper without TLS."""
@@ -108,7 +137,11 @@ class ScrapeServer(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Count the connection, and answer on a thread of its own."""
         self.slots.take(request, client_address[0])
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread is left
+            self.slots.release(request)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer a connection, for a bounded time.
@@ -118,15 +151,18 @@ class ScrapeServer(ThreadingHTTPServer):
         """
         deadline = threading.Timer(self._max_seconds, _shut, [request])
         deadline.daemon = True
-        deadline.start()
         try:
+            deadline.start()
             super().process_request_thread(request, client_address)
         finally:
             deadline.cancel()
             self.slots.release(request)
+            self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: a scraper may disconnect at any time."""
+        """Report defects. Other errors are of scrapers, which may disconnect at any time."""
+        if not isinstance(sys.exception(), OSError):
+            _report()
 
 
 class ScrapeHandler(BaseHTTPRequestHandler):
@@ -215,8 +251,9 @@ class _Slots:
         self._sources: dict[socket.socket, str] = {}  # oldest first
         self._asking: set[socket.socket] = set()
 
-    def take(self, connection: socket.socket, source: str) -> None:
+    def take(self, connection: socket.socket, address: str) -> None:
         """Count a new connection; close another one if there are too many."""
+        source = _source(address)
         with self._lock:
             if len(self._sources) >= MAX_CONNECTIONS:
                 of_source = Counter(self._sources.values())
@@ -240,6 +277,23 @@ class _Slots:
     def _forget(self, connection: socket.socket) -> None:
         self._sources.pop(connection, None)
         self._asking.discard(connection)
+
+
+def _source(address: str) -> str:
+    """Return an IPv4 address itself, or the 64 bits of an IPv6 address' network.
+
+    An IPv6 host usually has a network of 64 bits to itself, and so any number of addresses.
+    """
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found), 64), strict=False))
+
+
+def _report() -> None:
+    """Report the current exception like that of a thread that ends by it."""
+    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 def _shut(connection: socket.socket) -> None:

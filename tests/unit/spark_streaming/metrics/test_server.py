@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import bcrypt
 import httpx
 import pytest
 
 from spark_streaming.metrics import MetricsError, MetricsServer, RollupMetrics
+from spark_streaming.scraping import server as scraping
 from spark_streaming.scraping.server import MAX_CONNECTIONS
 from tests.testbed.certificates import CertificateAuthority
+from tests.testbed.process import wait_until
+from tests.unit.hostile_values import NUMBERS, PATTERNS, TEXTS, TIMES
 
 WITHIN_S = 60
 
@@ -76,6 +83,98 @@ def test_slow_clients_shut_out_no_scraper(server: MetricsServer, beginning: byte
                 opened.enter_context(contextlib.closing(slow))
                 slow.sendall(beginning)
             assert get(server).status_code == 200
+
+
+#: The parameters that take a regular expression.
+_PATTERNS = ("client_id", "principal", "group", "owner")
+
+
+@pytest.fixture
+def defects(monkeypatch: pytest.MonkeyPatch) -> list[type[BaseException] | None]:
+    """The exceptions that were reported as those of threads."""
+    found: list[type[BaseException] | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda ended: found.append(ended.exc_type))
+    return found
+
+
+def test_no_value_of_a_query_is_a_defect(
+    server: MetricsServer, defects: list[type[BaseException] | None]
+) -> None:
+    server.findings = lambda _: []
+    names = (*_PATTERNS, "kind", "severity", "since", "state", "x")
+    texts = (*TIMES, *NUMBERS, *TEXTS, *PATTERNS, *(f"{number}d" for number in NUMBERS), "999999d")
+    with httpx.Client(trust_env=False, timeout=WITHIN_S) as client:
+        for name, text in itertools.product(names, texts):
+            value = quote(text.encode("utf-8", "surrogatepass"), safe="")
+            answer = client.get(f"http://127.0.0.1:{server.port}/v1/findings?{name}={value}")
+            assert answer.status_code in {200, 400}, (name, text)
+            if text in {"999999d", "٣d"}:
+                assert answer.status_code == 400 or name in _PATTERNS, (name, text)
+    assert defects == []
+
+
+def test_a_defect_is_reported_and_ends_nothing(
+    server: MetricsServer, defects: list[type[BaseException] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError
+
+    for owner, name in (
+        (server.metrics, "exposition"),
+        (server.web, "tls"),
+        (server, "process_request"),
+        (threading.Timer, "start"),
+    ):
+        before = len(defects)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, broken)
+            with pytest.raises(httpx.TransportError):
+                get(server)
+        assert get(server).status_code == 200
+        assert defects[before:] == [LookupError], name
+    wait_until(lambda: not server.slots._sources, timeout_s=WITHIN_S, what="the end of all connections")
+
+
+def test_a_scraper_that_disconnects_is_no_defect(
+    server: MetricsServer, defects: list[type[BaseException] | None]
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WITHIN_S) as gone:
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        gone.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert get(server).status_code == 200
+    assert defects == []
+
+
+def test_a_system_without_room_is_not_asked_at_once(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("spark_streaming.scraping.server.time.sleep", pauses.append)
+    monkeypatch.setattr(server, "socket", _Full())
+    with pytest.raises(OSError, match="full"):
+        server.get_request()
+    assert pauses == [scraping._PAUSE_S]
+
+
+class _Full:
+    """A listening socket of a process that has no descriptor left."""
+
+    def accept(self) -> None:
+        raise OSError(errno.EMFILE, "full")
+
+
+def test_addresses_of_one_network_are_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[object] = []
+    monkeypatch.setattr(scraping, "_shut", closed.append)
+    slots, many = scraping._Slots(), [socket.socket() for _ in range(MAX_CONNECTIONS + 1)]
+    with contextlib.ExitStack() as opened:
+        for connection in many:
+            opened.enter_context(connection)
+        slots.take(many[0], "2001:db8:1::1")
+        slots.take(many[1], "::ffff:192.0.2.1")
+        for number, connection in enumerate(many[2:]):
+            slots.take(connection, f"2001:db8:2::{number}")
+        assert closed == [many[2]], "the oldest of the busiest network, though each address has one"
 
 
 def test_a_taken_port_is_an_error_that_names_the_setting(server: MetricsServer) -> None:
