@@ -20,15 +20,38 @@ from receiver.cli import app
 
 TREE: Final = Path(__file__).parents[2]
 
-#: Folders whose pages are for users.
-_PAGES: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "deploy/**/*.md")
+#: Pages that tell people what to run.
+_PAGES: Final = (
+    "*.md",
+    "benchmarks/*.md",
+    "deploy/**/*.md",
+    "docs/**/*.md",
+    "examples/**/*.md",
+    "plugins/**/*.md",
+    "spark_streaming/**/*.md",
+    "tests/*/README.md",
+)
+
+#: What Helm prints after an installation.
+_NOTES: Final = TREE / "deploy/helm/kafka-client-telemetry/templates/NOTES.txt"
 
 #: Programs that a span of code begins with, if it is a command.
 _PROGRAM: Final = re.compile(
-    r"(?:\.venv/bin/)?(?:kafka-telemetry|kafka-[a-z-]+\.sh|curl|helm|kubectl|docker|openssl|python3?|pip|make|"
-    r"terraform|spark-submit|cosign|jb|jsonnet|git|ctr|podman|kind load|minikube|rpk|df|iostat|kill)(?: |$)"
+    r"(?:[A-Z_]+=\S+ )*"
+    r"(?:\.venv/bin/\S+|kafka-telemetry|kafka-[a-z-]+\.sh|curl|helm|kubectl|docker|openssl|python3?|pip|make|"
+    r"terraform|spark-submit|cosign|jb|jsonnet|git|ctr|podman|kind load|minikube|rpk|df|iostat|kill|psql|"
+    r"systemctl|journalctl|sudo|apt(?:-get)?|cat|chmod|chown|kcat|mkdir|npm|ss|tar|wget)(?: |$)"
 )
 _SHELLS: Final = ("sh", "bash", "shell")
+
+#: The languages of blocks without commands, and of blocks of text, which are looked through.
+_OTHER_BLOCKS: Final = frozenset({"", "text", "ini", "json", "properties", "python", "sql", "yaml"})
+
+#: What joins two commands of a line.
+_JOINTS: Final = frozenset({"&&", "||", ";", "|", "&"})
+
+#: A variable in front of a command.
+_VARIABLE: Final = re.compile(r"[A-Z_]+=")
 
 #: A command among the examples of a command's help, and the lines that go on with it.
 _OF_HELP: Final = re.compile(r"^      (?:[A-Z_]+=\S+ )?(kafka-telemetry .*(?:\n {8}.*)*)$", re.MULTILINE)
@@ -51,7 +74,7 @@ class Command:
     @property
     def program(self) -> str:
         """The program's name without a folder."""
-        return Path(self.words[0]).name
+        return Path(self.words[0]).name or self.words[0]
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -66,7 +89,8 @@ class Command:
 @cache
 def documented_commands() -> tuple[Command, ...]:
     """Return all commands, each once for each place."""
-    found = [command for page in _pages() for command in _of_page(page)]
+    found = [command for page in _pages() for command in commands_of_page(page)]
+    found += _of_notes()
     for file in _sources():
         found += _of_source(file)
     found += [inner for command in found if (inner := _within(command)) is not None]
@@ -75,14 +99,17 @@ def documented_commands() -> tuple[Command, ...]:
 
 def hidden_commands() -> list[str]:
     """Return the places of commands in blocks that are not marked as a shell's, and so not read."""
-    found = []
-    for page in _pages():
-        for token in MarkdownIt("commonmark").parse(page.read_text()):
-            if token.type != "fence" or token.info.strip() in _SHELLS:
-                continue
-            if token.map and any(map(_PROGRAM.match, token.content.splitlines())):
-                found.append(f"{page.relative_to(TREE)}:{token.map[0] + 1}")
-    return found
+    return [place for page in _pages() for place in hidden_blocks(page)]
+
+
+def hidden_blocks(page: Path, tree: Path = TREE) -> Iterator[str]:
+    """Yield the places of the blocks of a page that may have commands, and are not a shell's."""
+    for token in MarkdownIt("commonmark").parse(page.read_text()):
+        if token.type != "fence" or token.info.strip() in _SHELLS:
+            continue
+        is_unknown = token.info.strip() not in _OTHER_BLOCKS
+        if token.map and (is_unknown or any(map(_PROGRAM.match, token.content.splitlines()))):
+            yield f"{page.relative_to(tree)}:{token.map[0] + 1}"
 
 
 def _within(command: Command) -> Command | None:
@@ -95,28 +122,40 @@ def _within(command: Command) -> Command | None:
 
 
 def _pages() -> list[Path]:
-    return sorted({page for pattern in _PAGES for page in TREE.glob(pattern)})
+    pages = {page for pattern in _PAGES for page in TREE.glob(pattern)}
+    return sorted(page for page in pages if "node_modules" not in page.parts)
 
 
-def _of_page(page: Path) -> Iterator[Command]:
+def _of_notes() -> Iterator[Command]:
+    """Yield the commands that Helm prints, with a name for each value of the release."""
+    lines = [line.strip() for line in _NOTES.read_text().splitlines()]
+    text = "\n".join(line for line in lines if not re.fullmatch(r"\{\{-.*?\}\}", line))
+    text = re.sub(r"\{\{.*?\}\}", "NAME", text).replace("\\\n", " ")
+    for line in text.splitlines():
+        if _PROGRAM.match(line):
+            yield from _commands(line, str(_NOTES.relative_to(TREE)), is_whole=True)
+
+
+def commands_of_page(page: Path, tree: Path = TREE) -> Iterator[Command]:
+    """Yield the commands of a page's blocks and spans."""
     markdown = MarkdownIt("commonmark").enable("table")
     for token in markdown.parse(page.read_text()):
         line = token.map[0] + 1 if token.map else 0
-        place = f"{page.relative_to(TREE)}:{line}"
+        place = f"{page.relative_to(tree)}:{line}"
         if token.type == "fence" and token.info.strip() in _SHELLS:
             for text in _lines(token.content):
-                yield _command(text, place, is_whole=True)
+                yield from _commands(text, place, is_whole=True)
         elif token.type == "code_block":
             for text in token.content.replace("\\\n", " ").splitlines():
                 if _PROGRAM.match(text):
-                    yield _command(text, place, is_whole=True)
+                    yield from _commands(text, place, is_whole=True)
         for span in token.children or ():
             yield from _of_span(span, place)
 
 
 def _of_span(span: Token, place: str) -> Iterator[Command]:
     if span.type == "code_inline" and _PROGRAM.match(span.content):
-        yield _command(span.content, place, is_whole=False)
+        yield from _commands(span.content, place, is_whole=False)
 
 
 def _of_source(file: Path) -> Iterator[Command]:
@@ -125,9 +164,9 @@ def _of_source(file: Path) -> Iterator[Command]:
         quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
         for code in [*quoted, *re.findall(r"^kafka-telemetry [^\n]+$", text)]:
             if code.startswith("kafka-telemetry ") and "VALUE" not in code:
-                yield _command(code, place, is_whole=False)
+                yield from _commands(code, place, is_whole=False)
         for code in _OF_HELP.findall(text):
-            yield _command(" ".join(code.split()), place, is_whole=True)
+            yield from _commands(" ".join(code.split()), place, is_whole=True)
 
 
 def bare_commands() -> list[str]:
@@ -170,8 +209,18 @@ def _texts(file: Path) -> Iterator[tuple[str, str]]:
             yield text, f"{file.relative_to(TREE)}:{node.lineno}"
 
 
-def _command(text: str, place: str, *, is_whole: bool) -> Command:
-    return Command(tuple(shlex.split(text, comments=True)), place, is_whole)
+def _commands(text: str, place: str, *, is_whole: bool) -> Iterator[Command]:
+    """Yield each command of a line, without the variables in front of it."""
+    words: list[str] = []
+    split = shlex.shlex(text, posix=True, punctuation_chars="".join(sorted({*"".join(_JOINTS)})))
+    split.whitespace_split = True
+    for word in [*split, ";"]:
+        if word not in _JOINTS:
+            if words or not _VARIABLE.match(word):
+                words.append(word)
+        elif words:
+            yield Command(tuple(words), place, is_whole)
+            words = []
 
 
 def _lines(block: str) -> Iterator[str]:

@@ -48,6 +48,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(TREE / "examples" / "gitops" / "subscriptions.d", subscriptions)
     shutil.copy(subscriptions / "producers.yaml", folder)
     shutil.copy(subscriptions / "producers.yaml", folder / "subscriptions.yaml")
+    (folder / "a.token").write_text("a-token-of-the-chart-with-32-letters\n")
     for name in ("receiver.yaml", "RECEIVER.yaml", "old.yaml"):
         (folder / name).write_text(CONFIGURATION)
     monkeypatch.chdir(folder)
@@ -85,6 +86,7 @@ def arguments(command: Command, url: str) -> list[str]:
     """Return the arguments, with a client that is there and a sidecar that answers."""
     client = uuid_to_text(instance_id(2))
     words = [re.sub(r"^http://[0-9.]+:8642$", url, word) for word in command.arguments]
+    words = [re.sub(r"^/run/secrets/.*", "a.token", word) for word in words]
     words = [{"CLIENT": "orders-1", "7wk08yJMQAOK9PUGl2Zmrg": client}.get(word, word) for word in words]
     return words + [end for word in command.arguments for end in ENDS.get(word, ())]
 
