@@ -20,6 +20,7 @@ Any method may raise :class:`~receiver.wire.errors.WireError`, which closes the 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,9 @@ from receiver.wire.headers import RequestHeader
 from receiver.wire.primitives import Reader
 
 GREATEST_INT32: Final = 2_147_483_647
+
+#: Memory of the objects of one exchange, rounded up.
+_OBJECTS_BYTES: Final = 512
 
 
 class SessionEnd(StrEnum):
@@ -85,7 +89,7 @@ class Connection(Protocol):
         self,
         exchange: Exchange,
         *,
-        held_bytes: int = 0,
+        held_bytes: int,
         max_read_bytes: int = GREATEST_INT32,
         client_correlation_id: int = 0,
         decides: bool = False,
@@ -94,7 +98,7 @@ class Connection(Protocol):
         """Expect a response; return the correlation id of the request for the broker.
 
         Args:
-            held_bytes: Bytes that the exchange holds until then.
+            held_bytes: Memory that the exchange holds until then; see :func:`held_memory`.
             max_read_bytes: A longer response passes unread, and the exchange is forgotten.
             decides: Whether the response may open a call.
             further: Whether the broker gets this request besides another one for the same request
@@ -118,6 +122,17 @@ class Connection(Protocol):
 
     def stop_watching(self) -> None:
         """Read nothing more of what the client sends."""
+
+
+def held_memory(header: RequestHeader, *kept: bytes) -> int:
+    """Return the memory that an exchange holds: objects, a header, and bytes.
+
+    A character beyond ASCII makes a client id take up to four times its bytes.
+
+    Args:
+        header: Without tagged fields.
+    """
+    return _OBJECTS_BYTES + sys.getsizeof(header.client_id) + sum(map(len, kept))
 
 
 class Exchange(ABC):

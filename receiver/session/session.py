@@ -367,7 +367,7 @@ class Session:
         self,
         exchange: Exchange,
         *,
-        held_bytes: int = 0,
+        held_bytes: int,
         max_read_bytes: int = GREATEST_INT32,
         client_correlation_id: int = 0,
         decides: bool = False,

@@ -30,7 +30,7 @@ from typing import Final
 from receiver.brokers.listener_broker import ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.session.effects import ApiVersionsAnswered, ApiVersionsAsked
-from receiver.session.exchange import Connection, Exchange, Kind, Request, SessionEnd
+from receiver.session.exchange import Connection, Exchange, Kind, Request, SessionEnd, held_memory
 from receiver.session.messages import (
     answer_frame,
     api_versions_request,
@@ -157,14 +157,16 @@ class _Refused(Exchange):
 class _Forwarded(Exchange):
     """A request that the broker answers, perhaps in a lower version."""
 
-    __slots__ = ("_asked", "_forwarded", "_header", "_request")
+    __slots__ = ("_asked", "_forwarded", "_header", "_software")
 
     def __init__(
         self, header: RequestHeader, request: ApiVersionsRequest, forwarded: int, asked: ApiVersionsAsked
     ) -> None:
         self._asked = asked
         self._header = header
-        self._request = request
+        # Nothing else of the request, whose texts and tagged fields may be long.
+        name, version = request.client_software_name, request.client_software_version
+        self._software = name[:MAX_TEXT_CHARS], version[:MAX_TEXT_CHARS]
         self._forwarded = forwarded
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
@@ -189,14 +191,10 @@ class _Forwarded(Exchange):
 
     def _learn_software(self, connection: Connection) -> None:
         # Only after the broker accepted it, because Kafka 4.4 refuses names that KIP-511 allows.
-        name, version = self._request.client_software_name, self._request.client_software_version
+        name, version = self._software
         if name:
             connection.identify(
-                replace(
-                    connection.identity,
-                    client_software_name=name[:MAX_TEXT_CHARS],
-                    client_software_version=version[:MAX_TEXT_CHARS],
-                )
+                replace(connection.identity, client_software_name=name, client_software_version=version)
             )
 
 
@@ -206,8 +204,8 @@ def _begin(request: Request, connection: Connection) -> bytes:
     if version in k18_api_versions.SUPPORTED_VERSIONS:
         body = k18_api_versions.decode_request(request.reader, version)
     decision = _decide(body, version, broker=connection.broker, upstream=connection.upstream)
-    held_bytes = len(request.data)
     asked, sent = ApiVersionsAsked(), request.translated or header
+    held_bytes = held_memory(sent)
     connection.emit(asked)
     if isinstance(decision, _Refuse):
         if decision.close:

@@ -15,6 +15,7 @@ change. Any error in its response is the caller's answer. The question is also t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final
@@ -22,7 +23,7 @@ from typing import ClassVar, Final
 from receiver.brokers.upstream import Upstream
 from receiver.session.call import OpenCall
 from receiver.session.effects import ConfigRequestAllowed, ConfigRequestHidden, ConfigRequestRefused
-from receiver.session.exchange import Connection, Exchange, Kind, Request
+from receiver.session.exchange import Connection, Exchange, Kind, Request, held_memory
 from receiver.session.messages import answer_frame
 from receiver.wire import (
     altered_configs,
@@ -57,6 +58,9 @@ _MAX_READ_BYTES: Final = 131_072
 #: Longest response of the broker to a request for other resources.
 _MAX_OTHERS_BYTES: Final = 4_194_304
 
+#: Memory of a resource, besides its name.
+_RESOURCE_BYTES: Final = sys.getsizeof(Resource(0, "")) + 24
+
 #: The brokers' default configuration.
 _ALL_BROKERS: Final = Resource(BROKER, "")
 
@@ -83,6 +87,13 @@ class _Parts:
     """The body of a request for the other resources; None: there are none."""
     question: tuple[int, int, bytes]
     """The header's API key and version, and the body, of the question for the right."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Their memory."""
+        _, _, question = self.question
+        kept = held_memory(self.header, self.own, self.others or b"", question)
+        return kept + sum(_RESOURCE_BYTES + sys.getsizeof(resource.name) for resource in self.asked)
 
     def question_frame(self, correlation_id: int, client_id: str | None) -> bytes:
         api_key, api_version, body = self.question
@@ -184,11 +195,14 @@ class ConfigExchange(Exchange, OpenCall):
         """Return the question, and the request for the other resources if there are any."""
         parts, client_id = self._parts, request.client_id
         has_others = parts.others is not None
-        question = connection.expect(self, held_bytes=len(request.data), decides=not has_others)
+        question = connection.expect(
+            self, held_bytes=0 if has_others else parts.held_bytes, decides=not has_others
+        )
         sent = parts.question_frame(question, client_id)
         if has_others:
             others = connection.expect(
                 self,
+                held_bytes=parts.held_bytes,
                 max_read_bytes=_MAX_OTHERS_BYTES,
                 client_correlation_id=request.header.correlation_id,
                 decides=True,
@@ -228,7 +242,7 @@ class ConfigExchange(Exchange, OpenCall):
             )
         self._state = _State.CALL
         connection.emit(ConfigRequestAllowed(parts.header))
-        connection.open_call(self, len(self.body) + len(self._others or b""))
+        connection.open_call(self, parts.held_bytes + len(self._others or b""))
         return b""
 
 

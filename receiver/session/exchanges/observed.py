@@ -6,7 +6,7 @@ import contextlib
 from abc import abstractmethod
 from typing import Final
 
-from receiver.session.exchange import Connection, Exchange, Request
+from receiver.session.exchange import Connection, Exchange, Request, held_memory
 from receiver.session.messages import with_correlation_id
 from receiver.wire.errors import WireError
 from receiver.wire.frame_rewriter import frame
@@ -31,7 +31,10 @@ class ObservedExchange(Exchange):
     def begin(self, request: Request, connection: Connection) -> bytes:
         """Return the request for the broker."""
         correlation_id = connection.expect(
-            self, max_read_bytes=_MAX_READ_BYTES, client_correlation_id=self.header.correlation_id
+            self,
+            held_bytes=held_memory(self.header),
+            max_read_bytes=_MAX_READ_BYTES,
+            client_correlation_id=self.header.correlation_id,
         )
         return frame(with_correlation_id(correlation_id, request.data))
 

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from receiver.brokers.upstream import Upstream
-from receiver.session.exchange import Connection, Exchange, Kind, Request
+from receiver.session.exchange import Connection, Exchange, Kind, Request, held_memory
 from receiver.session.messages import answer_frame, with_correlation_id
 from receiver.wire import api_keys
 from receiver.wire.frame_rewriter import frame
@@ -40,7 +40,10 @@ def _begin(request: Request, connection: Connection) -> bytes:
     if request.translated is None:
         return frame(request.data)
     head, body = request.data[: request.reader.offset], request_to_v0(request.reader)
-    return frame(with_correlation_id(connection.expect(_Translated(request.translated)), head + body))
+    correlation_id = connection.expect(
+        _Translated(request.translated), held_bytes=held_memory(request.translated)
+    )
+    return frame(with_correlation_id(correlation_id, head + body))
 
 
 def _watched(upstream: Upstream) -> frozenset[int]:

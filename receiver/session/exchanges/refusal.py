@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from receiver.session.effects import ClientInstanceRefused
-from receiver.session.exchange import Connection, Exchange
+from receiver.session.exchange import Connection, Exchange, held_memory
 from receiver.session.exchanges.refused_entries import error_entries, has_entries
 from receiver.session.messages import answer_frame, unknown_version_request
 from receiver.wire import api_keys, k18_api_versions
@@ -139,11 +139,12 @@ _LAYOUTS: Final[Mapping[int, Mapping[int, str | None]]] = {
 class _Refused(Exchange):
     """A refused request; the broker gets one in a version that it lacks."""
 
-    __slots__ = ("_answer", "_header")
+    __slots__ = ("_answer", "_header", "held_bytes")
 
     def __init__(self, header: RequestHeader, body: Reader | None) -> None:
         self._header = header
         self._answer = refusal(header, body)
+        self.held_bytes = held_memory(header, self._answer)
 
     def responded(self, response: bytes, connection: Connection) -> bytes:
         connection.emit(ClientInstanceRefused(self._header))
@@ -167,7 +168,9 @@ def refuse(header: RequestHeader, connection: Connection, body: Reader | None = 
     Raises:
         WireError: The answer has no place for an error code. The connection has to be closed.
     """
-    return frame(unknown_version_request(header, connection.expect(_Refused(header, body))))
+    refused = _Refused(header, body)
+    correlation_id = connection.expect(refused, held_bytes=refused.held_bytes)
+    return frame(unknown_version_request(header, correlation_id))
 
 
 def refusal(header: RequestHeader, request_body: Reader | None = None) -> bytes:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from receiver.session.call import OpenCall
 from receiver.session.effects import UnauthenticatedTelemetry
-from receiver.session.exchange import Connection, Exchange, Kind, Request
+from receiver.session.exchange import Connection, Exchange, Kind, Request, held_memory
 from receiver.session.messages import marker, telemetry_error, with_throttle_time
 from receiver.wire import api_keys, k03_metadata
 from receiver.wire.error_codes import ErrorCode
@@ -51,7 +51,7 @@ class TelemetryExchange(Exchange, OpenCall):
         self._throttle_time_ms = k03_metadata.decode_throttle_time_ms(
             at_body(response, api_keys.METADATA, version), version
         )
-        connection.open_call(self, len(self.body))
+        connection.open_call(self, held_memory(self.header, self.body))
         return b""
 
     def answered(self, answer: bytes) -> bytes:
@@ -73,12 +73,13 @@ def _begin(request: Request, connection: Connection) -> bytes:
             offset=2,
             found=f"version {header.api_version}",
         )
-    held_bytes, cut_beyond = len(request.data), connection.max_push_bytes if request.cut else None
-    if connection.answer_at_once():
-        connection.open_call(TelemetryExchange(request, cut_beyond, 0), held_bytes)
+    at_once = connection.answer_at_once()
+    version = 0 if at_once else connection.upstream.metadata_version()
+    exchange = TelemetryExchange(request, connection.max_push_bytes if request.cut else None, version)
+    held_bytes = held_memory(header, exchange.body)
+    if at_once:
+        connection.open_call(exchange, held_bytes)
         return b""
-    version = connection.upstream.metadata_version()
-    exchange = TelemetryExchange(request, cut_beyond, version)
     return marker(
         request.client_id, version, connection.expect(exchange, held_bytes=held_bytes, decides=True)
     )

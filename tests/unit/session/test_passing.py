@@ -187,7 +187,7 @@ def test_responses_pending_at_handshake_v0_are_still_replaced(arrival: str) -> N
 
 
 def test_many_pending_requests_congest_until_their_responses_arrive() -> None:
-    wire = Wire()
+    wire = Wire(max_push_bytes=1 << 20)  # of whose bytes they hold little
     for correlation_id in range(1, 16):
         wire.send(api_versions(3, correlation_id))
         assert not wire.congested()
