@@ -95,17 +95,25 @@ def report(name: str, error: BaseException, *, is_logged: bool = False) -> None:
 
     The log gets where it happened and not the error's text, which may hold a secret.
     """
+    trace = "" if is_logged else "".join(traceback.format_tb(error.__traceback__))
+    report_end(name, type(error).__name__, trace, is_logged=is_logged)
+
+
+def report_end(name: str, error: str, trace: str, *, is_logged: bool = False) -> None:
+    """Report like :func:`report` for a process of a plugin.
+
+    Args:
+        error: The name of the exception's type.
+        trace: Where it happened.
+    """
     name = re.sub(r"[0-9]+", "N", name)
     with _lock:
         if name not in _names and len(_names) >= _MAX_NAMES:
             name = _OTHERS
         _names.add(name)
-        _shown[name] = time.monotonic(), type(error).__name__
+        _shown[name] = time.monotonic(), error
     if not is_logged:
-        trace = "".join(traceback.format_tb(error.__traceback__))
-        _log.error(
-            "a worker has ended by an exception", worker=name, error=type(error).__name__, traceback=trace
-        )
+        _log.error("a worker has ended by an exception", worker=name, error=error, traceback=trace)
     for listener in _listeners:
         listener(name)
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from plugins._shared.threads import start_thread
 from plugins.kafka_topic.config import CreateTopic, KafkaTopicConfig
 from plugins.kafka_topic.record import headers, key
 from receiver.plugin import Push, RetryableError
@@ -81,8 +82,7 @@ class TopicProducer:
             )
         except KafkaException as error:
             raise OSError(_cause(error).str()) from None
-        self._idle = threading.Thread(target=self._poll_idle, name="kafka-topic-idle", daemon=True)
-        self._idle.start()
+        self._idle = start_thread("kafka-topic-idle", self._poll_idle)
 
     def prepare(self) -> None:
         """Find or create the topic in the background, for readers that come early."""

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import ClassVar
 
 from plugins._shared.cumulative import ExportCache
+from plugins._shared.threads import start_thread
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
 from plugins.prometheus.messages import Sample
@@ -90,8 +91,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
             )
         if self._writer is not None and self._ends_thread is None:
             self._stopping.clear()
-            self._ends_thread = threading.Thread(target=self._send_ends, name="prometheus-ends", daemon=True)
-            self._ends_thread.start()
+            self._ends_thread = start_thread("prometheus-ends", self._send_ends)
 
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
         """Export one push; see :meth:`export_batch`."""

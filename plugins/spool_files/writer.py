@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from plugins._shared.threads import start_thread
 from plugins.spool_files.accepted import newest_accepted
 from plugins.spool_files.columns import record_batch
 from plugins.spool_files.config import SpoolFilesConfig
@@ -82,7 +83,7 @@ class FolderWriter:
         self._known: set[PushIdentity] = set()
         self._accepted = 0
         self._shares: RecentShares[str] = RecentShares(_SHARES_WINDOW)
-        self._thread = threading.Thread(target=self._publish_all, name="spool-files", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def open(self) -> None:
         """Claim the journals of ended processes and start the thread.
@@ -96,7 +97,7 @@ class FolderWriter:
         self._claim_journals()
         published = (self._root / file for file in self._manifest.newest(datetime.now(UTC)))
         self._known = newest_accepted(self._waiting, published, _REMEMBERED)
-        self._thread.start()
+        self._thread = start_thread("spool-files", self._publish_all)
 
     def append(self, pushes: Sequence[Push]) -> None:
         """Write pushes durably. They are published later.
@@ -152,7 +153,7 @@ class FolderWriter:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join()
         while self._waiting:
             self._waiting.popleft().close()

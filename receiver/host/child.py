@@ -11,6 +11,7 @@ above all, comes over the socket.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
@@ -23,6 +24,8 @@ import socket
 import sys
 import threading
 import time
+import traceback
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -30,10 +33,12 @@ from typing import Final
 from receiver.host.delivery.observed_export import call_export
 from receiver.host.discovery import HostedPlugin, PluginConfigError, load_plugins, read_config
 from receiver.host.isolation.channel import (
+    MAX_ENDED,
     OUT_OF_MEMORY_STATUS,
     PRIVATE,
     Answer,
     Channel,
+    Ended,
     Load,
     Outcome,
     Request,
@@ -71,6 +76,8 @@ def main() -> None:
     stream = socket.socket(fileno=int(descriptor))
     stream.set_inheritable(False)
     threading.Thread(target=_exit_with_receiver, args=(stream.fileno(),), daemon=True).start()
+    threading.excepthook = _thread_ended
+    sys.unraisablehook = _unraisable
     try:
         _serve(Channel(stream), type_)
     except MemoryError:
@@ -85,6 +92,35 @@ def _exit_with_receiver(descriptor: int) -> None:
     hang_up.register(descriptor, 0)
     hang_up.poll()
     os._exit(0)
+
+
+#: Ends of threads that the receiver has not heard of. A deque is thread-safe, also in finalizers.
+_ended: Final[deque[Ended]] = deque(maxlen=MAX_ENDED)
+
+
+def _thread_ended(arguments: threading.ExceptHookArgs) -> None:
+    if arguments.exc_type is not SystemExit and arguments.exc_value is not None:
+        name = "thread" if arguments.thread is None else arguments.thread.name
+        _note_end(name, arguments.exc_value)
+
+
+def _unraisable(arguments: sys.UnraisableHookArgs) -> None:
+    if arguments.exc_value is not None:
+        _note_end("finalizer", arguments.exc_value)
+
+
+def _note_end(name: str, error: BaseException) -> None:
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    _ended.append(Ended(worker=name[:100], error=type(error).__name__[:100], traceback=trace[-4_000:]))
+
+
+def _take_ended() -> list[Ended]:
+    """Return what has ended since the last call."""
+    taken = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(_ended.popleft())
+    return taken[:MAX_ENDED]
 
 
 def _serve(channel: Channel, type_: str) -> None:
@@ -112,6 +148,7 @@ def _serve(channel: Channel, type_: str) -> None:
 
 
 def _send(channel: Channel, answer: Answer) -> None:
+    answer = answer.model_copy(update={"ended": _take_ended()})
     channel.send(_ANSWER, answer.model_dump_json().encode())
 
 

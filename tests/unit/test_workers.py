@@ -11,15 +11,21 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+import plugins
 import receiver
+import spark_streaming
+from plugins._shared import threads
 from receiver import workers
 from tests.unit.finalizers import at_every_line
 
 #: Starts threads and tasks itself, or runs where nobody else does: a plugin's child process. The
-#: log's own thread can't be logged. A sender and a spooler report their end themselves.
+#: log's own thread can't be logged. A sender and a spooler report their end themselves, and so does
+#: a scrape endpoint.
 _MAY_START = {
     "workers.py",
     "log_writer.py",
+    "plugins/_shared/threads.py",
+    "spark_streaming/scraping/server.py",
     "cli/events.py",  # its queue gets the end of each
     "doctor/destinations.py",  # its examination waits for the thread
     "host/child.py",
@@ -56,6 +62,25 @@ def test_a_thread_starts_again_until_it_returns() -> None:
     assert "hunter2" not in repr(logs)
     (problem,) = workers.problems()
     assert problem.startswith("the worker subscriptions-N ended by OSError ")
+
+
+def test_a_thread_of_a_plugin_starts_again_until_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "PAUSE_S", 0.0)
+    monkeypatch.setattr(threading, "excepthook", workers._thread_ended)
+    runs = iter([ValueError("password: hunter2"), OSError(), None])
+
+    def run() -> None:
+        error = next(runs)
+        if error is not None:
+            raise error
+
+    with capture_logs() as logs:
+        threads.start_thread("spool-files", run).join(120)
+    assert [(line["worker"], line["error"]) for line in logs] == [
+        ("spool-files", "ValueError"),
+        ("spool-files", "OSError"),
+    ]
+    assert "hunter2" not in repr(logs)
 
 
 def test_a_task_is_reported_at_its_end() -> None:
@@ -123,13 +148,14 @@ def test_a_finalizer_may_fail_in_the_middle_of_a_report() -> None:
 
 
 def test_nothing_else_starts_threads_or_tasks() -> None:
-    root = Path(receiver.__file__).parent
+    roots = [Path(package.__file__ or "").parent for package in (receiver, plugins, spark_streaming)]
     starts = {
-        f"{path.relative_to(root)}"
+        str(path.relative_to(root.parent)).removeprefix("receiver/")
+        for root in roots
         for path in root.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in {"Thread", "create_task", "ensure_future"}
+        and node.func.attr in {"Thread", "Timer", "create_task", "ensure_future"}
     }
     assert starts == _MAY_START

@@ -32,6 +32,9 @@ from receiver.plugin import Push
 #: The most bytes of an answer, which is a line of text and some numbers.
 MAX_ANSWER_BYTES = 65_536
 
+#: The most ends of threads that an answer tells.
+MAX_ENDED = 4
+
 #: The exit status of a process that reached its memory limit; no shell or interpreter uses it.
 OUT_OF_MEMORY_STATUS = 99
 
@@ -84,6 +87,16 @@ class Load(_Message):
     """Address space that the child may allocate once it has started."""
 
 
+class Ended(_Message):
+    """A thread or a finalizer of the plugin that has ended by an exception."""
+
+    worker: str = Field(max_length=100)
+    error: str = Field(max_length=100)
+    """The name of the exception's type. Its text may hold a secret."""
+    traceback: str = Field(max_length=4_000)
+    """Where it happened."""
+
+
 class Answer(_Message):
     """The answer to a request."""
 
@@ -97,6 +110,8 @@ class Answer(_Message):
     """The delay that the destination asked for, in seconds."""
     cpu_s: float = Field(default=0.0, ge=0, le=86_400)
     """CPU seconds that the child spent on the request, in all its threads."""
+    ended: list[Ended] = Field(default=[], max_length=MAX_ENDED)
+    """What has ended since the answer before."""
 
 
 class Channel:

@@ -42,6 +42,7 @@ from receiver.plugin import (
     UnclearError,
 )
 from receiver.settings import PREFIX
+from receiver.workers import report_end
 from spark_streaming import dumps
 
 _MODULE: Final = "receiver.host.child"
@@ -244,7 +245,7 @@ class _Process:
         try:
             self._channel.send(request, body, timeout_s=timeout_s)
             _, answer = self._channel.receive(max_bytes=MAX_ANSWER_BYTES, timeout_s=timeout_s)
-            return Answer.model_validate_json(answer)
+            read = Answer.model_validate_json(answer)
         except TimeoutError:
             self.end(timeout_s=0)
             raise _ProcessGoneError(
@@ -256,6 +257,9 @@ class _Process:
             raise _ProcessGoneError("the plugin's process sent a malformed answer and was killed") from None
         except (EOFError, OSError):
             raise _ProcessGoneError(f"the plugin's process {_describe_exit(self.end())}") from None
+        for ended in read.ended:
+            report_end(ended.worker, ended.error, ended.traceback)
+        return read
 
     def end(self, *, timeout_s: float = _EXIT_TIMEOUT_S) -> int:
         """Return the exit status, negative for a signal; kill after a time-out."""

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +83,10 @@ class Misbehaving(ClientTelemetryReceiver):
             case "a long answer":
                 os.write(int(sys.argv[2]), b"\xff" * 9)
                 time.sleep(600)
+            case "a thread that ends":
+                ended = threading.Thread(target=[].pop, name="own-7")
+                ended.start()
+                ended.join()
             case "echo":
                 return ExportResult(rejected_points=len(push.payload.data), message=repr(push)[:200])
             case "descriptors":

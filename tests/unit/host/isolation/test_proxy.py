@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from receiver import workers
 from receiver.host.delivery.statistics import DropReason
 from receiver.host.discovery import PluginConfigError, load_plugins
 from receiver.host.host import PluginHost
@@ -94,6 +96,20 @@ def gone(process: int) -> bool:
         return " Z " in Path(f"/proc/{process}/stat").read_text()
     except FileNotFoundError:
         return True
+
+
+def test_a_thread_of_the_plugin_that_ends_is_reported(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(workers, "_names", set())
+    monkeypatch.setattr(workers, "_shown", {})
+    plugin = load()
+    with capture_logs() as logs:
+        assert plugin.export_batch([asking("a thread that ends")]) == ExportResult()
+        assert plugin.export_batch([push(1)]) == ExportResult()
+    assert [(line["worker"], line["error"]) for line in logs] == [("own-N", "IndexError")]
+    assert len(workers.problems()) == 1
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 # -- what the plugin says comes back ---------------------------------------------------------------
