@@ -335,7 +335,11 @@ class DiskQueue(MemoryQueue):
             self._writing_since = None
             callbacks, unsafe = [], _take_callbacks(refused)
             if written:
-                callbacks = _take_callbacks((*copies, *kept))
+                left_out = set(map(id, self._disk.left_out))
+                unsafe += _take_callbacks(queued for queued in kept if id(queued.push) in left_out)
+                # A copy that was left out is in flight. What becomes of it is known later.
+                on_disk = (queued for queued in (*copies, *kept) if id(queued.push) not in left_out)
+                callbacks = _take_callbacks(on_disk)
             if self._abandoned:
                 unsafe += _take_callbacks(chunk)
             else:

@@ -43,6 +43,7 @@ class Disk:
         self.lock = threading.Lock()
         self.opened = False
         self.problem: str | None = None
+        self.left_out: Sequence[Push] = ()
         self.retry_at = 0.0
         self.max_bytes = settings.max_bytes
         self._path = path
@@ -88,11 +89,13 @@ class Disk:
     def append(self, pushes: Sequence[Push]) -> bool:
         """Append pushes; return False if the disk fails, and then none is written.
 
-        Without pushes it only checks whether the disk can be written.
+        Those that the disk's bound has no room for are in :attr:`left_out`. Without pushes it only
+        checks whether the disk can be written.
         """
+        self.left_out = ()
         try:
             if pushes:
-                self.spool.append(pushes)
+                self.left_out = self.spool.append(pushes)
             else:
                 self.spool.check()
         except (SpoolError, MemoryError) as error:

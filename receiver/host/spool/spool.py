@@ -98,12 +98,15 @@ class Spool:
                 lost_pushes=self._statistics.lost_pushes,
             )
 
-    def append(self, pushes: Sequence[Push]) -> None:
+    def append(self, pushes: Sequence[Push]) -> Sequence[Push]:
         """Append pushes; they are on disk when the method returns.
 
         At the bound the oldest segments are deleted, and their undelivered pushes counted as
         dropped. So are new pushes that exceed the bound by themselves, or
         :data:`~receiver.host.spool.frame.MAX_PUSH_BYTES`.
+
+        Returns:
+            The new pushes that were dropped.
 
         Raises:
             SpoolError: The disk fails, or the spool is closed. Then none of the pushes is in the
@@ -112,9 +115,12 @@ class Spool:
         with self._writing:
             if self._folder_lock is None:
                 raise SpoolError(self._path, "the spool is closed")
+            fitting = [push for push in pushes if len(push.payload.data) <= MAX_PUSH_BYTES]
+            dropped = [push for push in pushes if len(push.payload.data) > MAX_PUSH_BYTES]
+            first = self._next
             frames = encode_frames(
-                [push for push in pushes if len(push.payload.data) <= MAX_PUSH_BYTES],
-                first=self._next,
+                fitting,
+                first=first,
                 raw_bytes=min(_FRAME_BYTES, self._segment_bytes),
                 compressor=self._compressor,
             )
@@ -126,9 +132,11 @@ class Spool:
                     self._write(frames, size)
             except OSError as error:
                 raise SpoolError.from_error(error, self._path) from error
+            dropped += fitting[: frames[0].first - first if frames else None]
             with self._lock:
-                self._dropped_full += len(pushes) - sum(frame.end - frame.first for frame in frames)
+                self._dropped_full += len(dropped)
                 self._update()
+            return dropped
 
     def read(self, max_items: int, max_bytes: int) -> list[Spooled]:
         """Return the oldest pushes not read since :meth:`open` or :meth:`rewind`.

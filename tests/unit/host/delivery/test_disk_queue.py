@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import threading
 import time
@@ -443,6 +444,28 @@ class TestEnd:
         assert queue.finish() == 0
         assert counts(queue) == (0, 3, 0, 0)
         assert read(disk_queue(folder, clock)) == [0, 1, 2]
+
+    def test_a_push_that_alone_exceeds_the_disks_bound_is_not_safe(self, folder: Path, clock: Clock) -> None:
+        queue = disk_queue(folder, clock, disk_bytes=20_000)
+        told: list[tuple[int, bool]] = []
+        for number, size in enumerate((10, 20_000, 10)):
+            queue.offer(push(number, data=os.urandom(size)), partial(_tell, told, number))
+            assert queue.write()
+        assert sorted(told) == [(0, True), (1, False), (2, True)]
+        assert queue.statistics().dropped[DropReason.SPOOL_FULL] == 1
+        assert read(queue) == [0, 2]
+
+    def test_of_pushes_that_are_written_together_those_without_room_are_not_safe(
+        self, folder: Path, clock: Clock
+    ) -> None:
+        queue = disk_queue(folder, clock, disk_bytes=20_000, segment_bytes=5_000)
+        told: list[tuple[int, bool]] = []
+        for number in range(8):
+            queue.offer(push(number, data=os.urandom(4_000)), partial(_tell, told, number))
+        assert queue.write()
+        on_disk = read(queue)
+        assert 0 < len(on_disk) < 8
+        assert sorted(told) == [(number, number in on_disk) for number in range(8)]
 
     def test_more_than_is_written_at_once(self, folder: Path, clock: Clock) -> None:
         queue = disk_queue(folder, clock, after_s=60.0, max_items=3000)
