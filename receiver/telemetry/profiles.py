@@ -24,10 +24,13 @@ _MAX_SAMPLED_BYTES: Final = 262_144
 _MAX_NAMES: Final = 4_096  # of metrics, for each software
 _MAX_NAME_CHARS: Final = 256
 _MAX_SOFTWARE: Final = 64  # at the bound, the one with the fewest samples makes room
-_MAX_PREFIX_SETS: Final = 64  # for each software
+_MAX_PREFIX_SETS: Final = 64  # for each software; the rarest makes room
 
 #: At so many samples of a software, all its counts are halved, so that they follow its changes.
 _MAX_SAMPLES: Final = 512
+
+#: What counts less is forgotten, so that old names keep out no new ones.
+_LEAST: Final = 1 / 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,14 @@ class _Profile:
         return sum(self.pushes.values())
 
     def halve(self) -> None:
+        """Halve all counts, and forget what was not seen for several halvings."""
         self.around /= 2
-        for prefixes in self.pushes:
-            self.pushes[prefixes] /= 2
+        halved = ((prefixes, count / 2) for prefixes, count in self.pushes.items())
+        self.pushes = {prefixes: count for prefixes, count in halved if count >= _LEAST}
         for sums in self.metrics.values():
             sums.series /= 2
             sums.bytes /= 2
+        self.metrics = {name: sums for name, sums in self.metrics.items() if sums.series >= _LEAST}
 
     def asked_for(self, name: str) -> float:
         """Return how many sampled pushes were asked for a metric."""
@@ -109,7 +114,7 @@ class MetricProfiles:
                 del self._profiles[min(self._profiles, key=lambda name: self._profiles[name].samples)]
             profile = self._profiles[software] = _Profile()
         if requested not in profile.pushes and len(profile.pushes) >= _MAX_PREFIX_SETS:
-            return 0
+            del profile.pushes[min(profile.pushes, key=profile.pushes.__getitem__)]
         if profile.samples >= _MAX_SAMPLES:
             profile.halve()
         profile.pushes[requested] = profile.pushes.get(requested, 0.0) + 1

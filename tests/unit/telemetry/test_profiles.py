@@ -79,6 +79,28 @@ def test_made_up_names_keep_out_no_software() -> None:
     assert series(profiles, "a") == 2
 
 
+def test_old_sets_of_prefixes_keep_out_no_new_one() -> None:
+    profiles = MetricProfiles()
+    for number in range(100):
+        profiles.sample(pushed(a=1), "java", (f"p{number}",), float(number))
+    for number in range(3):
+        profiles.sample(pushed(b=2), "java", EVERYTHING, 100.0 + number)
+    assert series(profiles, "b") == 2
+    assert len(profiles._profiles["java"].pushes) <= 64
+
+
+def test_made_up_metrics_keep_out_no_metric() -> None:
+    profiles, now = MetricProfiles(), 0.0
+    for number in range(2):
+        profiles.sample(pushed(**{f"m{number * 4000 + n}": 1 for n in range(4000)}), "java", EVERYTHING, now)
+        now += 1
+    for _ in range(4_000):
+        profiles.sample(pushed(a=2), "java", EVERYTHING, now)
+        now += 1
+    assert series(profiles, "a") == pytest.approx(2, rel=0.05)
+    assert list(profiles) == ["a"]
+
+
 def test_everything_is_bounded() -> None:
     profiles = MetricProfiles()
     for number in range(70):
