@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from spark_streaming import dumps
+from spark_streaming.system_errors import reason_of
 
 #: Deaths in a row after which process 1 ends too.
 MAX_DEATHS: Final = 10
@@ -130,7 +131,7 @@ def _keep(name: str, again: Callable[[int], bool]) -> None:
         try:
             child = os.fork()
         except OSError as error:
-            status, how = 1, f"it can't be started: {error.strerror}"
+            status, how = 1, f"it can't be started: {reason_of(error)}"
         else:
             if child == 0:
                 _begin(parent)

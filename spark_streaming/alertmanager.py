@@ -50,7 +50,9 @@ class Alertmanager:
         try:
             context = ssl.create_default_context(cafile=settings.ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise AlertmanagerError(f"alertmanager.ca_file: {settings.ca_file}: {error}") from None
+            raise AlertmanagerError(
+                f"alertmanager.ca_file: {settings.ca_file or 'the authorities of the system'}: {error}"
+            ) from None
         token = settings.token
         self._client = httpx.Client(
             headers={} if token is None else {"authorization": f"Bearer {token.get_secret_value()}"},

@@ -364,7 +364,7 @@ def _errors(*, spark: bool = False) -> Iterator[None]:
             expected += [_module("session").SessionError, _module("job").JobError]
             expected += [_module("metrics").MetricsError, _module("alertmanager").AlertmanagerError]
     except ImportError as error:
-        raise _fail(f"the roll-up is not installed ({error.name} is missing): {_EXTRA}") from None
+        raise _fail(f"the roll-up is not installed ({error.name or error} is missing): {_EXTRA}") from None
     try:
         yield
     except load.SettingsError as error:

@@ -83,7 +83,8 @@ class EmbeddedPostgres:
 
     def url_of(self, database: str) -> str:
         """Return the URL of one of its databases."""
-        return f"postgresql://postgres@/{database}?host={quote(str(self._sockets), safe='/')}&port={_PORT}"
+        sockets = "" if self._sockets is None else str(self._sockets)
+        return f"postgresql://postgres@/{database}?host={quote(sockets, safe='/')}&port={_PORT}"
 
     def start(self) -> None:
         """Start the server, or use the one that runs in the folder.
@@ -216,9 +217,10 @@ class EmbeddedPostgres:
             return False
         folder = self._recorded_sockets()
         if folder is None or not self._is_private(folder):
+            where = "without a socket" if folder is None else f"with its socket in {folder}"
             raise OSError(
-                f"it already runs with its socket in {folder}, where other users can connect: "
-                "stop the processes that use it and start again"
+                f"it already runs {where}, where other users can connect: stop the processes that use it "
+                "and start again"
             )
         self._sockets = folder
         return True

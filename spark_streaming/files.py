@@ -11,6 +11,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
+from spark_streaming.system_errors import reason_of
+
 #: A larger configuration is a wrong path, because it is written by hand.
 MAX_CONFIGURATION_BYTES: Final = 1_048_576
 #: A larger secret is a wrong path.
@@ -40,9 +42,9 @@ def read_bounded(file: Path, max_bytes: int) -> bytes:
         with file.open("rb") as opened:
             return read_stream(opened, max_bytes)
     except FileNotFoundError as error:
-        raise MissingFileError(f"cannot be read: {error.strerror}") from None
+        raise MissingFileError(f"cannot be read: {reason_of(error)}") from None
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}") from None
+        raise FileError(f"cannot be read: {reason_of(error)}") from None
 
 
 def read_stream(stream: BinaryIO, max_bytes: int) -> bytes:
@@ -95,7 +97,7 @@ def token_digest(file: Path) -> bytes:
     try:
         is_regular = stat.S_ISREG(file.stat().st_mode)
     except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}") from None
+        raise FileError(f"cannot be read: {reason_of(error)}") from None
     if not is_regular:
         raise FileError("is not a regular file")  # a pipe would block
     token = read_bounded(file, MAX_TOKEN_BYTES).strip()

@@ -61,7 +61,9 @@ def spark_session(settings: RollupSettings) -> SparkSession:
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise SessionError(f"Spark did not start: {error.getCondition()}; the lines above say why") from None
+        raise SessionError(
+            f"Spark did not start: {error.getCondition() or error}; the lines above say why"
+        ) from None
 
 
 def require_user(uid: int) -> None:

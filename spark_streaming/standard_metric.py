@@ -96,7 +96,9 @@ class Catalogue:
 
     def __init__(self, document: dict[str, Any]) -> None:
         if document.get("version") != _VERSION:
-            raise ValueError(f"the catalogue's version is {document.get('version')}, not {_VERSION}")
+            raise ValueError(
+                f"the catalogue's version is {document.get('version', 'absent')}, not {_VERSION}"
+            )
         self._metrics: dict[str, StandardMetric] = {}
         for entry in document["metrics"]:
             fields: dict[str, Any] = {

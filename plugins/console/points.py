@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
+from plugins._shared.attribute_text import attribute_text
+
 AttributeValue = str | int | float | bool
 
 
@@ -53,4 +55,4 @@ def _value(value: AnyValue) -> AttributeValue:
     if form in {"string_value", "int_value", "double_value", "bool_value"}:
         scalar: AttributeValue = getattr(value, form)
         return scalar
-    return str(value).strip()
+    return attribute_text(value)

@@ -6,6 +6,7 @@ It opens secret files only, and no socket.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -139,10 +140,11 @@ class KafkaTopicConfig(PluginConfig):
             "reconnect.backoff.max.ms": 2_000,
             "socket.keepalive.enable": True,
         }
-        optional: dict[str, object] = {
+        password = None if self.sasl_password is None else self.sasl_password.get_secret_value()
+        optional: dict[str, str | Path | None] = {
             "sasl.mechanism": self.sasl_mechanism,
             "sasl.username": self.sasl_username,
-            "sasl.password": self.sasl_password and self.sasl_password.get_secret_value(),
+            "sasl.password": password,
         }
         if self.oauth is not None:
             optional |= {

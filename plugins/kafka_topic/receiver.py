@@ -38,7 +38,7 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
             from plugins.kafka_topic.producer import TopicProducer
         except ModuleNotFoundError as error:
             raise RuntimeError(
-                f"{error.name} is missing: pip install 'kafka-client-telemetry[kafka-topic]'"
+                f"{error.name or error} is missing: pip install 'kafka-client-telemetry[kafka-topic]'"
             ) from None
         self._new_producer = TopicProducer
         self._producer: TopicProducer | None = None

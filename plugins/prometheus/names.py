@@ -7,17 +7,16 @@ either path.
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from string import digits
-from typing import Any, Final
+from typing import Final
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
+from plugins._shared.attribute_text import attribute_text
 from plugins._shared.cumulative import Kind
 
 _UNITS: Final = {
@@ -158,33 +157,6 @@ def label_name(key: str) -> str:
     return f"key_{name}" if name[0] in digits else name
 
 
-def label_value(value: AnyValue) -> str:
-    """Format an attribute's value.
-
-    Source: OpenTelemetry specification, "Attribute", "AnyValue representation".
-    """
-    plain = _plain(value)
-    if plain is None:
-        return ""
-    if isinstance(plain, str):
-        return plain
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
-
-
-def _plain(value: AnyValue) -> Any:
-    match value.WhichOneof("value"):
-        case "array_value":
-            return [_plain(item) for item in value.array_value.values]
-        case "kvlist_value":
-            return {item.key: _plain(item.value) for item in value.kvlist_value.values}
-        case "bytes_value":
-            return base64.b64encode(value.bytes_value).decode("ascii")
-        case None:
-            return None
-        case form:
-            return getattr(value, form)
-
-
 def labels_of(attributes: Iterable[KeyValue], rename: Callable[[str], str]) -> dict[str, str]:
     """Return the labels of attributes.
 
@@ -193,7 +165,7 @@ def labels_of(attributes: Iterable[KeyValue], rename: Callable[[str], str]) -> d
     """
     labels: dict[str, str] = {}
     for attribute in sorted(attributes, key=lambda attribute: attribute.key):
-        name, value = rename(label_name(attribute.key)), label_value(attribute.value)
+        name, value = rename(label_name(attribute.key)), attribute_text(attribute.value)
         if value:
             labels[name] = f"{labels[name]};{value}" if name in labels else value
     return labels

@@ -152,7 +152,7 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         """
         remote = self._config.remote_write
         if remote is None:
-            return f"is scraped at {self._config.bind}"
+            return f"is scraped at {self._config.bind or 'no address'}"
         writer = RemoteWriter(remote.model_copy(update={"timeout_ms": int(timeout_s * 1000)}))
         try:
             writer.open()

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from plugins.prometheus.names import label_name, label_value
+from plugins._shared.attribute_text import attribute_text
+from plugins.prometheus.names import label_name
 from plugins.prometheus.trust import RECEIVER_LABELS, client_label
 
 #: Names and values, sorted by name; no name twice, no empty value.
@@ -56,7 +57,7 @@ def target_labels(
     Source: OpenTelemetry, "Prometheus and OpenMetrics Compatibility", "Resource Attributes".
     """
     attributes = {
-        attribute.key: label_value(attribute.value)[:_MAX_VALUE]
+        attribute.key: attribute_text(attribute.value)[:_MAX_VALUE]
         for attribute in Resource.FromString(resource).attributes
     }
     own = {"job": job, "instance": attributes.get("client_instance_id", "")}

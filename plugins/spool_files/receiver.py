@@ -34,7 +34,7 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
             from plugins.spool_files.writer import FolderWriter
         except ModuleNotFoundError as error:
             raise RuntimeError(
-                f"{error.name} is missing: pip install 'kafka-client-telemetry[spool-files]'"
+                f"{error.name or error} is missing: pip install 'kafka-client-telemetry[spool-files]'"
             ) from None
         self._new_writer = FolderWriter
         self._writer: FolderWriter | None = None

@@ -37,6 +37,7 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.rest import RestSettings
 from receiver.tls import TlsFilesError, server_context
 from receiver.workers import start_task
+from spark_streaming.system_errors import reason_of
 
 _MAX_CONNECTIONS: Final = 256
 _HANDSHAKE_S: Final = 5.0
@@ -169,7 +170,7 @@ class RestServer:
         except (BlockingIOError, ConnectionError):
             return
         except OSError as error:
-            self._warnings.warning("cannot accept a REST connection", problem=error.strerror)
+            self._warnings.warning("cannot accept a REST connection", problem=reason_of(error))
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listening)
             self._retry = loop.call_later(_RETRY_ACCEPT_S, loop.add_reader, self._listening, self._accept)

@@ -28,6 +28,7 @@ from receiver.peers.sources import source_of
 from receiver.settings.bridge import BridgeSettings
 from receiver.tls import TlsFilesError, server_context
 from receiver.workers import start_task
+from spark_streaming.system_errors import reason_of
 
 #: Most pushes of a bridge without an acknowledgement.
 WINDOW: Final = 1024
@@ -167,7 +168,7 @@ class BridgeListener:
             except ConnectionError:
                 continue
             except OSError as error:
-                self.warnings.warning("cannot accept a bridge", problem=error.strerror)
+                self.warnings.warning("cannot accept a bridge", problem=reason_of(error))
                 await asyncio.sleep(_RETRY_ACCEPT_S)
                 continue
             source_address = address[0] if self._listening.family != socket.AF_UNIX else _UNIX

@@ -42,8 +42,9 @@ def _problem(listener: ListenerState, others: Sequence[ListenerState]) -> str | 
     advertised = next((other for other in others if other.settings.bind.port == port), None)
     if advertised is None or not (known.named_at_port is not None or _differ(known, advertised.known)):
         return None
+    node = "of no known id" if known.broker.id is None else f"node {known.broker.id}"
     seen = (
-        f"the broker behind listener {settings.name} at {settings.upstream} is node {known.broker.id}, which "
+        f"the broker behind listener {settings.name} at {settings.upstream} is {node}, which "
         f"advertises {known.advertised}, the port of listener {advertised.settings.name}, so clients of "
         f"{settings.name} reach the wrong broker"
     )

@@ -95,15 +95,16 @@ class ListenerBroker:
     def problem(self) -> str | None:
         """How the broker differs from the configuration; None if nothing is known of that."""
         configured, known = self._configured, self.known
-        if known.proven and configured.id not in {None, known.broker.id}:
+        own = known.broker.id
+        if known.proven and own is not None and configured.id is not None and configured.id != own:
             if self._named_by_cluster:
                 return (
                     f"the cluster says that {self._upstream[0]}:{self._upstream[1]} is node {configured.id}, "
-                    f"but node {known.broker.id} answers there; check that the name leads to one broker"
+                    f"but node {own} answers there; check that the name leads to one broker"
                 )
             return (
-                f"broker.id is {configured.id}, but the broker's node id is {known.broker.id}; set broker.id "
-                f"to {known.broker.id} or auto, or correct the upstream"
+                f"broker.id is {configured.id}, but the broker's node id is {own}; set broker.id "
+                f"to {own} or auto, or correct the upstream"
             )
         cluster_id = None if self.cluster is None else self.cluster.id
         if configured.cluster_id is not None and cluster_id not in {None, configured.cluster_id}:

@@ -108,7 +108,8 @@ def _reader(target: Target) -> _Read:
         except (httpx.HTTPError, ValueError) as error:
             raise ToolError(f"{target.url}: {str(error) or type(error).__name__}") from None
         if not response.is_success:
-            raise ToolError(str(document.get("detail")) if isinstance(document, dict) else "no document")
+            detail = document.get("detail") if isinstance(document, dict) else None
+            raise ToolError(str(detail or f"{target.url}: status {response.status_code} without a reason"))
         return document
 
     return read

@@ -439,7 +439,9 @@ def _verifying(ca: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise typer.BadParameter(f"{ca}: {_reason(error)}", param_hint="--ca-file") from None
+        raise typer.BadParameter(
+            f"{ca or 'the authorities of the system'}: {_reason(error)}", param_hint="--ca-file"
+        ) from None
 
 
 def _reason(error: Exception) -> str:

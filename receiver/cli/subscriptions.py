@@ -421,14 +421,15 @@ def _draft(
         raise typer.BadParameter(
             "give a command, or --add or --delete with --id ID, or --list", param_hint="COMMAND"
         )
+    named = name or ""
     if list_all:
-        found = [page for page in pages(session, "/v1/subscriptions") if page["name"].startswith(name or "")]
+        found = [page for page in pages(session, "/v1/subscriptions") if page["name"].startswith(named)]
         _print_subscriptions(found, OutputFormat.TABLE)
     elif delete and metric and set(document_of(session.get(_named(name)))["metrics"]) - set(metric):
-        _report(session, session.patch(_named(name), json={"remove_metrics": metric}), str(name))
+        _report(session, session.patch(_named(name), json={"remove_metrics": metric}), named)
     elif delete:
         document_of(session.delete(_named(name)))
-        typer.echo(f"{name}: deleted")
+        typer.echo(f"{named}: deleted")
     else:
         if not metric:
             raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
@@ -438,9 +439,9 @@ def _draft(
         if name in _existing(session):
             response = session.patch(_named(name), json=body | {"add_metrics": metric})
         else:
-            matched = {"match": _match_of_id(str(name))} | body
+            matched = {"match": _match_of_id(named)} | body
             response = session.put(_named(name), json=matched | {"metrics": metric})
-        _report(session, response, str(name))
+        _report(session, response, named)
 
 
 def _match_of_id(text: str) -> dict[str, str]:
@@ -477,7 +478,8 @@ def _refuse_options(ctx: typer.Context) -> None:
         source = ctx.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(
-                f"give it after the command: subscriptions {ctx.invoked_subcommand} {parameter.opts[0]}",
+                "give it after the command: "
+                f"subscriptions {ctx.invoked_subcommand or 'COMMAND'} {parameter.opts[0]}",
                 param_hint=parameter.opts[0],
             )
 

@@ -16,6 +16,7 @@ from receiver.cli.output import fail
 from receiver.patterns import compile_pattern
 from receiver.settings.hostport import HostPort
 from receiver.wire.errors import WireError
+from spark_streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
     from receiver.testkit.checks.judged import Judged
@@ -126,13 +127,13 @@ def judge_clients(
     try:
         judged = asyncio.run(run(steps, options, seconds=seconds, started=_say_started, wanted=_wanted(only)))
     except OSError as error:
-        raise fail(f"--bind: {error.strerror or error}", _EXIT_USAGE) from None
+        raise fail(f"--bind: {reason_of(error)}", _EXIT_USAGE) from None
     _write(judged, report, "clients")
     if badge is not None:
         try:
             badge.write_text(reports.as_badge(judged))
         except OSError as error:
-            raise fail(f"--badge: {badge}: {error.strerror}", _EXIT_USAGE) from None
+            raise fail(f"--badge: {badge}: {reason_of(error)}", _EXIT_USAGE) from None
     raise typer.Exit(_status(judged, clients, failed=reports.has_failed(judged)))
 
 
@@ -143,7 +144,7 @@ def _judge_broker(address: HostPort, report: ReportFormat) -> typer.Exit:
     try:
         judged = judge_broker(address)
     except (OSError, EOFError, WireError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else error
+        problem = reason_of(error) if isinstance(error, OSError) else str(error)
         return fail(f"--against: {address}: {problem}; is it a Kafka listener?", _EXIT_USAGE)
     _write([judged], report, "brokers")
     return typer.Exit(_EXIT_FAILED if has_failed([judged]) else 0)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from receiver.cli.output import fail
+from spark_streaming.system_errors import reason_of
 
 _BYTES = 32
 
@@ -45,7 +46,7 @@ def new_token(
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
-            raise fail(f"{file}: {error.strerror}") from None
+            raise fail(f"{file}: {reason_of(error)}") from None
         with os.fdopen(descriptor, "w") as out:
             out.write(f"{token}\n")
     typer.echo(f"sha256: {hashlib.sha256(token.encode()).hexdigest()}")

@@ -277,7 +277,7 @@ def _problem(status: int, receiver: str | None, document: Any) -> str | None:
         return f"its answer is not JSON: status {status}"
     if status in (httpx.codes.OK, httpx.codes.NOT_FOUND):
         return None
-    return f"status {status}: {str(document.get('detail'))[:_MAX_REASON]}"
+    return f"status {status}: {str(document.get('detail', 'without a reason'))[:_MAX_REASON]}"
 
 
 def _read_token(file: Path | None) -> str | None:

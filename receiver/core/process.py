@@ -279,7 +279,7 @@ class _Core:
         problems = list(self._relays.problems())
         status = self._subscriptions.status()
         # Not any longer than the first attempt, because clients' traffic needs no subscriptions.
-        if not self._subscriptions.known and not status.failures:
+        if not self._subscriptions.known and not status.failures and status.problem is not None:
             problems.append(f"subscriptions: {status.problem}")
         return "; ".join(problems) if problems else None
 

@@ -238,8 +238,8 @@ def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Findi
         return failed(Area.BROKER, "identity", subject, seen, fix)
     if listener.rewrite is not None and answer.broker.cluster is not None:
         return _nodes(listener, subject, answer.broker.cluster)
-    if known.proven:
-        seen = f"is node {known.broker.id} of cluster {known.broker.cluster_id}"
+    if known.proven and known.broker.id is not None:
+        seen = f"is {_listed([known.broker.id])}{_of_cluster(known.broker.cluster_id)}"
         return ok(Area.BROKER, "identity", subject, seen)
     if listener.speaks_sasl:
         return unknown(
@@ -263,11 +263,16 @@ def _identity(listener: ListenerSettings, subject: str, answer: Answer) -> Findi
 def _nodes(listener: ListenerSettings, subject: str, cluster: Cluster) -> Finding:
     ids = sorted(broker.node_id for broker in cluster.brokers)
     hidden = [node_id for node_id in ids if node_id not in listener.node_ids]
-    seen = f"names {_listed(ids)} of cluster {cluster.id}"
+    seen = f"names {_listed(ids)}{_of_cluster(cluster.id)}"
     if hidden:
         fix = f"set rewrite.nodes of listener {listener.name} to more than {hidden[-1]}"
         return failed(Area.BROKER, "identity", subject, f"{seen}; clients can't reach {_listed(hidden)}", fix)
     return ok(Area.BROKER, "identity", subject, seen)
+
+
+def _of_cluster(cluster_id: str | None) -> str:
+    """Return the words for a cluster, whose id brokers before Kafka 0.10.1 don't tell."""
+    return "" if cluster_id is None else f" of cluster {cluster_id}"
 
 
 def _listed(node_ids: Sequence[int]) -> str:

@@ -188,13 +188,14 @@ def _subscription(subscription: _Document, count: int, fleet: Fleet) -> Finding:
     if count:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"matches {count} of {clients}, {every}")
     reasons = [mismatch(subscription, row) for row in fleet.asked[:_MAX_COMPARED]]
-    if None in reasons:
+    reason = reasons[0] if reasons else None
+    if reason is None or None in reasons:
         return ok(Area.SUBSCRIPTION, "matches", subject, f"will match clients when they ask again, {every}")
     return warning(
         Area.SUBSCRIPTION,
         "matches",
         subject,
-        f"matches none of {clients}; for example {reasons[0]}",
+        f"matches none of {clients}; for example {reason}",
         "correct match, a regular expression for the whole value; clients ask again within their interval",
     )
 
@@ -363,11 +364,14 @@ def _asked_for_nothing(
     if client["subscriptions"]:
         seen = f"its subscriptions ask for no metrics; {next_request}"
         return warning(Area.CLIENT, "metrics", subject, seen, "give the subscription metrics")
-    reasons = {subscription["name"]: mismatch(subscription, client) for subscription in subscriptions}
-    for name, why in reasons.items():
-        if why is None:
-            return ok(Area.CLIENT, "pushes", subject, f"will be asked by {name}: {next_request}")
-    why = f": {next(iter(reasons.values()))}" if reasons else ""
+    reasons = []
+    for subscription in subscriptions:
+        reason = mismatch(subscription, client)
+        if reason is None:
+            seen = f"will be asked by {subscription['name']}: {next_request}"
+            return ok(Area.CLIENT, "pushes", subject, seen)
+        reasons.append(reason)
+    why = f": {reasons[0]}" if reasons else ""
     return warning(
         Area.CLIENT,
         "match",

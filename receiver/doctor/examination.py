@@ -217,7 +217,7 @@ async def _ask_receiver(
         fix = "look at the receiver's log"
         findings.append(unknown(Area.RECEIVER, "answers", subject, f"can't be asked: {error}", fix))
     if views:
-        bound = {name: str(view.get("bind")) for name, view in views.items()}
+        bound = {name: str(view.get("bind", "")) for name, view in views.items()}
         findings += check_held(settings, checked.plugins, bound)
     findings += await _of_listeners(
         checked, answers, access, views, [str(plugin["name"]) for plugin in plugins]

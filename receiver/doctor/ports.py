@@ -11,6 +11,7 @@ from receiver.doctor.findings import Area, Finding, failed, ok
 from receiver.host.discovery import HostedPlugin
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
+from spark_streaming.system_errors import reason_of
 
 
 def addresses(settings: ReceiverSettings, plugins: Iterable[HostedPlugin]) -> Iterator[tuple[str, HostPort]]:
@@ -45,7 +46,7 @@ def check_free(setting: str, address: HostPort) -> Finding:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(target)
     except socket.gaierror as error:
-        return failed(Area.PORTS, "port", subject, str(error.strerror), f"correct the host of {setting}")
+        return failed(Area.PORTS, "port", subject, reason_of(error), f"correct the host of {setting}")
     except OSError as error:
         return _not_free(setting, address, error)
     return ok(Area.PORTS, "port", subject, "free")

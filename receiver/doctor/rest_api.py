@@ -102,7 +102,7 @@ class RestApi:
             return "unknown"  # rest.open leaves livez out
         document = _json(body)
         if isinstance(document, dict) and document.get("status") == "live":
-            return str(document.get("version"))[:40]
+            return str(document.get("version", "unknown"))[:40]
         raise RestError(f"something else answers at {self.address}: status {status}, and no receiver's body")
 
     async def get(self, path: str, **parameters: str | int) -> Any:

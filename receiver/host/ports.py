@@ -11,6 +11,7 @@ from receiver.host.discovery import HostedPlugin, PluginConfigError
 from receiver.settings.hostport import HostPort
 from receiver.settings.model import ReceiverSettings
 from spark_streaming.plain_yaml import key_text
+from spark_streaming.system_errors import reason_of
 
 
 def shared_ports(settings: ReceiverSettings, plugins: Sequence[HostedPlugin]) -> Iterator[PluginConfigError]:
@@ -97,7 +98,7 @@ def _refusal(bind: HostPort) -> str | None:
             listening.bind(address)
             listening.listen(1)
     except socket.gaierror as error:
-        return f"the host is not known: {error.strerror}"
+        return f"the host is not known: {reason_of(error)}"
     except OSError as error:
         return os.strerror(error.errno) if error.errno else str(error)
     return None

@@ -51,7 +51,8 @@ class Redaction:
             message = f"<its text raised {type(broken).__name__}>"
         where = ""
         if frames := traceback.extract_tb(error.__traceback__):
-            where = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}"
+            line = "" if frames[-1].lineno is None else f":{frames[-1].lineno}"
+            where = f" at {PurePath(frames[-1].filename).name}{line}"
         return self.text(f"{type(error).__name__}{where}{': ' if message else ''}{message}")
 
 

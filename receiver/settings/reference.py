@@ -74,7 +74,7 @@ def reference(plugins: Mapping[str, type[BaseModel]], every_plugin: type[BaseMod
 
 def _section(loc: Loc, annotation: Any, field: FieldInfo, text: str | None) -> str:
     model = model_of(annotation) or _item_model(annotation)
-    assert model is not None, f"{loc}: a section is a mapping or a list of mappings"  # noqa: S101
+    assert model is not None, f"{'.'.join(map(str, loc))}: a section is a mapping or a list of mappings"  # noqa: S101
     inner: Loc = loc if model_of(annotation) else (*loc, 0)
     kind = "A list" if inner != loc else "A mapping"
     needed = "required" if field.is_required() else "optional"

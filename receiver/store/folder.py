@@ -14,6 +14,7 @@ from receiver.store.entries import SUFFIXES
 from receiver.store.store import StoreError
 from receiver.workers import start_thread
 from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, Stamp, read_bounded, stamp
+from spark_streaming.system_errors import reason_of
 
 #: Seconds between two looks at a folder.
 EVERY_S: Final = 1.0
@@ -53,7 +54,7 @@ def folder_files(folder: Path, most: int, setting: str, what: str) -> list[Path]
         found = list(itertools.islice(_listed(folder), most + 1))
     except OSError as error:
         raise FolderError(
-            str(folder), f"the folder can't be read: {error.strerror}; set {setting} to a folder"
+            str(folder), f"the folder can't be read: {reason_of(error)}; set {setting} to a folder"
         ) from None
     if len(found) > most:
         raise FolderError(str(folder), f"has more than {most} files; put several {what} into one file")

@@ -13,6 +13,7 @@ from receiver.store.store import StoreError
 from receiver.telemetry.subscription import Subscription, SubscriptionSet, within_bounds
 from receiver.telemetry.subscription_document import to_document
 from spark_streaming.files import FileError, MissingFileError, read_bounded
+from spark_streaming.system_errors import reason_of
 
 _MARK: Final = "kafka-telemetry-subscriptions"
 _VERSION: Final = 1
@@ -82,7 +83,7 @@ class LocalCopy:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise self._error(f"cannot be written: {error.strerror}") from None
+            raise self._error(f"cannot be written: {reason_of(error)}") from None
 
     def _error(self, problem: str) -> StoreError:
         return StoreError(str(self._path), problem)

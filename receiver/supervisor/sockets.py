@@ -16,6 +16,7 @@ from receiver.settings.model import ReceiverSettings
 from receiver.settings.socket_path import Bind, SocketPath
 from receiver.supervisor.socket_file import bind_file
 from receiver.telemetry.identity import port_name
+from spark_streaming.system_errors import reason_of
 
 #: The names of the core's own sockets: a listener's name has no blank.
 REST: Final = "rest api"
@@ -175,7 +176,7 @@ def _listen(owner: str, bind: Bind, listening: socket.socket, backlog: int) -> N
     try:
         listening.listen(backlog)
     except OSError as error:
-        raise SocketError(f"{owner}: {bind}: cannot listen there: {error.strerror}") from None
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason_of(error)}") from None
 
 
 def _share_port(listening: socket.socket, *, share: bool) -> None:
@@ -187,8 +188,7 @@ def _bind_file(owner: str, bind: SocketPath) -> socket.socket:
     try:
         return bind_file(bind.path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason}") from None
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason_of(error)}") from None
 
 
 def _bind(owner: str, bind: HostPort, *, share: bool) -> socket.socket:
@@ -206,7 +206,7 @@ def _bind(owner: str, bind: HostPort, *, share: bool) -> socket.socket:
             raise
     except socket.gaierror as error:
         raise SocketError(
-            f"{owner}: {bind}: cannot listen there: the host is not known: {error.strerror}"
+            f"{owner}: {bind}: cannot listen there: the host is not known: {reason_of(error)}"
         ) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)

@@ -83,5 +83,5 @@ def empty_id(client_instance_id: Uuid, broker_id: int | None, received_at_ns: in
     All of them may have the same bytes, so :func:`content_id` would make each a repeat of the
     first. They have nothing to count twice, but each says that the client lives, or that it ends.
     """
-    text = f"{broker_id} {received_at_ns} {sequence}"
+    text = " ".join(map(str, (broker_id, received_at_ns, sequence)))
     return hashlib.sha256(b"empty" + client_instance_id + text.encode()).hexdigest()[:_ID_DIGITS]

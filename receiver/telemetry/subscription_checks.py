@@ -6,6 +6,7 @@ mistakes at once.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -120,7 +121,8 @@ def _checked_match(match: Any, report: _Report) -> Any:
 
 
 def _check_condition(condition: object, pattern: object, report: _Report) -> None:
-    path = f"match.{condition}"
+    # Another key than a text is YAML's, which a JSON document can't have.
+    path = f"match.{condition if isinstance(condition, str) else json.dumps(condition, default=str)}"
     if not isinstance(condition, str) or selector_of(condition)[0] not in SELECTORS:
         fix = f"use one of {', '.join(SELECTORS)}; {NEGATION} behind it negates it"
         report(SubscriptionError(path, pattern, "has an unknown selector", fix))

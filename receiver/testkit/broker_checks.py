@@ -19,6 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from receiver.settings.hostport import HostPort
 from receiver.testkit.broker_client import BrokerClient, GetAnswer, connected
 from receiver.testkit.checks.check import CheckText, Severity, Verdict, failed, passed, untried
+from receiver.testkit.checks.compression import codec_names
 from receiver.testkit.checks.judged import Judged, Judgement
 from receiver.wire import api_keys
 from receiver.wire.error_codes import ErrorCode, error_name
@@ -140,8 +141,8 @@ def _keeps(client: BrokerClient) -> Verdict:
 def _codecs(client: BrokerClient) -> Verdict:
     codecs = client.get().subscription.codecs
     if not codecs or 0 in codecs or len(set(codecs)) < len(codecs):
-        return failed(f"codecs {codecs}")
-    return passed(f"codecs {codecs}")
+        return failed(f"codecs: {codec_names(codecs) or 'none'}")
+    return passed(f"codecs: {codec_names(codecs)}")
 
 
 def _same_for_all(client: BrokerClient) -> Verdict:

@@ -80,7 +80,8 @@ class TestKit:
         until = time.monotonic() + timeout_s
         while wanted not in (met := self._in_loop(self._met)):
             if time.monotonic() > until:
-                raise TimeoutError(f"no client met step {wanted!r} in {timeout_s:g} s; met: {sorted(met)}")
+                found = ", ".join(sorted(met)) or "none"
+                raise TimeoutError(f"no client met step {wanted!r} in {timeout_s:g} s; met: {found}")
             time.sleep(_EVERY_S)
 
     def has_met_the_end(self, client_id: str) -> bool:

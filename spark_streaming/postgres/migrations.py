@@ -69,8 +69,9 @@ def migrate(
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != _ENCODING:
         raise StoreError(
-            f"the database {connection.info.dbname} has the encoding {encoding}, which can't hold every "
-            f"client id: create one with CREATE DATABASE ... ENCODING '{_ENCODING}' TEMPLATE template0"
+            f"the database {connection.info.dbname} has the encoding {encoding or 'unknown'}, which can't "
+            "hold every client id: create one with "
+            f"CREATE DATABASE ... ENCODING '{_ENCODING}' TEMPLATE template0"
         )
     done = _migrated(connection)
     if done is None:

@@ -283,5 +283,6 @@ def _describe_exit(status: int) -> str:
     if status == OUT_OF_MEMORY_STATUS:
         return "reached its limit process.max_memory_bytes"
     if status < 0:
-        return f"was ended by signal {-status} ({signal.strsignal(-status)})"
+        name = signal.strsignal(-status)
+        return f"was ended by signal {-status}" + (f" ({name})" if name else "")
     return f"ended with status {status}"

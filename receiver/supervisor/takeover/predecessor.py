@@ -85,7 +85,7 @@ class Predecessor:
 
     def problem(self, message: Message) -> str:
         """Return why the running receiver refuses to be taken over any longer."""
-        return str(at_control(self._path, f"the running receiver goes on: {message.fields.get('problem')}"))
+        return str(at_control(self._path, f"the running receiver goes on: {_why(message)}"))
 
     def close(self) -> None:
         """Leave the running receiver alone."""
@@ -118,7 +118,7 @@ class Predecessor:
                 return message
             message.close()
             if message.type == "refused":
-                raise at_control(self._path, f"the running receiver refused: {message.fields.get('problem')}")
+                raise at_control(self._path, f"the running receiver refused: {_why(message)}")
             raise at_control(self._path, f"the running receiver sent {message.type!r} in place of {type_!r}")
         raise at_control(self._path, f"no answer from the running receiver within {within_s:.0f} s")
 
@@ -199,7 +199,7 @@ class TakeOver:
             self._predecessor = None
 
     def _link(self, predecessor: Predecessor, message: Message) -> None:
-        relay_id = str(message.fields.get("relay"))
+        relay_id = str(message.fields.get("relay", ""))
         predecessor.relays.setdefault(relay_id, 0)  # it may have started after the others
         if relay_id not in predecessor.traffic and message.fds:
             predecessor.traffic[relay_id] = os.dup(message.fds[0])
@@ -211,3 +211,8 @@ def _linkable(predecessor: Predecessor, relay_id: str) -> Linkable:
         lambda end: predecessor.channel.send("links", fds=[end.fileno()], relay=relay_id),
         predecessor.traffic.get(relay_id),
     )
+
+
+def _why(message: Message) -> str:
+    """Return the reason of a message, which another version may leave out."""
+    return str(message.fields.get("problem") or "its log has the reason")

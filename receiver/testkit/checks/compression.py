@@ -22,9 +22,9 @@ def accepted_codec(client: ClientRecording) -> Verdict:
         return untried("no push had metrics")
     for push, subscription in told:
         if push.codec != _NONE and push.codec not in subscription.codecs:
-            offered = _names(subscription.codecs) or "no codec"
+            offered = codec_names(subscription.codecs) or "no codec"
             return failed(f"{_name(push.codec)} in step {push.step!r}, which offered {offered}")
-    return passed(f"used {_names(sorted({push.codec for push, _ in told}))}")
+    return passed(f"used {codec_names(sorted({push.codec for push, _ in told}))}")
 
 
 def preferred_codec(client: ClientRecording) -> Verdict:
@@ -39,8 +39,8 @@ def preferred_codec(client: ClientRecording) -> Verdict:
         if push.codec != wanted:
             seen = f"{_name(push.codec)} in step {push.step!r}"
             return failed(f"{seen}, though {_name(wanted)} was preferred and it has it")
-    used = _names(sorted({push.codec for push, _ in told}))
-    return passed(f"{used} of {_names(told[0][1].codecs)}")
+    used = codec_names(sorted({push.codec for push, _ in told}))
+    return passed(f"{used} of {codec_names(told[0][1].codecs)}")
 
 
 def compresses(client: ClientRecording) -> Verdict:
@@ -101,7 +101,8 @@ def _with_metrics(client: ClientRecording) -> list[Push]:
     return [push for push in client.pushes if push.size > 0]
 
 
-def _names(codecs: Iterable[int]) -> str:
+def codec_names(codecs: Iterable[int]) -> str:
+    """Return the names of codecs, with commas."""
     return ", ".join(map(_name, codecs))
 
 

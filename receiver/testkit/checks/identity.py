@@ -161,7 +161,8 @@ def cluster_and_node(client: ClientRecording) -> Verdict:
         return untried("it sent no ApiVersions request of version 5")
     for hello in asked:
         if (hello.cluster_id is None) != (hello.broker_id == -1):
-            return failed(f"cluster id {hello.cluster_id!r} with node id {hello.broker_id}")
+            cluster = "no cluster id" if hello.cluster_id is None else f"cluster id {hello.cluster_id!r}"
+            return failed(f"{cluster} with node id {hello.broker_id}")
         if hello.error == ErrorCode.REBOOTSTRAP_REQUIRED:
             return failed(f"node id {hello.broker_id} on a connection to broker {hello.connection.node_id}")
     known = sum(hello.cluster_id is not None for hello in asked)

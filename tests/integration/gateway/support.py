@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.plain_texts import python_objects
 from tests.testbed.cpu import memory_bytes, with_descendants
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import ChildProcess, WaitTimeoutError, wait_until
@@ -26,6 +27,9 @@ TIMEOUT_S = 300.0
 
 GET, PUSH = 71, 72
 ZERO_ID = bytes(16)
+
+#: Fields of log lines that show the program, and not what happens.
+_OF_PROGRAMMERS = {"exception", "stack"}
 
 
 class GatewaySidecar(Sidecar):
@@ -42,6 +46,12 @@ class GatewaySidecar(Sidecar):
     ) -> None:
         super().__init__(config, env=env)
         self._wait_for_broker = wait_for_broker
+
+    def __exit__(self, *raised: object) -> None:
+        lines = [] if raised[0] is not None else self.logged_objects()
+        super().__exit__(*raised)
+        shown = [_texts({key: line[key] for key in line.keys() - _OF_PROGRAMMERS}) for line in lines]
+        assert [text for texts in shown for text in texts if python_objects(text)] == []
 
     def is_ready(self) -> bool:
         """Whether it is as far as its start waits for."""
@@ -144,6 +154,19 @@ class GatewaySidecar(Sidecar):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 found[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
         return found
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a log line."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for inner in value.values():
+                yield from _texts(inner)
+        case list():
+            for inner in value:
+                yield from _texts(inner)
 
 
 def config(upstream_port: int, **more: Any) -> dict[str, Any]:

@@ -34,9 +34,16 @@ from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import open_usage
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.uuid import Uuid
+from tests.plain_texts import python_objects
 from tests.testbed.ports import listening_on
 
 Scenario = Callable[[httpx.AsyncClient], Coroutine[Any, Any, None]]
+
+
+async def _is_plain(response: httpx.Response) -> None:
+    """Check that an error shows no Python object."""
+    if response.is_error:
+        assert python_objects((await response.aread()).decode()) == []
 
 
 VIEWER_TOKEN = "viewer-token-of-the-tests"
@@ -181,7 +188,9 @@ class Api:
         async def whole() -> None:
             app = await self.app()
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url=f"http://{host}", event_hooks={"response": [_is_plain]}
+            ) as client:
                 await scenario(client)
 
         asyncio.run(whole())

@@ -30,6 +30,7 @@ from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import open_usage
+from tests.plain_texts import python_objects
 from tests.testbed.ports import listening_on
 from tests.unit.api.conftest import Clock, telemetry_core
 
@@ -153,6 +154,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.delenv("KAFKA_TELEMETRY_TOKEN", raising=False)
 
     def command(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
-        return CliRunner().invoke(app, arguments, input=stdin, env=environ, prog_name="kafka-telemetry")
+        done = CliRunner().invoke(app, arguments, input=stdin, env=environ, prog_name="kafka-telemetry")
+        assert python_objects(done.output) == []
+        return done
 
     return command

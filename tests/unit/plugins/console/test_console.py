@@ -106,8 +106,7 @@ def test_every_kind_of_metric_is_shown(capsys: pytest.CaptureFixture[str]) -> No
         "nan", "whole", "histogram", "summary", "exponential", '"without sum"', '"without value"',
     ]  # fmt: skip
     assert lines[1] == "  whole{} -3"
-    assert lines[2].startswith("  histogram{flag=true,list=")
-    assert lines[2].endswith(" 10.5 count=4")
+    assert lines[2] == '  histogram{flag=true,list="[\\"x\\"]"} 10.5 count=4'
     assert lines[5:] == ['  "without sum"{} no value count=1', '  "without value"{} no value']
     (line,) = printed(capsys, one, format="json", metrics=True)
     points = json.loads(line, parse_constant=pytest.fail)["data_points"]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from plugins._shared.attribute_text import attribute_text
 from plugins._shared.cumulative import Kind
-from plugins.prometheus.names import label_name, label_value, labels_of, metric_name
+from plugins.prometheus.names import label_name, labels_of, metric_name
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_label_names(key: str, expected: str) -> None:
     ],
 )
 def test_label_values(value: Any, expected: str) -> None:
-    assert label_value(AnyValue(**value)) == expected
+    assert attribute_text(AnyValue(**value)) == expected
 
 
 def test_attributes_with_the_same_label_name_are_joined_in_key_order() -> None:
