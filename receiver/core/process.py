@@ -97,6 +97,9 @@ _MAX_EXPIRED_PER_SCRAPE: Final = 1000
 #: Most bridges whose latest pushes are remembered.
 _MAX_BRIDGES: Final = 1024
 
+#: Seconds that a scrape waits for the disk of the usage.
+_SETTLE_S: Final = 1.0
+
 #: Seconds between two checks of the destinations' lag, if back-pressure is enabled.
 _LAG_CHECK_S: Final = 5.0
 #: The kinds of warnings that no other part logs.
@@ -610,7 +613,7 @@ class _Core:
 
     async def _refresh(self) -> None:
         """Read the numbers of other processes that the metrics show."""
-        await asyncio.gather(self._relays.refresh_statistics(), self._traffic.settle())
+        await asyncio.gather(self._relays.refresh_statistics(), self._traffic.settle_within(_SETTLE_S))
 
     def _sources(self) -> Sources:
         return Sources(

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -280,6 +281,15 @@ class Traffic:
             await asyncio.wait([self._settling])
         # A caller that is gone must not end it between the commit and the note of it.
         await asyncio.shield(self._start())
+
+    async def settle_within(self, seconds: float) -> None:
+        """Settle, and wait no longer for the disk, or for what has failed.
+
+        For a reader that needs no usage of this moment.
+        """
+        with suppress(Exception):  # whoever starts a settling reports its failure
+            async with asyncio.timeout(seconds):
+                await self.settle()
 
     async def _settle(self) -> None:
         now_ms = self._wall_ns() // 1_000_000

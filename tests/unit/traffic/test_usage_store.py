@@ -189,6 +189,36 @@ def test_a_caller_that_is_gone_makes_nothing_count_twice() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("failure", ["a disk that hangs", "a defect"])
+def test_a_scrape_waits_for_no_disk_and_no_defect(failure: str) -> None:
+    async def main() -> None:
+        kept = store()
+        traffic = Traffic(kept)
+        fd = new_table(4)
+        RelayTable(fd).take(1).words[table.BYTES_IN] = 100
+        traffic.attach("relay", fd)
+        traffic.opened(connection(1, id="relay-1"), "relay", "relay-1", 1, 0)
+        commit, go_on = kept.commit, threading.Event()
+
+        def fail(settlement: Settlement) -> dict[str, int]:
+            if failure == "a defect":
+                raise UnicodeError
+            assert go_on.wait(120)
+            return commit(settlement)
+
+        kept.commit = fail  # type: ignore[method-assign]  # as with such a disk
+        async with asyncio.timeout(100):
+            await traffic.settle_within(0.01)
+        go_on.set()
+        if failure == "a defect":
+            kept.commit = commit  # type: ignore[method-assign]
+        await traffic.settle()
+        assert [row.amounts.bytes_in for row in kept.usage("2020-01-01", "2999-01-01")] == [100]
+        await traffic.close()
+
+    asyncio.run(main())
+
+
 def test_what_a_relay_repeats_over_a_new_link_counts_once() -> None:
     async def main() -> None:
         kept = store()
