@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,16 @@ listen bench
 """
 
 #: All clients of a benchmark have one address, so its limits are off.
-_UNLIMITED = {"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)}
+_UNLIMITED: dict[str, dict[str, None]] = {"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)}
+
+#: A destination that is away, with room for one push: the others are checked, labelled and dropped.
+#: A sidecar without a plugin asks clients for nothing.
+AWAY = {
+    "type": "otlp",
+    "endpoint": f"http://{LOOPBACK}:1",
+    "delivery": "memory",
+    "queue": {"max_items": 1},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +92,15 @@ def sidecar(
     *,
     plugins: list[dict[str, Any]] | None = None,
     tls: CertificateFiles | None = None,
-    processes: int | None = 1,
+    processes: int = 1,
     program: Path | None = None,
     rewrites: bool = False,
 ) -> Iterator[Relay]:
     """Run the sidecar in front of a broker (host:port), without limits by source address.
 
-    ``processes`` is the number of its relays; the core is another process. None leaves the
-    settings ``gateway`` out, which versions before the split into processes don't know.
-    ``program`` is the ``kafka-telemetry`` of another version. With ``rewrites`` it replaces the
-    addresses of brokers, and is called so.
+    ``processes`` is the number of its relays; the core is another process. ``program`` is the
+    ``kafka-telemetry`` of another version. With ``rewrites`` it replaces the addresses of brokers,
+    and is called so.
     """
     listen, rest = f"{LOOPBACK}:{free_port()}", f"{LOOPBACK}:{free_port()}"
     listener: dict[str, Any] = {"name": "CLIENT", "bind": listen, "upstream": upstream}
@@ -102,16 +111,27 @@ def sidecar(
         # The fake broker is node 1.
         rewrite = {"host": LOOPBACK, "first_port": free_port() - 1, "nodes": 2}
         listener |= {"addresses": "rewrite", "rewrite": rewrite}
-    gateway = {} if processes is None else {"gateway": {"relays": processes}}
     configuration = {
-        **gateway,
+        "gateway": {"relays": processes},
         "listeners": [listener],
         "rest": {"bind": rest},
         "plugins": plugins or [],
     }
-    with serve({**configuration, "limits": _UNLIMITED}, folder, program=program) as process:
+    limits = _UNLIMITED if program is None else _unlimited(program)
+    with serve({**configuration, "limits": limits}, folder, program=program) as process:
         name = "rewriting" if rewrites else "sidecar"
         yield Relay(name=name, target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
+
+
+def _unlimited(program: Path) -> dict[str, dict[str, None]]:
+    """Return :data:`_UNLIMITED` without the keys that another version does not know."""
+    reference = subprocess.run(
+        [str(program), "config", "reference"], check=True, capture_output=True, text=True
+    ).stdout
+    return {
+        peer: {key: None for key in keys if f"`limits.{peer}.{key}`" in reference}
+        for peer, keys in _UNLIMITED.items()
+    }
 
 
 @contextlib.contextmanager

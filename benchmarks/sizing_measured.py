@@ -98,7 +98,7 @@ def measure(folder: Path, upstream: str) -> Measured:
 
 
 @contextlib.contextmanager
-def _sidecar(folder: Path, upstream: str, plugins: list[dict[str, Any]] | None = None) -> Iterator[Relay]:
+def _sidecar(folder: Path, upstream: str, plugins: list[dict[str, Any]]) -> Iterator[Relay]:
     own = folder / f"sidecar-{time.monotonic_ns()}"
     own.mkdir()
     with relays.sidecar(upstream, own, plugins=plugins) as relay:
@@ -127,8 +127,8 @@ def _pushed(relay: Relay, file: Path, instances: int) -> Iterator[float]:
 
 
 def _bare(folder: Path, upstream: str, file: Path) -> tuple[int, float]:
-    """Return the bytes of a sidecar without plugins, and of each instance after the first ones."""
-    with _sidecar(folder, upstream) as relay:
+    """Return the bytes of a sidecar whose destination is away, and of each further instance."""
+    with _sidecar(folder, upstream, [relays.AWAY]) as relay:
         idle = _resident(relay)
         with _pushed(relay, file, _FEW):
             few = _resident(relay)
