@@ -14,7 +14,7 @@ _OBJECT: Final = re.compile(
     r"|<[A-Z]\w*\.\w+: "  # an enum's member
     r"|\b[A-Z]\w+(?:State|Kind|Reason|Outcome|Code)\.[A-Z_]+\b"
     r"|\[['b]['\"\w]|\{'|\('\w*', |\(\d+, \d"  # a list, a dict, a set, a tuple
-    r"|(?:^|[=:(,] ?)b['\"]"  # bytes
+    r"|(?:^|[=:(,] ?)b'"  # bytes
     r"|\b(?:PosixPath|HostPorts?|datetime|frozenset|mappingproxy|array|deque|UUID)\("
     r"|<(?:class|function|bound method|[\w.]+ object at 0x)"
 )
