@@ -239,3 +239,22 @@ def test_an_expired_subscription_ends_at_the_client(
             assert not exported(shared_collector, client, debug)
             assert client.errors == []
         assert gateway.http.get("/v1/subscriptions/debug").json()["state"] == "expired"
+
+
+def test_clients_without_a_subscription_take_up_the_first(
+    broker: KafkaBroker, shared_collector: Collector
+) -> None:
+    settings = config_for(broker, collector=shared_collector)
+    settings["telemetry"] = {"default_interval_ms": INTERVAL_MS}
+    with (
+        GatewaySidecar(settings) as sidecar,
+        each_kind(sidecar, Mode.PRODUCER, "unsubscribed") as clients,
+    ):
+        for client in clients:
+            become(sidecar, client, lambda one: one.get("subscriptions") == [], "nothing to push")
+            assert client_of(sidecar, client.client_id)["push_interval_ms"] == INTERVAL_MS
+        put(sidecar, "first", metrics=[CONNECTIONS])
+        for client in clients:
+            exports(shared_collector, client, CONNECTIONS)
+            assert client_of(sidecar, client.client_id)["subscriptions"] == ["first"]
+            assert client.errors == []

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from receiver.doctor import Options, examine
+from receiver.wire import api_keys
+from receiver.wire.altered_configs import AlteredConfig, Operation
 from tests.integration.gateway.support import GatewaySidecar, Raw, get_subscriptions
+from tests.integration.test_config_requests import Caller
 from tests.testbed import kafka_tools
 from tests.testbed.cluster import KafkaCluster
+from tests.testbed.older_broker import OlderBroker
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
 
@@ -170,3 +179,56 @@ def test_without_brokers_the_last_known_subscriptions_stay_in_force(
     everywhere(clean, lambda one: one.value("subscriptions_stale") == 0, "the brokers' return")
     second.put_subscription("other", ["y."], 1000)
     everywhere(clean, lambda one: names(one) == ["known", "other"], "a PUT afterwards")
+
+
+def _older(
+    cluster: KafkaCluster, node_id: int, folder: Path, running: contextlib.ExitStack
+) -> GatewaySidecar:
+    """A sidecar with the store sqlite, in front of a broker that seems to keep no resources."""
+    old = free_port()
+    without = frozenset({api_keys.LIST_CONFIG_RESOURCES})
+    running.enter_context(OlderBroker(old, cluster.brokers[node_id].client_port, without))
+    config = _config(cluster, node_id)
+    config["listeners"][0]["upstream"] = f"{LOOPBACK}:{old}"
+    config["subscriptions"] = {"store": "sqlite", "path": str(folder / f"{node_id}.db")}
+    return running.enter_context(GatewaySidecar(config))
+
+
+def _scattered(sidecar: GatewaySidecar) -> list[str]:
+    return [warning for warning in sidecar.warnings() if "kafka-client-metrics.sh" in warning]
+
+
+def _logged(sidecar: GatewaySidecar) -> list[dict[str, Any]]:
+    lines = sidecar.awaited("something should be corrected")
+    return [line for line in lines if line["of"] == "scattered"]
+
+
+def test_sidecars_on_sqlite_before_older_brokers_warn_that_they_scatter(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as running:
+        sidecars = [_older(cluster, node_id, tmp_path, running) for node_id in (1, 2)]
+        for sidecar in sidecars:
+            sidecar.put_subscription("all", ["a."], 60_000)
+            warns = partial(_scattered, sidecar)
+            wait_until(lambda warns=warns: len(warns()) == 1, timeout_s=_WITHIN_S, what="its warning")  # type: ignore[misc]
+            (warning,) = warns()
+            assert "the cluster has brokers that are not behind this sidecar" in warning
+            assert sidecar.value("warnings", kind="scattered") == 1
+            status = sidecar.http.get("/v1/status").json()
+            assert status["subscriptions"]["scattered"] == warning
+            assert [line["problem"] for line in _logged(sidecar)] == [warning]
+            file = tmp_path / "receiver.yaml"
+            file.write_text(yaml.safe_dump(dict(sidecar.config)))
+            report = asyncio.run(examine(file, {}, Options()))
+            (finding,) = [found for found in report.findings if found.check == "scattered"]
+            assert (str(finding.state), finding.seen in warning) == ("warning", True)
+            assert str(finding.do).startswith("set subscriptions.store to kafka")
+
+        # What the warning is about: the change of a tool is in one of them.
+        caller = Caller(sidecars[0].port())
+        change = AlteredConfig("metrics", "b.", Operation.SET)
+        (result,) = caller.alter(api_keys.INCREMENTAL_ALTER_CONFIGS, 1, {"tool": [change]})
+        caller.close()
+        assert result.error_code == 0
+        assert [names(sidecar) for sidecar in sidecars] == [["all", "tool"], ["all"]]
