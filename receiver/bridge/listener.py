@@ -13,7 +13,7 @@ import socket
 import time
 from collections import Counter as Tally
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -99,6 +99,7 @@ class BridgeListener:
         self._numbers = itertools.count(1)
         self._taken = taken
         self._accepting: asyncio.Task[None] | None = None
+        self._restart: asyncio.TimerHandle | None = None  # after a defect
         self._check: asyncio.TimerHandle | None = None
         try:
             self._tokens = TokenFile(settings.token.file, clock)
@@ -120,6 +121,13 @@ class BridgeListener:
     def start(self) -> None:
         """Accept bridges in tasks of the running event loop."""
         self._accepting = start_task("bridge-listener", self._accept())
+        self._accepting.add_done_callback(self._accepting_ended)
+
+    def _accepting_ended(self, task: asyncio.Task[None]) -> None:
+        """Accept bridges again after a defect."""
+        if self._accepting is task and not task.cancelled() and task.exception() is not None:
+            self._accepting = None
+            self._restart = asyncio.get_running_loop().call_later(_RETRY_ACCEPT_S, self.start)
 
     def close(self) -> None:
         """Close the listening socket of a listener that was not started."""
@@ -133,6 +141,9 @@ class BridgeListener:
         if self._accepting is not None:
             self._accepting.cancel()
             self._accepting = None
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
         if self._check is not None:
             self._check.cancel()
             self._check = None
@@ -171,20 +182,27 @@ class BridgeListener:
                 self.warnings.warning("cannot accept a bridge", problem=reason_of(error))
                 await asyncio.sleep(_RETRY_ACCEPT_S)
                 continue
-            source_address = address[0] if self._listening.family != socket.AF_UNIX else _UNIX
-            self._make_room()
-            if len(self.connections) >= self.settings.max_connections:
-                self.metrics.refused("limit")
-                self.warnings.warning(
-                    "bridge refused",
-                    kind="limit",
-                    source_address=source_address,
-                    problem=f"bridge.max_connections ({self.settings.max_connections}) are open",
-                )
+            try:
+                self._admit(accepted, address)
+            except BaseException:
                 accepted.close()
-            else:
-                self._serve(accepted, source_address)
+                raise
             await asyncio.sleep(0)
+
+    def _admit(self, accepted: socket.socket, address: Any) -> None:
+        source_address = address[0] if self._listening.family != socket.AF_UNIX else _UNIX
+        self._make_room()
+        if len(self.connections) < self.settings.max_connections:
+            self._serve(accepted, source_address)
+            return
+        self.metrics.refused("limit")
+        self.warnings.warning(
+            "bridge refused",
+            kind="limit",
+            source_address=source_address,
+            problem=f"bridge.max_connections ({self.settings.max_connections}) are open",
+        )
+        accepted.close()
 
     def _make_room(self) -> None:
         """Close a connection without proof if there are many.

@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
 from receiver.store.store import StoreStatus, SubscriptionStore
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
+from receiver.workers import start_task
 
 #: Makes a new subscription of the existing one; None: there is none.
 Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
@@ -28,6 +30,9 @@ Changed: TypeAlias = Callable[[SubscriptionSet, SubscriptionSet], object]
 StoreContent: TypeAlias = tuple[SubscriptionSet, bool]
 
 _Result = TypeVar("_Result")
+
+#: Seconds until a store is read again that could not be read.
+_AGAIN_S: Final = 1.0
 
 _log = structlog.get_logger("receiver.store")
 
@@ -146,7 +151,9 @@ class Subscriptions:
         return await asyncio.shield(self._task(change))
 
     def _task(self, change: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        task = asyncio.get_running_loop().create_task(change)
+        return self._kept(asyncio.get_running_loop().create_task(change))
+
+    def _kept(self, task: asyncio.Task[_Result]) -> asyncio.Task[_Result]:
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return task
@@ -164,7 +171,13 @@ class Subscriptions:
         # The reading that waits for the lock will see this change too.
         if store is self._store and not self._reading:
             self._reading = True
-            self._task(self._reread(store))
+            task = self._kept(start_task("subscriptions", self._reread(store)))
+            task.add_done_callback(partial(self._reread_ended, store))
+
+    def _reread_ended(self, store: SubscriptionStore, task: asyncio.Task[None]) -> None:
+        """Read again after a failure, which is reported: the store says so only once."""
+        if not task.cancelled() and task.exception() is not None:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._read_again, store)
 
     async def _reread(self, store: SubscriptionStore) -> None:
         async with self._changing:

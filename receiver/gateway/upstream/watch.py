@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -81,6 +81,7 @@ class UpstreamWatch:
         self._on_cluster = on_cluster
         self._again: asyncio.TimerHandle | None = None
         self._probe_due_at = 0.0
+        self._is_stopped = False
         self._logged: tuple[KnownBroker, str | None] | None = None
         broker.on_change = self._broker_changed
         self.problem: str | None = "not probed yet"
@@ -102,6 +103,7 @@ class UpstreamWatch:
 
     def stop(self) -> None:
         """Stop probing."""
+        self._is_stopped = True
         if self._probing is not None:
             self._probing.cancel()
         if self._again is not None:
@@ -109,14 +111,23 @@ class UpstreamWatch:
 
     def _probe(self, *, after_s: float) -> None:
         if self._probing is None or self._probing.done():
-            self._probing = start_task("probe", self._probe_until_answered(after_s))
+            self._start(self._probe_until_answered(after_s))
+
+    def _start(self, probing: Coroutine[Any, Any, None]) -> None:
+        self._probing = start_task("probe", probing)
+        self._probing.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Probe again after a defect, or nobody would learn that the broker is back."""
+        if not (self._is_stopped or task.cancelled() or task.exception() is None):
+            self._probe(after_s=_RETRY_AFTER_S[-1])
 
     def _ask(self) -> None:
         """Ask whether the broker still answers, or all if that is due."""
         if asyncio.get_running_loop().time() >= self._probe_due_at:
             self.start()
         elif self._probing is None or self._probing.done():
-            self._probing = start_task("probe", self._ask_whether_alive())
+            self._start(self._ask_whether_alive())
 
     async def _ask_whether_alive(self) -> None:
         timeout_s = min(_ALIVE_WITHIN_S, self._settings.connect_timeout_ms / 1000)

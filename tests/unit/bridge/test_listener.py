@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from receiver.bridge import frames, listener, tokens
 from receiver.bridge.frames import BridgedPush, FrameType, Hello, Result
@@ -248,6 +249,24 @@ def test_who_proves_nothing_makes_room_for_who_does(tmp_path: Path) -> None:
         bridge = await Bridge.join(receiver)
         assert (await bridge.read())[0] == FrameType.WELCOME
         assert "not proven" in await strangers[0].refusal()
+
+    run(tmp_path, test)
+
+
+def test_bridges_are_accepted_after_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_RETRY_ACCEPT_S", 0.01)
+
+    async def test(receiver: Receiver) -> None:
+        def broken() -> None:
+            raise LookupError
+
+        with monkeypatch.context() as patched, capture_logs() as log:
+            patched.setattr(receiver.listener, "_make_room", broken)
+            refused = await Bridge.connect(receiver)
+            assert await refused.reader.read() == b""
+        assert [line["worker"] for line in log if "worker" in line] == ["bridge-listener"]
+        bridge = await Bridge.join(receiver)
+        assert (await bridge.read())[0] == FrameType.WELCOME
 
     run(tmp_path, test)
 

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from receiver.brokers.listener_broker import KnownBroker, ListenerBroker
 from receiver.brokers.upstream import Upstream
 from receiver.gateway.handshake import HandshakeTurns
+from receiver.gateway.upstream import watch as watch_module
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.gateway.upstream.probe import ProbeError, probe
 from receiver.gateway.upstream.watch import UpstreamWatch
@@ -170,6 +171,27 @@ def test_a_watch_asks_until_there_is_an_answer() -> None:
         assert known.known.broker.cluster_id == CLUSTER_ID
         assert upstream.ranges
         assert [line["event"] for line in log] == ["the broker does not answer", "the broker answers"]
+
+    on_loop(main())
+
+
+def test_a_watch_goes_on_after_a_defect(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as no descriptor for a node's port: the broker must not stay away for good."""
+    monkeypatch.setattr(watch_module, "_RETRY_AFTER_S", (0.01,))
+    failures: list[Exception] = [LookupError(), ArithmeticError()]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    async def main() -> None:
+        watching = watch(broker.port)
+        watching._on_change = fail
+        with capture_logs() as log:
+            watching.start()
+            await eventually(lambda: watching._again is not None, "the broker")
+            watching.stop()
+        assert [line["error"] for line in log if "worker" in line] == ["ArithmeticError", "LookupError"]
 
     on_loop(main())
 

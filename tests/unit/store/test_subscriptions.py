@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from receiver.store import subscriptions as subscriptions_module
 from receiver.store.files import FileSubscriptionStore
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import StoreError, StoreStatus, SubscriptionStore
@@ -240,6 +242,31 @@ def test_changes_of_others_come_into_force() -> None:
         await asyncio.to_thread(second.changed)
         await until(lambda: subscriptions.in_force.get("e") is not None)
         assert subscriptions.in_force.subscriptions == (named("e"),)
+
+    asyncio.run(scenario())
+
+
+def test_a_change_of_others_is_read_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions_module, "_AGAIN_S", 0.01)
+
+    async def scenario() -> None:
+        store = ReportedStore()
+        subscriptions = made(store, [])
+        await subscriptions.load()
+        store.content = (named("a"),)
+        load_all, failures = store.load_all, [LookupError(), StoreError("store", "is away")]
+
+        def failing() -> tuple[Subscription, ...]:
+            if failures:
+                raise failures.pop()
+            return load_all()
+
+        store.load_all = failing  # type: ignore[method-assign]  # as a store with a defect
+        with capture_logs() as logs:
+            await asyncio.to_thread(store.changed)
+            await until(lambda: subscriptions.in_force.get("a") is not None)
+        failed = [(line["worker"], line["error"]) for line in logs if "worker" in line]
+        assert failed == [("subscriptions", "StoreError"), ("subscriptions", "LookupError")]
 
     asyncio.run(scenario())
 
