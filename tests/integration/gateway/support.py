@@ -48,8 +48,10 @@ class GatewaySidecar(Sidecar):
         self._wait_for_broker = wait_for_broker
 
     def __exit__(self, *raised: object) -> None:
-        lines = [] if raised[0] is not None else self.logged_objects()
-        super().__exit__(*raised)
+        try:
+            lines = [] if raised[0] is not None else self.logged_objects()
+        finally:
+            super().__exit__(*raised)
         shown = [_texts({key: line[key] for key in line.keys() - _OF_PROGRAMMERS}) for line in lines]
         assert [text for texts in shown for text in texts if python_objects(text)] == []
 
