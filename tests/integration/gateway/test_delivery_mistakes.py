@@ -99,8 +99,16 @@ def arrived(collector: Collector) -> int:
     return len({metric.resource["client_instance_id"] for metric in collector.exports()})
 
 
+@pytest.mark.parametrize(
+    "delivery",
+    [
+        "memory",  # for as long as retry.max_elapsed_s, 300 s by default
+        pytest.param("spool_when_behind", marks=pytest.mark.full),
+        pytest.param("spool_always", marks=pytest.mark.full),
+    ],
+)
 def test_401_a_new_authority_and_a_new_token_cost_no_push(
-    certificates: Certificates, others: Certificates, tmp_path: Path
+    certificates: Certificates, others: Certificates, tmp_path: Path, delivery: str
 ) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.cert("server"), certificates.key("server"))
@@ -117,7 +125,10 @@ def test_401_a_new_authority_and_a_new_token_cost_no_push(
             "tls": {"ca_file": str(ca)},
             "retry": {"initial_ms": 10, "max_ms": 50},
             "batch": {"linger_ms": 0},
+            "delivery": delivery,
         }
+        if delivery != "memory":
+            entry["spool"] = {"path": str(tmp_path / "spool")}
         with GatewaySidecar(config(broker.port, plugins=[entry])) as sidecar:
             sidecar.put_subscription("all", ["*"], 60_000)
             pushes(sidecar, 1)
