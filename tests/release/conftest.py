@@ -55,7 +55,7 @@ def build(source: Path, folder: Path, *, compiled: bool = False) -> tuple[Path, 
         env={**os.environ, "KAFKA_TELEMETRY_PURE_PYTHON": "" if compiled else "1"},
         check=True,
         stdout=subprocess.DEVNULL,
-        timeout=60,
+        timeout=600,
     )
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
@@ -64,7 +64,7 @@ def build(source: Path, folder: Path, *, compiled: bool = False) -> tuple[Path, 
 def install(folder: Path, lock: Path, wheel: Path) -> Path:
     """Create an environment with the packages of ``lock`` and the wheel; return its ``bin``."""
     environment = folder / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=600)
     _pip(environment, "sync", "--require-hashes", lock)
     install_wheel(environment, wheel)
     return environment / "bin"

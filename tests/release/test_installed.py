@@ -73,7 +73,7 @@ def configuration(tmp_path: Path) -> Path:
 def run(bin_: Path, *arguments: str | Path, cwd: Path) -> str:
     command = [bin_ / "kafka-telemetry", *arguments]
     done = subprocess.run(
-        command, cwd=cwd, env=CLEAN, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=cwd, env=CLEAN, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -112,7 +112,7 @@ def test_a_third_party_plugin_needs_only_the_public_name(
         "assert 'site-packages' in plugin.__file__\n"
         "assert sys.modules['receiver.plugin'].ClientTelemetryReceiver is plugin.ClientTelemetryReceiver\n"
     )
-    subprocess.run([receiver / "python", "-c", imports], cwd=tmp_path, env=CLEAN, check=True, timeout=60)
+    subprocess.run([receiver / "python", "-c", imports], cwd=tmp_path, env=CLEAN, check=True, timeout=600)
 
 
 def test_the_sidecar_starts_answers_and_stops(receiver: Path, configuration: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_rollup_reads_its_data_files(rollup: Path, tmp_path: Path) -> None:
         "assert 'site-packages' in str(package)\n"
         "assert list(package.joinpath('postgres/schema').iterdir())\n"
     )
-    subprocess.run([rollup / "python", "-c", read], cwd=tmp_path, env=CLEAN, check=True, timeout=60)
+    subprocess.run([rollup / "python", "-c", read], cwd=tmp_path, env=CLEAN, check=True, timeout=600)
 
 
 def test_without_the_rollup_the_error_names_the_extra(receiver: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_without_the_rollup_the_error_names_the_extra(receiver: Path, tmp_path: 
         "postgresql://localhost/x",
     ]
     done = subprocess.run(
-        command, cwd=tmp_path, env=CLEAN, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, env=CLEAN, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 1
     assert "pip install 'kafka-client-telemetry[rollup]'" in done.stderr
