@@ -25,7 +25,7 @@ from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS
 class TelemetryExchange(Exchange, OpenCall):
     """A telemetry request: its marker is with the broker, then its call with the core."""
 
-    __slots__ = ("_marker_version", "_throttle_time_ms", "body", "cut_beyond", "header")
+    __slots__ = ("_marker_version", "_throttle_time_ms", "body", "cut_beyond", "header", "held_bytes")
 
     answer_within_s: ClassVar[float] = 0.8
 
@@ -33,6 +33,7 @@ class TelemetryExchange(Exchange, OpenCall):
         self.header = request.header
         self.body = request.data[request.reader.offset :]
         self.cut_beyond = cut_beyond
+        self.held_bytes = held_memory(self.header, self.body)
         self._marker_version = marker_version
         self._throttle_time_ms = 0  # of the marker's response
 
@@ -51,7 +52,7 @@ class TelemetryExchange(Exchange, OpenCall):
         self._throttle_time_ms = k03_metadata.decode_throttle_time_ms(
             at_body(response, api_keys.METADATA, version), version
         )
-        connection.open_call(self, held_memory(self.header, self.body))
+        connection.open_call(self, self.held_bytes)
         return b""
 
     def answered(self, answer: bytes) -> bytes:
@@ -76,12 +77,11 @@ def _begin(request: Request, connection: Connection) -> bytes:
     at_once = connection.answer_at_once()
     version = 0 if at_once else connection.upstream.metadata_version()
     exchange = TelemetryExchange(request, connection.max_push_bytes if request.cut else None, version)
-    held_bytes = held_memory(header, exchange.body)
     if at_once:
-        connection.open_call(exchange, held_bytes)
+        connection.open_call(exchange, exchange.held_bytes)
         return b""
     return marker(
-        request.client_id, version, connection.expect(exchange, held_bytes=held_bytes, decides=True)
+        request.client_id, version, connection.expect(exchange, held_bytes=exchange.held_bytes, decides=True)
     )
 
 
