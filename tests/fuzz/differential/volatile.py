@@ -122,12 +122,28 @@ _LISTED: Final[Mapping[int, tuple[str, str]]] = {
 }
 
 
+_DESCRIBE_CONFIGS: Final = 32
+_BROKER_LOGGER: Final = 8
+
+
+def _with_root_logger(result: Tree) -> Tree:
+    """Return a result of DescribeConfigs; of a broker's loggers only the root.
+
+    A broker has a logger for each class that it has used so far.
+    """
+    if result["ResourceType"] != _BROKER_LOGGER:
+        return result
+    return result | {"Configs": [config for config in result["Configs"] if config["Name"] == "root"]}
+
+
 def normalised(api_key: int, tree: Tree) -> Tree:
     """Return an answer without what varies.
 
     Each volatile value that is allowed becomes ``...``, an array in no order is sorted, and what
-    rounds have left is not listed.
+    rounds have left, or classes, is not listed.
     """
+    if api_key == _DESCRIBE_CONFIGS:
+        tree = tree | {"Results": [_with_root_logger(result) for result in tree["Results"]]}
     if api_key in _LISTED:
         array, name = _LISTED[api_key]
         tree = tree | {array: [item for item in tree[array] if not item[name].startswith(ROUNDS)]}
