@@ -19,11 +19,25 @@ from receiver.importing import import_all
 
 def main() -> None:
     """Run the command line with the arguments of the process, and exit."""
+    open_standard_streams()
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     if os.getpid() == 1 and sys.argv[1:2] == ["serve"]:
         importlib.import_module("receiver.process_1").start_keeper()
     import_all("receiver.cli").main()
+
+
+def open_standard_streams() -> None:
+    """Open the standard streams that the process was started without.
+
+    Otherwise the first file or socket would take the place of standard error, and get the log.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest number that is free, for children too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - positional only
 
 
 def _end(number: int, frame: object) -> NoReturn:

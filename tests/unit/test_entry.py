@@ -48,6 +48,25 @@ def catches_sigterm(pid: int) -> bool:
     return bool(int(fields["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
+def test_no_file_takes_the_place_of_a_closed_stream(closed: str, tmp_path: Path) -> None:
+    """Or it would get the log."""
+    places = tmp_path / "places"
+    program = (
+        "import os, pathlib; from receiver import entry; entry.open_standard_streams(); "
+        "places = [os.readlink(f'/proc/self/fd/{number}') for number in range(3)]; "
+        f"pathlib.Path({str(places)!r}).write_text(' '.join(places))"
+    )
+    subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    assert places.read_text() == "/dev/null /dev/null /dev/null"
+
+
 def test_the_handler_comes_before_the_imports() -> None:
     program = (
         "import sys; before = set(sys.modules); import receiver.entry; print(*set(sys.modules) - before)"
