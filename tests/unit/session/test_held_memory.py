@@ -152,7 +152,7 @@ def test_the_memory_of_pending_requests_is_counted(name: str) -> None:
         tracemalloc.stop()
     counted = wire.session.held_bytes - counted_before
     assert wire.session._pending.costly >= len(requests)
-    assert held <= 1.1 * counted + 8_192
+    assert held <= 1.1 * counted + 65_536  # and what other threads take meanwhile
     assert counted <= 1.5 * held
 
 
