@@ -270,10 +270,12 @@ class BridgeListener:
         """
         self._check = None
         now = self.clock()
-        for connection in list(self.connections):
-            connection.check(now)
-        if self.connections:
-            self._check = asyncio.get_running_loop().call_later(_CHECK_EVERY_S, self._check_times)
+        try:
+            for connection in list(self.connections):
+                connection.check(now)
+        finally:
+            if self.connections:
+                self._check = asyncio.get_running_loop().call_later(_CHECK_EVERY_S, self._check_times)
 
 
 class _BridgeConnection(asyncio.Protocol):

@@ -62,7 +62,9 @@ class Expiry:
             self._timer = None
 
     def _look(self) -> None:
-        for name in self._current.expire(self._now()):
-            _log.info("subscription expired", subscription=name)
-            self._on_end(name)
-        self.wait()
+        try:
+            for name in self._current.expire(self._now()):
+                _log.info("subscription expired", subscription=name)
+                self._on_end(name)
+        finally:  # a defect must not keep the next ones in force
+            self.wait()

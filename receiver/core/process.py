@@ -744,6 +744,9 @@ class _Core:
             self._next_check.cancel()
             self._next_check = None
         settings = self._settings.telemetry.backpressure
+        if settings.enabled and not self._draining:  # now, because a defect must not end it
+            every_s = min(_LAG_CHECK_S, settings.step_s / 2)
+            self._next_check = self._loop.call_later(every_s, self._check_lags)
         pressure = self._telemetry.backpressure
         lags: dict[str, float] = {}
         if settings.enabled:
@@ -760,9 +763,6 @@ class _Core:
         elif factor < self._logged_factor:
             _log.info("push intervals shortened", factor=factor, plugin=pressure.plugin)
         self._logged_factor = factor
-        if settings.enabled and not self._draining:
-            every_s = min(_LAG_CHECK_S, settings.step_s / 2)
-            self._next_check = self._loop.call_later(every_s, self._check_lags)
 
 
 def _content(store: SubscriptionStore) -> tuple[Subscription, ...]:

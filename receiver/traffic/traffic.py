@@ -315,8 +315,9 @@ class Traffic:
                 if (words := tracked.current()) is not None:
                     words[table.NUMBER] = 0
                 self._closing_ids.discard(f"{tracked.relay_id}-{tracked.number}")
-        if self._open or self._closing:
-            self._settle_within(_SOON_S if self._closing else _EVERY_S)
+        finally:
+            if self._open or self._closing:
+                self._settle_within(_SOON_S if self._closing else _EVERY_S)
 
     def _add(self, settlement: Settlement, tracked: _Tracked) -> None:
         words = tracked.current()

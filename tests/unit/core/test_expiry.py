@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from receiver.core.expiry import Expiry, Timer
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
@@ -61,6 +63,20 @@ class Expiring:
 
     def active(self) -> list[str]:
         return [item.name for item in self.current.active.subscriptions]
+
+
+def test_subscriptions_end_after_a_defect_too() -> None:
+    expiring = Expiring()
+
+    def fail(name: str) -> None:
+        raise LookupError(name)
+
+    expiring.expiry = Expiry(expiring.current, lambda: expiring.timers.now, expiring.timers.call_later, fail)
+    expiring.put_in_force(subscription("a", 1), subscription("b", 2))
+    for left in (["b"], []):
+        with pytest.raises(LookupError):
+            expiring.timers.run_next()
+        assert expiring.active() == left
 
 
 def test_each_subscription_ends_at_its_time() -> None:

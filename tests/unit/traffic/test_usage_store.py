@@ -198,6 +198,7 @@ def test_a_scrape_waits_for_no_disk_and_no_defect(failure: str) -> None:
         RelayTable(fd).take(1).words[table.BYTES_IN] = 100
         traffic.attach("relay", fd)
         traffic.opened(connection(1, id="relay-1"), "relay", "relay-1", 1, 0)
+        traffic._timer = None  # as when it is due
         commit, go_on = kept.commit, threading.Event()
 
         def fail(settlement: Settlement) -> dict[str, int]:
@@ -209,6 +210,8 @@ def test_a_scrape_waits_for_no_disk_and_no_defect(failure: str) -> None:
         kept.commit = fail  # type: ignore[method-assign]  # as with such a disk
         async with asyncio.timeout(100):
             await traffic.settle_within(0.01)
+        if failure == "a defect":
+            await eventually(lambda: traffic._timer is not None, "the next settlement")
         go_on.set()
         if failure == "a defect":
             kept.commit = commit  # type: ignore[method-assign]
