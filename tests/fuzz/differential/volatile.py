@@ -58,8 +58,8 @@ _TIME: Final = "the time"
 _DISK: Final = "the disk has other users"
 
 _QUORUM: Final = "the quorum elects a leader, or is busy, when the machine is"
-#: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, INVALID_REQUEST.
-_QUORUM_ERRORS: Final = frozenset({6, 7, 42})
+#: NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION (of the leader), INVALID_REQUEST.
+_QUORUM_ERRORS: Final = frozenset({6, 7, 35, 42})
 
 _PRODUCER: Final = "markers of an earlier round, whose connection was cut, reached one side's topic alone"
 #: NONE, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
