@@ -156,7 +156,7 @@ def test_the_page_leads_to_the_first_push(
     said = desk.shell(why, statuses=(1,))
     assert "there are none, so no client is asked for metrics" in said
 
-    # The client that is there asks again within a minute, and needs no restart.
+    # The client that is there asks again after a minute, and needs no restart.
     (_, subscribe) = page["4. Subscribe"][0]
     desk.shell(subscribe)
     printed = desk.home / "sidecar.out"
