@@ -65,6 +65,8 @@ _PRODUCER: Final = "markers of an earlier round, whose connection was cut, reach
 #: NONE, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
 _MARKER_ERRORS: Final = frozenset({0, 47, 52})
 
+_HALF_JOINED: Final = "a group whose only member has not joined is there until the broker forgets it"
+
 VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=0, path="Responses.PartitionResponses.BaseOffset", reason=_LOG, allows=_at_least(-1)),
     Volatile(
@@ -74,6 +76,12 @@ VOLATILE: Final[tuple[Volatile, ...]] = (
     Volatile(api_key=11, path="MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Leader", reason=_CHOSEN, allows=_member),
     Volatile(api_key=11, path="Members.MemberId", reason=_CHOSEN, allows=_member),
+    Volatile(
+        api_key=15,
+        path="Groups.GroupState",
+        reason=_HALF_JOINED,
+        allows=frozenset({"Dead", "Empty"}).__contains__,
+    ),
     Volatile(api_key=15, path="Groups.Members.MemberId", reason=_CHOSEN, allows=_member),
     Volatile(api_key=18, path="FinalizedFeaturesEpoch", reason=_LOG, allows=_at_least(0)),
     Volatile(api_key=19, path="Topics.TopicId", reason=_CHOSEN, allows=_uuid),
