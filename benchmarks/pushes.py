@@ -2,8 +2,7 @@
 
 The contenders are a broker with a telemetry plugin that counts and exports nothing; the sidecar
 whose destination is away, in front of a broker without a plugin; and the sidecar that exports to a
-real collector.
-All run all the time and take turns, round after round.
+real collector. All run all the time and take turns, round after round.
 
 The sidecar's own figure is what it adds. What its broker spends meanwhile is a column of its own,
 because the broker answers a marker for each request of a connection that has others in flight. The

@@ -18,10 +18,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from plugins._shared.threads import start_thread
 from plugins.kafka_topic.config import CreateTopic, KafkaTopicConfig
 from plugins.kafka_topic.record import headers, key
 from receiver.plugin import Push, RetryableError
+from spark_streaming.threads import start_thread
 
 #: Bounds on librdkafka's queue. A push that finds it full waits.
 _MAX_QUEUED_KILOBYTES = 65_536

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import ClassVar
 
 from plugins._shared.cumulative import ExportCache
-from plugins._shared.threads import start_thread
 from plugins.prometheus.config import PrometheusConfig
 from plugins.prometheus.exposition import exposition
 from plugins.prometheus.messages import Sample
@@ -36,6 +35,7 @@ from receiver.plugin import (
 )
 from receiver.plugin.breaker import requested_delay_s
 from spark_streaming.scraping.web import Web
+from spark_streaming.threads import start_thread
 
 #: Interval between checks for silent clients while there are no pushes.
 _CHECK_EVERY_S = 5.0

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from plugins._shared.threads import start_thread
 from plugins.spool_files.accepted import newest_accepted
 from plugins.spool_files.columns import record_batch
 from plugins.spool_files.config import SpoolFilesConfig
@@ -32,6 +31,7 @@ from plugins.spool_files.without_pandas import keep_pandas_out
 from receiver.peers.shares import RecentShares
 from receiver.peers.sources import block_of
 from receiver.plugin import Push, PushIdentity, RetryableError
+from spark_streaming.threads import start_thread
 
 #: Bound on waiting journals while publishing fails. Then no push is accepted.
 _MAX_WAITING = 4

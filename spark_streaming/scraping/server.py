@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Final
 
 from spark_streaming.scraping.web import Web
+from spark_streaming.threads import report_defect, start_thread
 
 #: Bound on open connections.
 MAX_CONNECTIONS: Final = 8
@@ -76,19 +77,7 @@ class ScrapeServer(ThreadingHTTPServer):
 
     def start(self, thread: str) -> None:
         """Serve scrapes on a thread of this name."""
-        self._thread = threading.Thread(target=self._serve, name=thread, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        """Serve until :meth:`close`, also after a defect."""
-        while True:
-            try:
-                self.serve_forever(0.2)
-            except Exception:
-                _report()
-                time.sleep(_PAUSE_S)
-            else:
-                return
+        self._thread = start_thread(thread, lambda: self.serve_forever(0.2), pause_s=_PAUSE_S)
 
     def close(self) -> None:
         """Stop listening. Running scrapes may finish within their time limit."""
@@ -162,7 +151,7 @@ class ScrapeServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Report defects. Other errors are of scrapers, which may disconnect at any time."""
         if not isinstance(sys.exception(), OSError):
-            _report()
+            report_defect()
 
 
 class ScrapeHandler(BaseHTTPRequestHandler):
@@ -289,11 +278,6 @@ def _source(address: str) -> str:
     except ValueError:
         return address
     return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found), 64), strict=False))
-
-
-def _report() -> None:
-    """Report the current exception like that of a thread that ends by it."""
-    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 def _shut(connection: socket.socket) -> None:

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 import plugins
 import receiver
 import spark_streaming
-from plugins._shared import threads
 from receiver import workers
+from spark_streaming import threads
 from tests.unit.finalizers import at_every_line
 
 #: Starts threads and tasks itself, or runs where nobody else does: a plugin's child process. The
@@ -24,7 +24,7 @@ from tests.unit.finalizers import at_every_line
 _MAY_START = {
     "workers.py",
     "log_writer.py",
-    "plugins/_shared/threads.py",
+    "spark_streaming/threads.py",
     "spark_streaming/scraping/server.py",
     "cli/events.py",  # its queue gets the end of each
     "doctor/destinations.py",  # its examination waits for the thread
@@ -65,7 +65,6 @@ def test_a_thread_starts_again_until_it_returns() -> None:
 
 
 def test_a_thread_of_a_plugin_starts_again_until_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "PAUSE_S", 0.0)
     monkeypatch.setattr(threading, "excepthook", workers._thread_ended)
     runs = iter([ValueError("password: hunter2"), OSError(), None])
 
@@ -75,7 +74,7 @@ def test_a_thread_of_a_plugin_starts_again_until_it_returns(monkeypatch: pytest.
             raise error
 
     with capture_logs() as logs:
-        threads.start_thread("spool-files", run).join(120)
+        threads.start_thread("spool-files", run, pause_s=0.0).join(120)
     assert [(line["worker"], line["error"]) for line in logs] == [
         ("spool-files", "ValueError"),
         ("spool-files", "OSError"),
