@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from receiver.session.exchanges import offset_delete
 from receiver.wire import (
+    altered_configs,
     api_keys,
     config_resources,
     k03_metadata,
@@ -30,7 +31,9 @@ from receiver.wire import (
     k72_push_telemetry,
     k74_list_config_resources,
 )
+from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
 from receiver.wire.broker_addresses import BrokerAddress
+from receiver.wire.config_resources import Resource
 from receiver.wire.primitives import Reader
 from receiver.wire.writer import Writer
 from tests.exploration import examples
@@ -106,17 +109,9 @@ def _describe_configs(writer: Writer, count: int) -> None:
 
 
 def _alter_configs(writer: Writer, count: int) -> None:
-    writer.compact_array_length(count)
-    for number in range(count):
-        writer.int8(16)
-        writer.compact_string(f"r{number}")
-        writer.compact_array_length(1)
-        writer.compact_string("metrics")
-        writer.int8(0)
-        writer.compact_nullable_string("*")
-        writer.tagged_fields(())
-        writer.tagged_fields(())
-    writer.raw(bytes(2))
+    changes = (AlteredConfig("metrics", "*"),)
+    resources = tuple(AlteredResource(Resource(16, f"r{number}"), changes) for number in range(count))
+    writer.raw(altered_configs.encode_request(AlterConfigsRequest(resources=resources), _ALTER, 1))
 
 
 def _resource_types(writer: Writer, count: int) -> None:

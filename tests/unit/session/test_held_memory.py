@@ -11,7 +11,9 @@ from typing import Final
 import pytest
 
 from receiver.session.exchanges import KINDS
-from receiver.wire import api_keys
+from receiver.wire import altered_configs, api_keys
+from receiver.wire.altered_configs import AlterConfigsRequest, AlteredConfig, AlteredResource
+from receiver.wire.config_resources import Resource
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.writer import Writer
 from tests.testbed.scripted_broker import RANGES, framed, request_frame, split
@@ -60,20 +62,14 @@ def described(number: int) -> bytes:
 
 
 def altered(number: int) -> bytes:
-    writer = Writer()
-    writer.tagged_fields(())
-    writer.compact_array_length(1_000)
-    for index in range(1_000):
-        writer.int8(16)
-        writer.compact_string(f"{index}ä")
-        writer.compact_array_length(1)
-        writer.compact_string("metrics")
-        writer.int8(0)
-        writer.compact_nullable_string("*")
-        writer.tagged_fields(())
-        writer.tagged_fields(())
-    writer.raw(bytes(2))
-    return request_frame(INCREMENTAL, 1, number, writer.take())
+    changes = (AlteredConfig("metrics", "*"),)
+    request = AlterConfigsRequest(
+        resources=tuple(AlteredResource(Resource(16, f"{index}ä"), changes) for index in range(1_000))
+    )
+    tags = b"\0"  # of the header
+    return request_frame(
+        INCREMENTAL, 1, number, tags + altered_configs.encode_request(request, INCREMENTAL, 1)
+    )
 
 
 def refused(number: int) -> bytes:
