@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Iterator, Sequence
 
@@ -100,7 +99,7 @@ def _refusal(bind: HostPort) -> str | None:
     except socket.gaierror as error:
         return f"the host is not known: {reason_of(error)}"
     except OSError as error:
-        return os.strerror(error.errno) if error.errno else str(error)
+        return reason_of(error)
     return None
 
 

@@ -6,7 +6,6 @@ connections only after :meth:`ListeningSockets.listen`.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -209,6 +208,5 @@ def _bind(owner: str, bind: HostPort, *, share: bool) -> socket.socket:
             f"{owner}: {bind}: cannot listen there: the host is not known: {reason_of(error)}"
         ) from None
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason}") from None
+        raise SocketError(f"{owner}: {bind}: cannot listen there: {reason_of(error)}") from None
     return listening
