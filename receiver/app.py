@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from receiver import log_once, log_writer
+from receiver import log_once
 from receiver.core import process as core_process
 from receiver.gateway import process as relay_process
 from receiver.host.discovery import HostedPlugin
@@ -18,6 +18,7 @@ from receiver.process_memory import tune_garbage_collection
 from receiver.settings.load import load, sourced
 from receiver.settings.model import ReceiverSettings
 from receiver.supervisor.supervisor import Supervisor
+from spark_streaming import log_writer
 
 
 def run(

@@ -158,6 +158,7 @@ def run(
             raise _fail("checkpoint: required unless PostgreSQL is embedded; give --checkpoint DIR", 2)
         if once:
             _check_source(settings)
+        _log_in_thread(settings)
         with (
             _stopping() as stopping,
             _metrics(settings) as (metrics, server),
@@ -228,6 +229,7 @@ def rebuild(
     with _errors(spark=True):
         settings = _settings(given)
         _check_source(settings)
+        _log_in_thread(settings)
         with (
             _stopping() as stopping,
             _metrics(settings) as (metrics, server),
@@ -393,6 +395,12 @@ def _settings(options: Mapping[str, Any]) -> RollupSettings:
     settings: RollupSettings = _module("load").load(given.get("config"), overrides)
     _module("log").configure(settings.log.level, settings.log.format)
     return settings
+
+
+def _log_in_thread(settings: RollupSettings) -> None:
+    """Let a log that can't be written neither hold nor fail a job."""
+    _module("log_writer").install()
+    _module("log").configure(settings.log.level, settings.log.format)
 
 
 def _check_source(settings: RollupSettings) -> None:

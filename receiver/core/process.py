@@ -58,7 +58,6 @@ from receiver.host.plugin_metrics import PluginMetrics
 from receiver.host.ports import check_ports
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
-from receiver.log_writer import dropped_lines
 from receiver.metrics import ProcessNumbers, ReceiverMetrics, Sources
 from receiver.plugin import Push
 from receiver.process_memory import resident_bytes, tune_garbage_collection
@@ -87,6 +86,7 @@ from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import Key, UsageError, open_usage
 from receiver.workers import start_task
 from spark_streaming import dumps
+from spark_streaming.log_writer import dropped_lines
 
 #: How long a thread may hold the interpreter while calls wait. Python's default of 5 ms would show
 #: in the latency of telemetry requests.

@@ -37,7 +37,6 @@ from receiver.gateway.spread import Spread
 from receiver.gateway.upstream.address import UpstreamAddress
 from receiver.link.messages import Statistics
 from receiver.log import configure as configure_log
-from receiver.log_writer import dropped_lines
 from receiver.metrics import RelayMetrics
 from receiver.peers.pending_work import PendingWorks
 from receiver.process_memory import resident_bytes, tune_garbage_collection
@@ -55,6 +54,7 @@ from receiver.traffic.table import RelayTable
 from receiver.wire.broker_addresses import ReplaceAddress
 from receiver.workers import start_task
 from spark_streaming import dumps
+from spark_streaming.log_writer import dropped_lines
 
 #: Seconds between two looks at whether the connections of a drained relay have ended.
 _DRAIN_CHECK_S: Final = 0.1

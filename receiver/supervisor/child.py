@@ -18,11 +18,12 @@ from typing import Final
 
 import structlog
 
-from receiver import log_once, log_writer
+from receiver import log_once
 from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 from receiver.supervisor.starvation import ProcessorTime, is_starved, processor_time
 from receiver.supervisor.states import ChildState
+from spark_streaming import log_writer
 
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1

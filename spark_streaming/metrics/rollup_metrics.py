@@ -7,18 +7,21 @@ so the number of series is bounded.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from math import nan
 from typing import Final, Literal, Self, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from spark_streaming.admission import Bound
 from spark_streaming.findings.settings import KINDS
 from spark_streaming.findings.versions import SEVERITIES
+from spark_streaming.log_writer import dropped_lines
 from spark_streaming.scraping.negotiation import scrape_format
 
 #: A part of a batch. Spark reports ``find``, ``plan`` and ``checkpoint``. ``run`` is the Spark job;
@@ -66,6 +69,7 @@ class RollupMetrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
+        self.registry.register(_DroppedLines())
         self._read_until_s = nan
         self._gauge("lag_seconds", "Age of the oldest push that may be unread.").set_function(self._lag_s)
         self._read_until = self._gauge(
@@ -257,6 +261,15 @@ class RollupMetrics:
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(_PREFIX + name, text, buckets=_SECONDS, registry=self.registry)
+
+
+class _DroppedLines(Collector):
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(
+            f"{_PREFIX}log_lines_dropped",
+            "Log lines that were dropped because the log could not be written.",
+            dropped_lines(),
+        )
 
 
 class StageClock:

@@ -16,12 +16,20 @@ import pytest
 
 import plugins
 import receiver
-from receiver.log_writer import LogWriter
+import spark_streaming
+from spark_streaming.log_writer import LogWriter
 from tests.unit.finalizers import at_every_line
 
 #: Files that may name the streams: the writer, the commands of people, the child's own channel, and
 #: the plugin whose purpose is to print.
-_MAY_WRITE = ("receiver/log_writer.py", "receiver/cli/", "receiver/catalogue/__main__.py", "plugins/console/")
+_MAY_WRITE = (
+    "spark_streaming/log_writer.py",
+    "receiver/cli/",
+    "receiver/catalogue/__main__.py",
+    "plugins/console/",
+    "spark_streaming/cli.py",
+    "spark_streaming/jars.py",
+)
 
 
 @pytest.fixture
@@ -61,7 +69,7 @@ def test_lines_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
 #: Writes a thousand lines to a standard error that nobody reads, and says how many it dropped.
 _CHILD = """
 import sys
-from receiver import log_writer
+from spark_streaming import log_writer
 
 writer = log_writer.install()
 for _ in range(1_000):
@@ -107,6 +115,26 @@ def test_an_error_reaches_nobody(pipe: tuple[int, int], failure: str) -> None:
     assert log.dropped > 0
     log.finish(seconds=0.01)
     log.flush()
+
+
+#: Configures the roll-up's log on a full disk, as `rollup run` does, and logs what a batch does.
+_ROLLUP = """
+import structlog
+from spark_streaming import cli
+from spark_streaming.settings import RollupSettings
+
+cli._log_in_thread(RollupSettings())
+structlog.get_logger().info("batch", number=1)
+print("went on")
+"""
+
+
+def test_a_full_disk_of_the_log_fails_no_batch() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 -- a descriptor
+        done = subprocess.run(
+            [sys.executable, "-c", _ROLLUP], stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    assert (done.stdout, done.returncode) == (b"went on\n", 0)
 
 
 def test_a_child_writes_its_own_lines_alone(pipe: tuple[int, int]) -> None:
@@ -173,11 +201,13 @@ def test_nothing_else_writes_to_the_streams() -> None:
     pattern = re.compile(r"sys\.(__)?std(err|out)|StreamHandler|\bprint\(|PrintLogger|typer\.echo")
     wrong = [
         f"{path.relative_to(root)}:{number}"
-        for package in (receiver, plugins)
+        for package in (receiver, plugins, spark_streaming)
         for root in [Path(package.__file__ or "").parents[1]]
         for path in sorted(Path(package.__file__ or "").parent.rglob("*.py"))
         if not str(path.relative_to(root)).startswith(_MAY_WRITE)
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if pattern.search(line) and "flush()" not in line
     ]
-    assert [place for place in wrong if not place.startswith("receiver/log.py")] == []
+    assert [
+        place for place in wrong if not place.startswith(("receiver/log.py", "spark_streaming/log.py"))
+    ] == []

@@ -23,7 +23,7 @@ from tests.unit.finalizers import at_every_line
 #: a scrape endpoint.
 _MAY_START = {
     "workers.py",
-    "log_writer.py",
+    "spark_streaming/log_writer.py",
     "spark_streaming/threads.py",
     "spark_streaming/scraping/server.py",
     "cli/events.py",  # its queue gets the end of each

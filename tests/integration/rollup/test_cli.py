@@ -213,6 +213,21 @@ def test_run_ends_when_spark_ends(rollup: Rollup, tmp_path: Path, database: str)
     assert running.log_text().splitlines()[-1] == expected
 
 
+# Starts Spark; in the gate, test_log_writer.py logs to such a disk as the job does.
+@pytest.mark.full
+def test_a_full_disk_of_the_log_costs_no_push(
+    rollup: Rollup, tmp_path: Path, database: str, query: Query
+) -> None:
+    (tmp_path / "err.txt").symlink_to("/dev/full")
+    spool(tmp_path / "telemetry", "one", [push(ORDERS, NOW)])
+    running = rollup.start(
+        *("run", "--once", "--path", tmp_path / "telemetry", "--checkpoint", tmp_path / "checkpoint"),
+        KAFKA_TELEMETRY_ROLLUP_POSTGRES=database,
+    )
+    assert running.wait(SPARK_S) == 0
+    assert query("SELECT sum(pushes) FROM telemetry.ledger") == [(1,)]
+
+
 def test_migrate_prints_the_applied_migrations(database: str) -> None:
     first = CliRunner().invoke(app, ["migrate", "--postgres", database])
     assert (first.exit_code, first.stdout[:25]) == (0, "migrations applied: 0001_"), first.stderr
