@@ -47,6 +47,9 @@ _WRONG_CONFIGURATION: Final = 2
 #: kernel kills them at once.
 _ORPHANS_END_WITHIN_S: Final = 2.0
 
+#: Seconds that a line may take.
+_SAY_WITHIN_S: Final = 0.2
+
 _ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 _PASSED_ON: Final = _ENDING | {signal.SIGHUP}
 _WAITED_FOR: Final = _PASSED_ON | {signal.SIGCHLD}
@@ -202,8 +205,20 @@ def _await_orphans() -> None:
 def _say(what: str) -> None:
     """Write a line to standard error, unless that has to wait."""
     with contextlib.suppress(OSError):
-        if select.select([], [_STANDARD_ERROR], [], 0)[1]:
+        if not select.select([], [_STANDARD_ERROR], [], 0)[1]:
+            return
+        # Another process may take the room that was just seen.
+        before = signal.signal(signal.SIGALRM, _give_up)
+        signal.setitimer(signal.ITIMER_REAL, _SAY_WITHIN_S)
+        try:
             os.write(_STANDARD_ERROR, f"kafka-telemetry: {what}\n".encode())
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _give_up(_number: int, _frame: object) -> None:
+    raise TimeoutError
 
 
 def _end(status: int) -> NoReturn:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -181,6 +181,23 @@ time.sleep(600)
             children = Path(f"/proc/{parent}/task/{parent}/children")
             os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         wait_for("bound 5", log)
+
+
+def test_a_line_of_process_1_waits_for_no_reader() -> None:
+    # The pipe has room for a page, and the line needs more: as if another process took the room.
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+    os.read(reading, 4096)
+    says = "from receiver import process_1; process_1._say('x' * 100_000); print('went on')"
+    with subprocess.Popen([sys.executable, "-c", says], stdout=subprocess.PIPE, stderr=writing) as child:
+        out, _ = child.communicate(timeout=TIMEOUT_S)
+    os.close(reading)
+    os.close(writing)
+    assert (out, child.returncode) == (b"went on\n", 0)
 
 
 def test_the_delays_grow_and_end() -> None:
