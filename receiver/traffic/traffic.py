@@ -13,11 +13,12 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 
@@ -27,7 +28,7 @@ from receiver.telemetry.identity import ANONYMOUS, SHARED_PRINCIPALS, ClientIden
 from receiver.traffic import table
 from receiver.traffic.table import CoreTable
 from receiver.traffic.traffic_metrics import TrafficMetrics
-from receiver.traffic.usage_store import Amounts, Key, Settlement, UsageStore
+from receiver.traffic.usage_store import Amounts, Key, Settlement, UsageStore, UsageUnavailableError
 from receiver.wire.seen_versions import versions
 from receiver.workers import start_task
 
@@ -41,13 +42,19 @@ _SOON_S: Final = 2.0
 #: Seconds in which a relay may take up its link again before its connections count as closed.
 _LOST_S: Final = 2.0
 
+#: Seconds in which the disk of the usage must answer a read.
+_READ_S: Final = 10.0
+
 #: Connections that are settled without a break.
 _PORTION: Final = 200
 
 #: Why a connection has ended whose relay has.
 RELAY_ENDED: Final = "relay_ended"
 
+_Row = TypeVar("_Row")
 _Totals: TypeAlias = tuple[int, int, int]
+# Its own thread, because a disk that hangs holds it.
+_reader: Final = ThreadPoolExecutor(1, "usage-reads")
 _known_versions = lru_cache(maxsize=4096)(versions)
 
 _log = structlog.get_logger("receiver.core")
@@ -341,6 +348,22 @@ class Traffic:
         if tracked.table is not None:
             used_apis = _known_versions(tracked.table.seen(tracked.index))
             _merge(settlement, identity, used_apis)
+
+    async def read(self, rows: Callable[[UsageStore], list[_Row]]) -> list[_Row]:
+        """Settle, and read from the store in a thread.
+
+        Raises:
+            UsageUnavailableError: Its disk gives no answer, or fails.
+        """
+        try:
+            async with asyncio.timeout(_READ_S):
+                await self.settle()
+                return await asyncio.get_running_loop().run_in_executor(_reader, rows, self.store)
+        except TimeoutError:
+            problem = f"the disk of usage.path gave no answer within {_READ_S:g} s"
+        except sqlite3.Error as error:
+            problem = str(error)
+        raise UsageUnavailableError(problem)
 
     async def use(self, store: UsageStore) -> None:
         """Keep usage in another store from now on, and close the one before.

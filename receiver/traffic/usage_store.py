@@ -170,6 +170,10 @@ class UsageError(Exception):
     """The file of ``usage.path`` can't be used."""
 
 
+class UsageUnavailableError(Exception):
+    """The usage can't be read now."""
+
+
 def open_usage(settings: UsageSettings, otherwise: Path | None) -> UsageStore:
     """Open the file of the usage.
 

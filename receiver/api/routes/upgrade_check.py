@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Annotated, Any, Final
 
@@ -24,7 +23,7 @@ from receiver.telemetry.owners import Owners
 from receiver.traffic.usage_store import ApiGroup, ApiUse
 from receiver.wire.api_keys import api_name
 
-router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"], responses=problem_answers(422))
+router = APIRouter(prefix="/v1/upgrade-check", tags=["usage"], responses=problem_answers(422, 503))
 
 _DAY_MS = 86_400_000
 
@@ -87,13 +86,11 @@ async def check_upgrade(dependencies: Dependencies, query: Annotated[UpgradeQuer
     The versions are those of all requests that were seen, whatever the broker can tell. An old
     broker may be the reason that a client uses an old version.
     """
-    traffic = dependencies.traffic
-    await traffic.settle()
     since_ms = dependencies.wall_ns() // 1_000_000 - query.days * _DAY_MS
-    read = partial(traffic.store.apis, since_ms)
+    uses = await dependencies.traffic.read(lambda store: store.apis(since_ms))
     owners = dependencies.telemetry.owners
     return await answer_list(
-        dependencies.cluster, "/v1/upgrade-check", query, lambda asked: _page(read, asked, owners), _ORDER
+        dependencies.cluster, "/v1/upgrade-check", query, lambda asked: _page(uses, asked, owners), _ORDER
     )
 
 
@@ -121,11 +118,11 @@ def _position(item: Item) -> str:
 _ORDER: Final = Order(position=_position, cursor=_position, combine=_combine)
 
 
-def _page(read: Callable[[], Iterable[ApiUse]], query: UpgradeQuery, owners: Owners) -> dict[str, Any]:
+def _page(uses: Iterable[ApiUse], query: UpgradeQuery, owners: Owners) -> dict[str, Any]:
     dropped = DROPPED_VERSIONS.up_to(query.to)
     wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
     found: dict[ApiGroup, list[dict[str, Any]]] = {}
-    for use in read():
+    for use in uses:
         lack = dropped.get(use.api_key)
         if lack is None or not lack.breaks(use.lowest):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Final
@@ -25,7 +25,7 @@ from receiver.telemetry.owners import Owners
 from receiver.traffic.order import UsageGroup
 from receiver.traffic.usage_store import Amounts, UsageRow
 
-router = APIRouter(prefix="/v1/usage", tags=["usage"], responses=problem_answers(422))
+router = APIRouter(prefix="/v1/usage", tags=["usage"], responses=problem_answers(422, 503))
 
 #: Days that are shown unless ``since`` is given.
 _DEFAULT_DAYS: Final = 30
@@ -92,17 +92,16 @@ async def list_usage(
     since = query.since or until - timedelta(days=_DEFAULT_DAYS)
     if since > until:
         raise InvalidError(field_error(("since",), since.isoformat(), f"must not be after until ({until})"))
-    traffic = dependencies.traffic
-    await traffic.settle()
-    read = partial(_grouped, traffic.store.usage, since, until, owners=dependencies.telemetry.owners)
+    rows = await dependencies.traffic.read(lambda store: store.usage(since.isoformat(), until.isoformat()))
+    grouped = partial(_grouped, rows, owners=dependencies.telemetry.owners)
     if not _wants_csv(request):
         order = _order(query.by)
         return await answer_list(
-            dependencies.cluster, "/v1/usage", query, lambda asked: _page(read(asked), asked), order
+            dependencies.cluster, "/v1/usage", query, lambda asked: _page(grouped(asked), asked), order
         )
     if query.scope is AnswerScope.CLUSTER:
         raise InvalidError(field_error(("scope",), query.scope, "CSV is of one receiver: omit scope"))
-    return Response(_csv(await in_background(read, query), query.by), media_type="text/csv; charset=utf-8")
+    return Response(_csv(await in_background(grouped, query), query.by), media_type="text/csv; charset=utf-8")
 
 
 def _order(by: UsageGroup) -> Order:
@@ -117,17 +116,12 @@ def _order(by: UsageGroup) -> Order:
 
 
 def _grouped(
-    read: Callable[[str, str], Iterable[UsageRow]],
-    since: date,
-    until: date,
-    query: UsageQuery,
-    *,
-    owners: Owners,
+    rows: Iterable[UsageRow], query: UsageQuery, *, owners: Owners
 ) -> list[tuple[str, str, Amounts]]:
     """Return day, value and amounts, in order."""
     sums: dict[tuple[str, str], Amounts] = {}
     wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
-    for row in read(since.isoformat(), until.isoformat()):
+    for row in rows:
         if wants_principal(row.principal) and wants_client_id(row.client_id):
             value = _value(row, query.by, owners)
             known = sums.get((row.day, value))

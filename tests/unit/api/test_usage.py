@@ -112,6 +112,21 @@ def test_a_wrong_parameter_is_told_what_it_may_be(api: Api, query: str, detail: 
     api.run(scenario)
 
 
+@pytest.mark.parametrize("path", ["/v1/usage", "/v1/upgrade-check?to=4.0"])
+def test_a_disk_that_hangs_is_told_and_holds_no_other_list(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.traffic.traffic._READ_S", 0.01)
+
+    async def scenario(rest: httpx.AsyncClient) -> None:
+        with api.traffic().store._lock:  # as a commit that waits for the disk
+            told = problem_of(await rest.get(path), 503)["detail"]
+            assert told == "cannot read the usage: the disk of usage.path gave no answer within 0.01 s"
+            assert (await rest.get("/v1/connections")).json()["items"] == []
+
+    api.run(scenario)
+
+
 def test_a_closed_connection_keeps_what_it_moved_and_is_used_once(api: Api) -> None:
     async def scenario(rest: httpx.AsyncClient) -> None:
         table = relay(api)

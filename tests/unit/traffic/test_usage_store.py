@@ -23,6 +23,7 @@ from receiver.traffic.usage_store import (
     Settlement,
     UsageError,
     UsageStore,
+    UsageUnavailableError,
     open_usage,
 )
 from tests.unit.api.conftest import connection
@@ -217,6 +218,31 @@ def test_a_scrape_waits_for_no_disk_and_no_defect(failure: str) -> None:
             kept.commit = commit  # type: ignore[method-assign]
         await traffic.settle()
         assert [row.amounts.bytes_in for row in kept.usage("2020-01-01", "2999-01-01")] == [100]
+        await traffic.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("failure", ["a disk that hangs", "an error"])
+def test_a_read_tells_of_a_disk_that_hangs_or_fails(failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_module, "_READ_S", 0.01)
+
+    async def main() -> None:
+        traffic = Traffic(store())
+        go_on = threading.Event()
+
+        def fail(_: UsageStore) -> list[int]:
+            if failure == "an error":
+                raise sqlite3.OperationalError("disk I/O error")
+            assert go_on.wait(120)
+            return []
+
+        expected = "no answer within 0.01 s" if failure == "a disk that hangs" else "disk I/O error"
+        with pytest.raises(UsageUnavailableError, match=expected):
+            await traffic.read(fail)
+        go_on.set()
+        monkeypatch.setattr(traffic_module, "_READ_S", 100)
+        assert await traffic.read(lambda _: [1]) == [1]
         await traffic.close()
 
     asyncio.run(main())
