@@ -367,6 +367,8 @@ CREATE TABLE client_state (
     transactional_id text,
     application_id text,
     broker_id text,
+    -- The team that it belongs to, by the receiver's label.
+    client_owner text,
     first_seen timestamptz NOT NULL,
     last_seen timestamptz NOT NULL,
     minute bigint,
@@ -412,6 +414,7 @@ CREATE UNLOGGED TABLE client_load (
     transactional_id text,
     application_id text,
     broker_id text,
+    client_owner text,
     heard_interval_ms bigint NOT NULL,
     first_ns bigint NOT NULL,
     heard_ns bigint NOT NULL,
@@ -523,8 +526,8 @@ AS 'SELECT days_until FROM telemetry.progress';
 CREATE VIEW client AS SELECT
     c.client_key, c.client_instance_id, c.client_id, c.client_software_name, c.client_software_version,
     c.principal, c.group_id, c.cluster_id, c.client_source_address, c.client_source_port, c.client_rack,
-    c.group_instance_id, c.group_member_id, c.transactional_id, c.application_id, c.broker_id, c.first_seen, c.last_seen, c.push_interval_ms, c.terminated_at,
-    c.disconnected_at,
+    c.group_instance_id, c.group_member_id, c.transactional_id, c.application_id, c.broker_id, c.first_seen,
+    c.last_seen, c.push_interval_ms, c.terminated_at, c.disconnected_at,
     CASE
         WHEN c.terminated THEN 'left'
         WHEN c.last_seen < CASE
@@ -533,7 +536,8 @@ CREATE VIEW client AS SELECT
         END - 3 * c.push_interval_ms * interval '1 millisecond'
             THEN CASE WHEN c.disconnected_at >= c.last_seen THEN 'disconnected' ELSE 'silent' END
         ELSE 'live'
-    END AS state
+    END AS state,
+    c.client_owner
 FROM client_state c
 LEFT JOIN (
     SELECT coalesce(cluster_id, '') AS cluster, max(last_seen) AS push_at FROM client_state GROUP BY 1

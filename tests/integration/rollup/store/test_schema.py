@@ -57,22 +57,6 @@ def test_a_further_migration_keeps_the_data(
             store.migrate()
 
 
-def test_a_database_of_an_earlier_version_gets_what_later_ones_added(
-    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, *further = MIGRATIONS
-    (tmp_path / "schema").mkdir()
-    shutil.copy(SCHEMA / f"{first}.sql", tmp_path / "schema")
-    with Store(database, retention=RetentionSettings(), reader_role=READER) as store:
-        with monkeypatch.context() as earlier:
-            earlier.setattr("spark_streaming.postgres.migrations._SCHEMA", tmp_path / "schema")
-            assert store.migrate() == [first]
-        assert store.migrate() == further
-    with psycopg.connect(database) as connection:
-        connection.execute(f"SET ROLE {READER}".encode())
-        assert connection.execute("SELECT client_owner FROM telemetry.client").fetchall() == []
-
-
 def test_a_database_that_cannot_hold_every_client_id_is_refused(postgres: Postgres) -> None:
     with (
         postgres.database(encoding="SQL_ASCII") as database,
