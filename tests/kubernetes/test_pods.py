@@ -20,8 +20,8 @@ from tests.testbed.helm import CHART, Helm, of_kind
 from tests.testbed.kubernetes import ApiServer
 
 _SPARK = CHART / "ci" / "crds-spark-application.yaml"
-#: Features with sidecars in the pods of another chart, beside pods of their own.
-_SIDECARS_ELSEWHERE = ("subscriptions.yaml",)
+#: Features with sidecars in the pods of another chart, beside pods of their own, such as a job's.
+_SIDECARS_ELSEWHERE = ("sidecar.yaml", "subscriptions.yaml")
 
 #: The rights that Spark's driver needs to start and end executors, with a ConfigMap and a Service
 #: ("RBAC" in Spark's "Running on Kubernetes").
