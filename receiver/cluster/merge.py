@@ -28,7 +28,7 @@ class Order:
     cursor: Callable[[Item], str]
     """Returns the ``after`` of the items behind an item."""
     combine: Callable[[Sequence[Item]], Item] = itemgetter(0)
-    """Makes one item of those at the same position."""
+    """Makes one item of those at the same position. Raises the same for what is no such item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,22 @@ def read_page(receiver: str, document: object, order: Order) -> MemberPage:
             pass
         case _:
             raise ValueError("it is no list")
+    own = [own_item(receiver, item, order) for item in items]
+    return MemberPage([(order.position(item), item) for item in own], following is not None)
+
+
+def own_item(receiver: str, item: object, order: Order) -> Item:
+    """Return an item of a receiver, with its id.
+
+    Raises:
+        ValueError: It lacks what the list reads of it. An older receiver's may.
+    """
     try:
-        own = [{**item, "receiver": receiver} for item in items]
-        entries = [(order.position(item), item) for item in own]
+        own: Item = {**item, "receiver": receiver}  # type: ignore[dict-item]  # anything may come
+        order.position(order.combine([own]))
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise ValueError("an item lacks what the list is ordered by") from None
-    return MemberPage(entries, following is not None)
+        raise ValueError("an item lacks what the list is ordered or added up by") from None
+    return own
 
 
 def merged_page(

@@ -23,7 +23,7 @@ from receiver.api.filters import UUID_PATTERN, ClientQuery, client_owner, matchi
 from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, ProblemError, field_error, problem_answers
 from receiver.api.routes.connections import ConnectionFields, connection_fields
-from receiver.cluster.merge import Item, Order
+from receiver.cluster.merge import Item, Order, own_item
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
@@ -144,8 +144,6 @@ def _combined(views: Sequence[Item]) -> Item:
 
 
 def _position(client: Item) -> Uuid:
-    # What `_combined` reads must be there too.
-    float(client["last_request_age_s"]), int(client["pushes"]), client["last_push_age_s"]
     return uuid_from_text(client["client_instance_id"])
 
 
@@ -232,9 +230,7 @@ async def client_in_cluster(dependencies: ApiDependencies, client_instance_id: s
     def read(receiver: str, document: object) -> None:
         match document:
             case dict() if document.get("client_instance_id") == client_instance_id:
-                view: Item = {**document, "receiver": receiver}
-                _position(view)
-                views.append(view)
+                views.append(own_item(receiver, document, _ORDER))
             case {"status": 404}:
                 pass
             case _:

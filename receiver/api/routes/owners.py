@@ -48,8 +48,6 @@ def _combined(views: Sequence[Item]) -> Item:
 
 
 def _position(owner: Item) -> str:
-    # What `_combined` reads must be there too.
-    set(owner["absent"]), int(owner["connections"]), int(owner["clients"])
     return str(owner["team"])
 
 

@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 
 from receiver.cluster.merge import Item, Order, merged_page, read_page
 
+#: A list whose items are added up.
+SUMS = Order(
+    position=lambda item: item["id"],
+    cursor=lambda item: str(item["id"]),
+    combine=lambda views: {**views[0], "count": sum(view["count"] for view in views)},
+)
 ORDER = Order(
     position=lambda item: item["id"],
     cursor=lambda item: str(item["id"]),
@@ -71,3 +77,10 @@ def test_a_filter_after_the_merge_loses_nothing(receivers: list[list[int]], limi
 def test_what_is_no_page_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match=r"it is no list|an item lacks"):
         read_page("1", document, ORDER)
+
+
+@pytest.mark.parametrize("item", [{"id": 1}, {"id": 1, "count": "1"}, {"id": 1, "count": None}, {"count": 1}])
+def test_an_older_receivers_item_that_lacks_what_is_added_up_is_refused(item: Item) -> None:
+    with pytest.raises(ValueError, match="added up by"):
+        read_page("1", {"items": [item], "next": None}, SUMS)
+    assert read_page("1", {"items": [{"id": 1, "count": 1}], "next": None}, SUMS).entries
