@@ -28,7 +28,7 @@
 {{- end -}}
 
 {{- define "kafka-client-telemetry.drainSeconds" -}}
-{{- include "kafka-client-telemetry.seconds" ((.Values.config.drain | default dict).timeout_s | default 8) -}}
+{{- include "kafka-client-telemetry.seconds" (dig "timeout_s" 8 (.Values.config.drain | default dict)) -}}
 {{- end -}}
 
 {{/* Seconds of a setting that ends in `_s`: a number, or text such as `2m`. */}}
