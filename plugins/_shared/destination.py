@@ -94,7 +94,8 @@ def tls_context(config: Destination) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise OSError(f"tls.ca_file {ca_file or 'of the system'}: {error}") from None
+        where = f"tls.ca_file {ca_file}" if ca_file else "the system's authorities"
+        raise OSError(f"{where}: {error}") from None
     if tls and tls.cert_file and tls.key_file:
         try:
             # An encrypted key must fail. Without a password here, OpenSSL asks on the terminal.
