@@ -20,7 +20,7 @@ from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.clients import FranzClient, JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector, ExportedMetric, Point
 from tests.testbed.ports import LOOPBACK, free_port, is_open
-from tests.testbed.process import ChildProcess, StartError, wait_until
+from tests.testbed.process import ChildProcess, StartError, in_group, wait_until
 from tests.testbed.security import Login, Security
 
 CLIENTS = (JavaClient, FranzClient, LibrdkafkaClient)
@@ -222,3 +222,25 @@ time.sleep(60)
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="/nowhere/program"):
         ChildProcess("nothing", ["/nowhere/program"], log=tmp_path / "log")
+
+
+#: A process whose child takes a while to end, because its memory is given back first.
+_LARGE_CHILD = """
+import os, time
+reads, writes = os.pipe()
+if not os.fork():
+    memory = b"x" * 300_000_000
+    os.write(writes, b".")
+    time.sleep(600)
+os.read(reads, 1)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_process_has_left_no_child_that_holds_its_ports(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = ChildProcess("large", [sys.executable, "-c", _LARGE_CHILD], log=log)
+    process.wait_until_ready(lambda: "ready" in process.log_text(), timeout_s=60)
+    process.kill()
+    assert in_group(process.pid) == []

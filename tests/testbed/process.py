@@ -56,6 +56,21 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, ev
         time.sleep(every_s)
 
 
+def in_group(group: int) -> list[str]:
+    """The names of a group's processes that have not ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name, _, rest = (entry / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            state, _, pgrp = rest.split()[:3]
+            if int(pgrp) == group and state not in {"X", "Z"}:
+                found.append(name)
+    return found
+
+
 class ChildProcess:
     """A started process.
 
@@ -184,11 +199,14 @@ class ChildProcess:
         """End the process and its group at once (SIGKILL)."""
         if self.running:
             self._kill_group()
-            self._popen.wait()
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+            self._popen.wait()
+            # Its children hold its ports until they have ended too.
+            while in_group(self.pid):
+                time.sleep(0.005)
         _alive.discard(self)
 
     def log_text(self) -> str:

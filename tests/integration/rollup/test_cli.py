@@ -24,7 +24,7 @@ from spark_streaming.embedded import EmbeddedPostgres
 from spark_streaming.postgres.database import SERIES_LOCK
 from tests.integration.rollup.conftest import Query
 from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Values, push, spool
-from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.process import ChildProcess, in_group, wait_until
 
 KAFKA_TELEMETRY = Path(sys.executable).with_name("kafka-telemetry")
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
@@ -78,21 +78,6 @@ def rollup(tmp_path: Path) -> Iterator[Rollup]:
     started = Rollup(tmp_path)
     yield started
     started.kill()
-
-
-def in_group(group: int) -> list[str]:
-    """The processes of a group that have not ended."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                name, _, rest = (entry / "stat").read_text().rpartition(")")
-            except OSError:
-                continue
-            state, _, pgrp = rest.split()[:3]
-            if int(pgrp) == group and state != "Z":
-                found.append(name)
-    return found
 
 
 # Starts Spark; in the gate, test_crash.py does so with the same command.

@@ -28,9 +28,9 @@ from tests.integration.rollup.pushes import (
     Values,
     push,
 )
-from tests.integration.rollup.test_cli import SPARK_S, in_group
+from tests.integration.rollup.test_cli import SPARK_S
 from tests.testbed.broker import KafkaBroker
-from tests.testbed.process import ChildProcess, wait_until
+from tests.testbed.process import ChildProcess, in_group, wait_until
 from tests.testbed.spark_cluster import SPARK_SUBMIT, SparkCluster
 from tests.testbed.table_lock import TableLock
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.integration.rollup.conftest import Query
 from tests.integration.rollup.pushes import CONNECTIONS, MINUTE_NS, Client, Spooled, Values, push, spool
-from tests.integration.rollup.test_cli import KAFKA_TELEMETRY, SPARK_S, in_group
-from tests.testbed.process import ChildProcess, wait_until
+from tests.integration.rollup.test_cli import KAFKA_TELEMETRY, SPARK_S
+from tests.testbed.process import ChildProcess, in_group, wait_until
 
 PUSHES = 5
 NOW = (time.time_ns() // MINUTE_NS - 60) * MINUTE_NS
