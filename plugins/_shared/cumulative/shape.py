@@ -51,6 +51,8 @@ class Shape:
         start_tag, start_ns, time_tag, time_ns, tag, number = values
         if start_tag != _START or time_tag != _TIME or tag != self.tag:
             return None
+        if not time_ns:  # the point has no time, however its encoding says so
+            return None
         return start_ns, time_ns, number
 
     def write(self, start_ns: int, time_ns: int, number: float) -> bytes:
