@@ -314,7 +314,8 @@ class Traffic:
                 self.metrics.add(settlement.usage, new_networks)
         except BaseException as error:
             self._closing = closing + self._closing
-            self._warnings.warning("usage is not stored", kind="usage", problem=str(error))
+            if not isinstance(error, asyncio.CancelledError):
+                self._warnings.warning("usage is not stored", kind="usage", problem=str(error))
             if not isinstance(error, sqlite3.Error):
                 raise
         else:
