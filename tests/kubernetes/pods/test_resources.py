@@ -21,7 +21,7 @@ _CORES: Final = os.cpu_count() or 1
 _LIMITS: Final[Sequence[tuple[dict[str, str], int]]] = (
     ({"cpu": "1"}, 1),
     ({"memory": "768Mi"}, min(_CORES, 16)),
-    ({"memory": "96Mi"}, min(_CORES, 3)),
+    ({"memory": "128Mi"}, min(_CORES, 4)),
     ({}, min(_CORES, 16)),
 )
 
