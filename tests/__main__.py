@@ -32,6 +32,10 @@ from tests.testbed.parts import CHOSEN
 
 _TREE: Final = Path(__file__).parents[1]
 _PYTEST: Final = (sys.executable, "-m", "pytest")
+#: The tests of the gate.
+_GATE: Final = "not full"
+#: Those marked `full` may compute for minutes, and on a busy machine for ten times as long.
+_PATIENCE: Final = ("-o", "timeout=3600")
 #: pytest's exit status when every collected test was deselected.
 _NOTHING_SELECTED: Final = 5
 #: How the lines of pytest's summary start that name a test which did not pass.
@@ -218,7 +222,8 @@ def _command(group: _Group, folder: Path, marker: str) -> tuple[str, ...]:
     # that starts there locks other users out of it. The embedded PostgreSQL may be such a user.
     basetemp = f"--basetemp={folder / group.name}"
     workers = ("-n", str(group.workers), "--dist", "loadfile") if group.workers else ("-p", "no:xdist")
-    return (*_PYTEST, basetemp, "-m", marker, *workers, *group.tests, *ignored)
+    patience = () if marker == _GATE else _PATIENCE
+    return (*_PYTEST, basetemp, "-m", marker, *patience, *workers, *group.tests, *ignored)
 
 
 def _run(
@@ -307,7 +312,7 @@ def main() -> int:
         "--seed", help="for --full: what properties and fuzzing draw from (default: a new one)"
     )
     arguments = parser.parse_args()
-    marker = "full or explores" if arguments.full else "not full"
+    marker = "full or explores" if arguments.full else _GATE
     parts = (*_PARTS, *_FULL_PARTS) if arguments.full else _PARTS
     # A test that needs another part fails here too, and not only on a machine without that part.
     environment = {**_ENVIRONMENT, CHOSEN: ",".join(parts)}

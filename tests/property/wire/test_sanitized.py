@@ -33,7 +33,7 @@ def test_the_suites_of_the_data_path_pass_with_sanitizers(tmp_path: Path) -> Non
     command = (sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "-p", "tests.testbed.sanitized")
     environment = sanitized_environment(tmp_path)
     done = subprocess.run(
-        [*command, "-m", "not full", "-k", CHOSEN, *SUITES],
+        [*command, "-o", "timeout=0", "-m", "not full", "-k", CHOSEN, *SUITES],
         cwd=ROOT,
         env=environment,
         capture_output=True,
