@@ -53,7 +53,8 @@ def wrong(attack: Attack, target: Target, broker: Target, folder: Path, *, sourc
     assert outcome.attacker is not None
     assert outcome.attacker.opened > 0
     assert outcome.longest is not None
-    assert 0.0 < outcome.longest.callback_ms <= outcome.longest.turn_ms
+    # Below half a millisecond, neither is written.
+    assert outcome.longest.callback_ms <= outcome.longest.turn_ms
     return judge(attack, outcome, {}, longest_ms=LONGEST_MS)
 
 
