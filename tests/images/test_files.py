@@ -312,4 +312,4 @@ def test_docker_stop_leaves_time_for_the_drain() -> None:
     )
     # The chart computes grace periods from the same default.
     helper = (TREE / "deploy/helm/kafka-client-telemetry/templates/_receiver.tpl").read_text()
-    assert re.findall(r"timeout_s \| default (\d+)", helper) == [f"{drain_s:g}"]
+    assert re.findall(r'dig "timeout_s" (\d+)', helper) == [f"{drain_s:g}"]
