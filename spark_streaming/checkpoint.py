@@ -50,7 +50,8 @@ def _is_whole(file: Path) -> bool:
     """Return whether a file is a JSON document, or a version and JSON lines."""
     if file.stat().st_size > _MAX_BYTES:
         return True
-    lines = file.read_text("utf-8", "replace").splitlines()
+    # The log of a Kafka source begins with a zero byte, for Spark 2.1 (SPARK-19517).
+    lines = file.read_text("utf-8", "replace").removeprefix("\0").splitlines()
     if file.name != "metadata":
         if not lines or not re.fullmatch(r"v\d+", lines[0]):
             return False

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from tests.kubernetes.pods import gateways
-from tests.kubernetes.pods.clients import NAMESPACE as CLIENTS
-from tests.kubernetes.pods.clients import PodClient, clients
+from tests.kubernetes.pods.clients import clients
 from tests.kubernetes.pods.cluster import NAMESPACE, BrokerCluster, namespace_peer, secret
 from tests.kubernetes.pods.figures import note
 from tests.testbed.clients import Mode
@@ -204,12 +203,6 @@ def counted(postgres: Postgres, client_id: str) -> int:
     return int(found)
 
 
-def has_ended(node: Node, client: PodClient) -> bool:
-    """Whether a client has sent all its records and its last metrics."""
-    pod = node.pod(CLIENTS, client.name)
-    return pod is not None and pod["status"]["phase"] == "Succeeded"
-
-
 def test_every_record_is_counted_although_postgresql_was_away(
     release: BrokerCluster, postgres: Postgres
 ) -> None:
@@ -225,13 +218,17 @@ def test_every_record_is_counted_although_postgresql_was_away(
         note(f"the roll-up counts the first records {first.seconds:.0f} s after the client's start")
     postgres.stop()
     with clients(node, producer, bootstrap=bootstrap, topic="meanwhile", count=RECORDS) as (client,):
-        node.wait_until(lambda: has_ended(node, client), what="the end of the client", timeout_s=900.0)
+        # It goes on pushing when it has sent them all.
+        node.wait_until(lambda: client.records >= RECORDS, what="the client's records", timeout_s=900.0)
         postgres.start()
         waited = node.wait_until(
             lambda: counted(postgres, client.name) >= RECORDS, what="all records", timeout_s=900.0
         )
         note(f"PostgreSQL was away: all records are counted {waited.seconds:.0f} s after its return")
         assert counted(postgres, client.name) == RECORDS
+    now = node.pod(NAMESPACE, pod["metadata"]["name"])
+    assert now is not None
+    assert [container["restartCount"] for container in now["status"]["containerStatuses"]] == [0]
     said = node.logs(NAMESPACE, pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
     # The plugin makes the topic when it starts, so the roll-up finds it before the first push.
     assert "UnknownTopicOrPartition" not in said

@@ -15,6 +15,8 @@ WHOLE = {
     "commits/9": 'v1\n{"nextBatchWatermarkMs":0}',
     "sources/0/0": 'v1\n{"path":"file:/x","timestamp":1,"batchId":0}',
     "sources/0/.0.crc": "crc",
+    # As Spark writes it for Kafka.
+    "sources/1/0": '\0v1\n{"client-telemetry":{"0":12}}',
 }
 
 
