@@ -293,7 +293,7 @@ class _Core:
     # -- the supervisor's messages -----------------------------------------------------------------
 
     def _control(self) -> None:
-        while (message := self._channel.receive()) is not None:
+        for message in self._channel.messages():
             self._handle(message)
 
     def _handle(self, message: Message) -> None:

@@ -156,7 +156,7 @@ class _Relay:
     # -- the supervisor's messages -----------------------------------------------------------------
 
     def _control(self) -> None:
-        while (message := self._channel.receive()) is not None:
+        for message in self._channel.messages():
             self._handle(message)
 
     def _handle(self, message: Message) -> None:

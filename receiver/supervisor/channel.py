@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
@@ -118,6 +118,20 @@ class ControlChannel:
                 os.close(fd)
             raise ChannelError(f"not a message: {error}") from None
         return Message(str(type_), fields, fds)
+
+    def messages(self) -> Iterator[Message]:
+        """Yield the messages that are there, for a child of the supervisor.
+
+        None when the supervisor has died: the kernel ends its children in the same moment.
+
+        Raises:
+            ChannelError: A packet is no message.
+        """
+        try:
+            while (message := self.receive()) is not None:
+                yield message
+        except EOFError:
+            return
 
     def close(self) -> None:
         """Close this end."""

@@ -142,6 +142,15 @@ def test_the_user_of_the_other_process(ends: tuple[ControlChannel, ControlChanne
     assert [end.peer_uid for end in ends] == [os.geteuid()] * 2
 
 
+def test_the_messages_of_a_supervisor_that_died_end(ends: tuple[ControlChannel, ControlChannel]) -> None:
+    one, other = ends
+    one.send("ping")
+    one.send("drain", after_s=0.0)
+    one.close()
+    assert [message.type for message in other.messages()] == ["ping", "drain"]
+    assert list(other.messages()) == []
+
+
 def test_closing_twice_is_harmless(ends: tuple[ControlChannel, ControlChannel]) -> None:
     one, _ = ends
     with contextlib.closing(one):
