@@ -53,7 +53,8 @@ class GatewaySidecar(Sidecar):
         finally:
             super().__exit__(*raised)
         shown = [_texts({key: line[key] for key in line.keys() - _OF_PROGRAMMERS}) for line in lines]
-        assert [text for texts in shown for text in texts if python_objects(text)] == []
+        found = [text for texts in shown for text in texts if python_objects(text)]
+        assert found == [], found
 
     def is_ready(self) -> bool:
         """Whether it is as far as its start waits for."""
