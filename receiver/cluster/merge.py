@@ -51,22 +51,21 @@ def read_page(receiver: str, document: object, order: Order) -> MemberPage:
             pass
         case _:
             raise ValueError("it is no list")
-    own = [own_item(receiver, item, order) for item in items]
-    return MemberPage([(order.position(item), item) for item in own], following is not None)
+    return MemberPage([entry_of(receiver, item, order) for item in items], following is not None)
 
 
-def own_item(receiver: str, item: object, order: Order) -> Item:
-    """Return an item of a receiver, with its id.
+def entry_of(receiver: str, item: object, order: Order) -> tuple[Any, Item]:
+    """Return the place of a receiver's item in the order, and the item with the receiver's id.
 
     Raises:
         ValueError: It lacks what the list reads of it. An older receiver's may.
     """
     try:
         own: Item = {**item, "receiver": receiver}  # type: ignore[dict-item]  # anything may come
-        order.position(order.combine([own]))
+        order.combine([own])
+        return order.position(own), own
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError("an item lacks what the list is ordered or added up by") from None
-    return own
 
 
 def merged_page(

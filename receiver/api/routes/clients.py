@@ -23,7 +23,7 @@ from receiver.api.filters import UUID_PATTERN, ClientQuery, client_owner, matchi
 from receiver.api.pages import first_page
 from receiver.api.problems import InvalidError, ProblemError, field_error, problem_answers
 from receiver.api.routes.connections import ConnectionFields, connection_fields
-from receiver.cluster.merge import Item, Order, own_item
+from receiver.cluster.merge import Item, Order, entry_of
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
@@ -230,7 +230,8 @@ async def client_in_cluster(dependencies: ApiDependencies, client_instance_id: s
     def read(receiver: str, document: object) -> None:
         match document:
             case dict() if document.get("client_instance_id") == client_instance_id:
-                views.append(own_item(receiver, document, _ORDER))
+                _, view = entry_of(receiver, document, _ORDER)
+                views.append(view)
             case {"status": 404}:
                 pass
             case _:
