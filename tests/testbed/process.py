@@ -205,8 +205,12 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
             # Its children hold its ports until they have ended too.
-            while in_group(self.pid):
-                time.sleep(0.005)
+            wait_until(
+                lambda: not in_group(self.pid),
+                timeout_s=PATIENCE_S,
+                what=f"the end of the children of {self.name}",
+                every_s=0.005,
+            )
         _alive.discard(self)
 
     def log_text(self) -> str:
