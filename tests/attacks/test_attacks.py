@@ -53,7 +53,8 @@ def wrong(attack: Attack, target: Target, broker: Target, folder: Path, *, sourc
     assert outcome.attacker is not None
     assert outcome.attacker.opened > 0
     assert outcome.longest is not None
-    # Below half a millisecond, neither is written.
+    # Where nobody attacks a relay, all its callbacks may be shorter than what is written.
+    assert outcome.longest.callback_ms > 0.0 or attack.port == "bridge"
     assert outcome.longest.callback_ms <= outcome.longest.turn_ms
     return judge(attack, outcome, {}, longest_ms=LONGEST_MS)
 

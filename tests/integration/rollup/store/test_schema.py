@@ -57,6 +57,21 @@ def test_a_further_migration_keeps_the_data(
             store.migrate()
 
 
+def test_the_reader_reads_what_a_further_migration_adds(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "schema"
+    shutil.copytree(SCHEMA, folder)
+    (folder / "0002_made_up.sql").write_text("CREATE VIEW made_up AS SELECT client_owner FROM client_state")
+    with Store(database, retention=RetentionSettings(), reader_role=READER) as store:
+        assert store.migrate() == MIGRATIONS
+        monkeypatch.setattr("spark_streaming.postgres.migrations._SCHEMA", folder)
+        assert store.migrate() == ["0002_made_up"]
+    with psycopg.connect(database) as connection:
+        connection.execute(f"SET ROLE {READER}".encode())
+        assert connection.execute("SELECT client_owner FROM telemetry.made_up").fetchall() == []
+
+
 def test_a_database_that_cannot_hold_every_client_id_is_refused(postgres: Postgres) -> None:
     with (
         postgres.database(encoding="SQL_ASCII") as database,
