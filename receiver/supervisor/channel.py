@@ -122,7 +122,7 @@ class ControlChannel:
     def messages(self) -> Iterator[Message]:
         """Yield the messages that are there, for a child of the supervisor.
 
-        None when the supervisor has died: the kernel ends its children in the same moment.
+        There are no more when the supervisor has died. The kernel ends its children then.
 
         Raises:
             ChannelError: A packet is no message.
