@@ -55,7 +55,7 @@ def read_page(receiver: str, document: object, order: Order) -> MemberPage:
 
 
 def entry_of(receiver: str, item: object, order: Order) -> tuple[Any, Item]:
-    """Return the place of a receiver's item in the order, and the item with the receiver's id.
+    """Return an item's place in the order, and the item with its receiver's id.
 
     Raises:
         ValueError: It lacks what the list reads of it. An older receiver's may.
