@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its stubs don't export what they import
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -297,6 +298,12 @@ def allow(broker: KafkaBroker, topic: str, operation: AclOperation) -> None:
         AclPermissionType.ALLOW,
     )  # fmt: skip
     admin.create_acls([rule])[rule].result(120)
+    # The controller has answered. The broker has the rule a moment later.
+    wanted = AclBindingFilter(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:alice", "*", operation,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    wait_until(lambda: rule in admin.describe_acls(wanted).result(120), timeout_s=120, what="the rule")
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
