@@ -26,6 +26,7 @@ from tests.integration.gateway.support import (
     read_get,
 )
 from tests.testbed.collector import Collector
+from tests.testbed.files import replace
 from tests.testbed.process import wait_until
 from tests.testbed.scripted_broker import ScriptedBroker
 from tests.unit.host.support import FAST, wait_for
@@ -86,12 +87,6 @@ def plugin(sidecar: GatewaySidecar) -> dict[str, Any]:
     (item,) = sidecar.http.get("/v1/plugins").json()["items"]
     assert isinstance(item, dict)
     return item
-
-
-def replace(file: Path, content: bytes) -> None:
-    new = file.with_suffix(".new")
-    new.write_bytes(content)
-    new.rename(file)
 
 
 def arrived(collector: Collector) -> int:

@@ -16,6 +16,7 @@ from receiver.store.folder import FolderError
 from receiver.store.store import ReadOnlyError
 from receiver.telemetry.subscription import Subscription
 from spark_streaming.files import MAX_CONFIGURATION_BYTES
+from tests.testbed.files import replace
 
 #: A test never waits this long.
 _WITHIN_S = 60.0
@@ -150,15 +151,15 @@ def followed(folder: Path) -> Iterator[Followed]:
 
 def test_changes_are_followed(folder: Path, followed: Followed) -> None:
     assert followed.names() == ["a"]
-    assert followed.after(lambda: (folder / "b.yaml").write_text("metrics: []\n")) == ["a", "b"]
+    assert followed.after(lambda: replace(folder / "b.yaml", "metrics: []\n")) == ["a", "b"]
     assert followed.after((folder / "a.yaml").unlink) == ["b"]
-    assert followed.after(lambda: (folder / "b.yaml").write_text("{name: c, metrics: []}")) == ["c"]
+    assert followed.after(lambda: replace(folder / "b.yaml", "{name: c, metrics: []}")) == ["c"]
 
 
 def test_a_bad_change_keeps_the_last_good_set(folder: Path, followed: Followed) -> None:
     assert followed.store.status().problem is None
-    (folder / "a.yaml").write_text("metrics: [a., b.]\n")
-    (folder / "b.yaml").write_text("metrics: ['x y']\ninterval_ms: 1\n")
+    replace(folder / "a.yaml", "metrics: [a., b.]\n")
+    replace(folder / "b.yaml", "metrics: ['x y']\ninterval_ms: 1\n")
     followed.until(lambda: followed.store.status().problem is not None)
     status = followed.store.status()
     assert status.problem == f"{folder}: 2 mistakes in its files; the log has them"
@@ -175,7 +176,7 @@ def test_a_folder_that_disappears_keeps_the_last_good_set(folder: Path, followed
     followed.until(lambda: followed.store.status().problem is not None)
     assert "the folder can't be read: No such file or directory" in str(followed.store.status().problem)
     assert followed.names() == ["a"]
-    (folder.with_name("elsewhere") / "b.yaml").write_text("metrics: []\n")
+    replace(folder.with_name("elsewhere") / "b.yaml", "metrics: []\n")
     assert followed.after(lambda: folder.with_name("elsewhere").rename(folder)) == ["a", "b"]
 
 
@@ -205,14 +206,14 @@ def test_a_config_map_is_followed(folder: Path) -> None:
 
 
 def test_a_bad_folder_at_the_start_has_no_subscriptions_until_it_is_good(folder: Path) -> None:
-    (folder / "a.yaml").write_text("metric: []\n")
+    replace(folder / "a.yaml", "metric: []\n")
     with pytest.raises(FolderError, match=r"a.yaml:1:1: metric: \[\] is an unknown field.*\(and 1 more\)"):
         FileSubscriptionStore(folder, strict=True)
     followed = Followed(folder)
     try:
         assert followed.names() == []
         assert followed.store.status().problem == f"{folder}: 2 mistakes in its files; the log has them"
-        assert followed.after(lambda: (folder / "a.yaml").write_text("metrics: []\n")) == ["a"]
+        assert followed.after(lambda: replace(folder / "a.yaml", "metrics: []\n")) == ["a"]
     finally:
         followed.store.close()
 

@@ -7,6 +7,7 @@ import pytest
 
 from receiver.store.folder import FolderError
 from receiver.store.owners import OwnersFolder, read_owners
+from tests.testbed.files import replace
 from tests.unit.api.conftest import connection
 
 PAYMENTS = """
@@ -48,10 +49,10 @@ def test_a_folder_is_followed(tmp_path: Path) -> None:
     try:
         folder.follow(changed.set, every_s=0.01)
         assert folder.owners.team_of(client) is None
-        file.write_text('match: {client_id: "new-.*"}')
+        replace(file, 'match: {client_id: "new-.*"}')
         assert changed.wait(120)
         assert folder.owners.team_of(client) == "payments"
-        file.write_text("match: 5")
+        replace(file, "match: 5")
         while folder.problem is None:
             threading.Event().wait(0.01)
         assert folder.problem == f"owners.path: {tmp_path}: 1 mistake in its files; the log has them"
