@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from receiver.plugin.endpoint import check_host_port
 from receiver.plugin.secret import Secret
 from receiver.plugin.tls import TlsConfig
+from spark_streaming.redaction import hide_secrets
 
 #: The ``user-agent`` of every request.
 USER_AGENT = f"kafka-client-telemetry/{version('kafka-client-telemetry')}"
@@ -22,7 +23,6 @@ PROTOCOL_HEADERS = frozenset(
     {"accept-encoding", "connection", "content-encoding", "content-length", "content-type"}
     | {"host", "te", "transfer-encoding", "user-agent"}
 )
-_MIN_SECRET_CHARACTERS = 4
 
 #: Lower case, because gRPC metadata must be. No ``:`` pseudo headers.
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
@@ -106,12 +106,5 @@ def tls_context(config: Destination) -> ssl.SSLContext:
 
 
 def redact(text: str, config: Destination) -> str:
-    """Mask the values of the operator's headers in an answer, which may repeat them.
-
-    Shorter ones are no secrets, and would mask letters of words.
-    """
-    for value in config.headers.values():
-        secret = value.get_secret_value()
-        if len(secret) >= _MIN_SECRET_CHARACTERS:
-            text = text.replace(secret, "**********")
-    return text
+    """Hide the values of the operator's headers in an answer, which may repeat them."""
+    return hide_secrets(text, (value.get_secret_value() for value in config.headers.values()))

@@ -9,11 +9,9 @@ from pathlib import PurePath
 from pydantic import SecretBytes, SecretStr
 
 from receiver.host.config_values import config_values
+from spark_streaming.redaction import hide_secrets
 
 _MAX_CHARACTERS = 300
-_HIDDEN = "**********"
-#: Shorter values are not redacted, because they would blot out ordinary text.
-_MIN_SECRET_CHARACTERS = 4
 
 
 class Redaction:
@@ -24,23 +22,15 @@ class Redaction:
     """
 
     def __init__(self, config: object) -> None:
-        self._secrets: list[str] = []
-        self.add(config)
+        self._secrets = set(_secrets(config))
 
     def add(self, config: object) -> None:
         """Hide the secrets of further settings too; earlier ones stay hidden."""
-        # The longest first, because one secret may contain another.
-        self._secrets = sorted(
-            {s for s in (*self._secrets, *_secrets(config)) if len(s) >= _MIN_SECRET_CHARACTERS},
-            key=len,
-            reverse=True,
-        )
+        self._secrets |= set(_secrets(config))
 
     def text(self, text: str) -> str:
         """Return the text on one line, without secrets, cut to a limit."""
-        for secret in self._secrets:
-            text = text.replace(secret, _HIDDEN)
-        line = "".join(c if c.isprintable() else " " for c in text)
+        line = "".join(c if c.isprintable() else " " for c in hide_secrets(text, self._secrets))
         return line if len(line) <= _MAX_CHARACTERS else line[: _MAX_CHARACTERS - 3] + "..."
 
     def exception(self, error: BaseException) -> str:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from spark_streaming.postgres.values import StoreDataError, StoreError, StoreUnavailableError
+from spark_streaming.redaction import hide_secrets
 
 #: Names of the roll-up's connections on the server begin with it.
 APPLICATION: Final = "kafka-client-telemetry rollup"
@@ -129,8 +130,7 @@ class Database:
 
     def _translated(self, error: psycopg.Error) -> StoreError:
         text = " ".join(str(error).split()) or type(error).__name__
-        if self._password:
-            text = text.replace(self._password, "***")
+        text = hide_secrets(text, [self._password])
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
             return StoreError(f"PostgreSQL: {text}: run `kafka-telemetry rollup migrate`")
         if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
