@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from receiver.metrics.families import counter, gauge
 from receiver.supervisor.times import PING_EVERY_S
-
-_PREFIX: Final = "kafka_telemetry_"
 
 #: Seconds without a ping after which the supervisor hangs: twelve pings.
 _SILENT_S: Final = 12 * PING_EVERY_S
@@ -54,19 +53,16 @@ class Supervision(Collector):
         """Return the metrics; nothing before the first report."""
         if not self.restarts:
             return
-        yield GaugeMetricFamily(
-            f"{_PREFIX}config_last_reload_successful",
+        yield gauge(
+            "config_last_reload_successful",
             "1 unless the last reload of the configuration was refused.",
             int(self._problem is None),
         )
-        yield GaugeMetricFamily(
-            f"{_PREFIX}config_last_reload_success_timestamp_seconds",
+        yield gauge(
+            "config_last_reload_success_timestamp_seconds",
             "When the configuration in force was applied, at the start or by a reload.",
             self._applied_at,
         )
-        restarts = CounterMetricFamily(
-            f"{_PREFIX}process_restarts", "Processes that died and were started again.", labels=["process"]
+        yield counter(
+            "process_restarts", "Processes that died and were started again.", self.restarts, "process"
         )
-        for process, count in self.restarts.items():
-            restarts.add_metric([process], count)
-        yield restarts

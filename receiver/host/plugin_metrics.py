@@ -6,18 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client.core import HistogramMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from receiver.host.delivery.statistics import DELIVERY_BOUNDS_S, PluginStatistics
+from receiver.metrics.families import PREFIX, counter, gauge
 
-_PREFIX = "kafka_telemetry_"
+_LABELS: Final = ("plugin", "type")
 
 
 class PluginMetrics(Collector):
@@ -26,58 +21,52 @@ class PluginMetrics(Collector):
     def __init__(self, statistics: Callable[[], Sequence[PluginStatistics]]) -> None:
         self._statistics = statistics
 
-    def describe(self) -> list[Metric]:
-        """Return nothing, so that no statistics are read before the first scrape."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return the series of all plugins."""
-        plugins = self._statistics()
-        for name, text in _PLUGIN_GAUGES.items():
-            gauge = GaugeMetricFamily(f"{_PREFIX}plugin_{name}", text, labels=["plugin", "type"])
-            for plugin in plugins:
-                gauge.add_metric([plugin.name, plugin.type], _number(getattr(plugin, name)))
-            yield gauge
-        for name, text in _PLUGIN_COUNTERS.items():
-            counter = CounterMetricFamily(f"{_PREFIX}plugin_{name}", text, labels=["plugin", "type"])
-            for plugin in plugins:
-                counter.add_metric([plugin.name, plugin.type], _number(getattr(plugin, name)))
-            yield counter
-        dropped = CounterMetricFamily(
-            f"{_PREFIX}plugin_dropped_pushes",
+        plugins = {(plugin.name, plugin.type): plugin for plugin in self._statistics()}
+        for build, texts in ((gauge, _PLUGIN_GAUGES), (counter, _PLUGIN_COUNTERS)):
+            for name, text in texts.items():
+                values = {labels: _number(getattr(plugin, name)) for labels, plugin in plugins.items()}
+                yield build(f"plugin_{name}", text, values, *_LABELS)
+        yield counter(
+            "plugin_dropped_pushes",
             "Pushes that did not reach the destination.",
-            labels=["plugin", "type", "reason"],
+            {
+                (*labels, str(reason)): count
+                for labels, plugin in plugins.items()
+                for reason, count in plugin.dropped.items()
+            },
+            *_LABELS,
+            "reason",
         )
-        state = GaugeMetricFamily(
-            f"{_PREFIX}plugin_state", "1 for the state a plugin is in.", labels=["plugin", "type", "state"]
-        )
-        circuit = GaugeMetricFamily(
-            f"{_PREFIX}plugin_circuit",
+        states = {(*labels, str(plugin.state)): 1 for labels, plugin in plugins.items()}
+        yield gauge("plugin_state", "1 for the state a plugin is in.", states, *_LABELS, "state")
+        circuits = {(*labels, str(plugin.circuit)): 1 for labels, plugin in plugins.items()}
+        yield gauge(
+            "plugin_circuit",
             "1 for the state of a plugin's circuit breaker.",
-            labels=["plugin", "type", "state"],
+            circuits,
+            *_LABELS,
+            "state",
         )
         exports = SummaryMetricFamily(
-            f"{_PREFIX}plugin_export_seconds",
+            f"{PREFIX}plugin_export_seconds",
             "Calls of a plugin's export and their duration, including failed ones.",
-            labels=["plugin", "type"],
+            labels=_LABELS,
         )
         deliveries = HistogramMetricFamily(
-            f"{_PREFIX}plugin_delivery_seconds",
+            f"{PREFIX}plugin_delivery_seconds",
             "Time of exported pushes from their receipt to the destination's acceptance.",
-            labels=["plugin", "type"],
+            labels=_LABELS,
         )
-        for plugin in plugins:
+        for labels, plugin in plugins.items():
             deliveries.add_metric(
-                [plugin.name, plugin.type],
+                labels,
                 list(zip(_BOUNDS, map(float, accumulate(plugin.deliveries)), strict=True)),
                 plugin.delivery_seconds,
             )
-            for reason, count in plugin.dropped.items():
-                dropped.add_metric([plugin.name, plugin.type, str(reason)], count)
-            state.add_metric([plugin.name, plugin.type, str(plugin.state)], 1)
-            circuit.add_metric([plugin.name, plugin.type, str(plugin.circuit)], 1)
-            exports.add_metric([plugin.name, plugin.type], plugin.exports, plugin.export_seconds)
-        yield from (dropped, state, circuit, exports, deliveries)
+            exports.add_metric(labels, plugin.exports, plugin.export_seconds)
+        yield from (exports, deliveries)
 
 
 def _number(value: float | str | None) -> float:

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-_PREFIX: Final = "kafka_telemetry_bridge_"
+from receiver.metrics.families import counter, gauge
 
 #: Most brokers with series of their own.
 _MAX_BROKERS: Final = 1000
@@ -81,10 +81,6 @@ class BridgeMetrics(Collector):
             self._reported.popitem(last=False)
         self._open[connection] = broker, values
 
-    def describe(self) -> list[Metric]:
-        """Return nothing, because the series depend on the brokers."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return all series."""
         connections: Tally[str] = Tally()
@@ -93,27 +89,17 @@ class BridgeMetrics(Collector):
             connections[broker] += 1
             for unit, held in queued.items():
                 held[broker] += values.get(f"queue_{unit}", 0)
-        yield _gauge("connections", "Open connections of bridges.", connections)
-        yield _gauge("queue_pushes", "Pushes that wait in the broker or are in flight.", queued["items"])
-        yield _gauge("queue_bytes", "Bytes of these pushes.", queued["bytes"])
-        events = CounterMetricFamily(
-            _PREFIX + "events", "Pushes as the bridge counts them.", labels=("broker", "event")
+        yield gauge("bridge_connections", "Open connections of bridges.", connections, "broker")
+        yield gauge(
+            "bridge_queue_pushes",
+            "Pushes that wait in the broker or are in flight.",
+            queued["items"],
+            "broker",
         )
-        for (broker, event), count in self._events.items():
-            events.add_metric((broker, event), count)
-        yield events
-        pushes = CounterMetricFamily(
-            _PREFIX + "pushes", "Pushes that came by a bridge.", labels=("broker", "result")
-        )
-        for (broker, result), count in self._pushes.items():
-            pushes.add_metric((broker, result), count)
-        yield pushes
-        refusals = CounterMetricFamily(
-            _PREFIX + "refusals", "Connections of bridges refused or ended.", labels=("reason",)
-        )
-        for reason, count in self._refusals.items():
-            refusals.add_metric((reason,), count)
-        yield refusals
+        yield gauge("bridge_queue_bytes", "Bytes of these pushes.", queued["bytes"], "broker")
+        yield counter("bridge_events", "Pushes as the bridge counts them.", self._events, "broker", "event")
+        yield counter("bridge_pushes", "Pushes that came by a bridge.", self._pushes, "broker", "result")
+        yield counter("bridge_refusals", "Connections of bridges refused or ended.", self._refusals, "reason")
 
     def _broker(self, node_id: int) -> str:
         broker = str(node_id) if node_id >= 0 else _UNKNOWN
@@ -122,10 +108,3 @@ class BridgeMetrics(Collector):
                 return _OTHER
             self._brokers.add(broker)
         return broker
-
-
-def _gauge(name: str, text: str, values: Mapping[str, int]) -> Metric:
-    family = GaugeMetricFamily(_PREFIX + name, text, labels=("broker",))
-    for broker, value in values.items():
-        family.add_metric((broker,), value)
-    return family

@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from receiver.metrics.bridge_metrics import BridgeMetrics
 from receiver.metrics.connect_times import ConnectTimes
+from receiver.metrics.families import PREFIX
 from receiver.metrics.labels import SoftwareLabels
 from receiver.metrics.sources import PulledMetrics, Sources
 from receiver.telemetry.control.limits import Exceeded
@@ -26,8 +27,6 @@ from receiver.telemetry.steps.counts import StepCounts
 from receiver.wire.error_codes import ErrorCode, error_name
 from receiver.wire.walk import DATA_PATH
 from spark_streaming.scraping.negotiation import scrape_format
-
-_PREFIX = "kafka_telemetry_"
 
 #: From the usual cost of a response (tens of microseconds) to one that an operator must know of.
 _ANSWER_SECONDS = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 0.5, 1.0)
@@ -183,7 +182,7 @@ class ReceiverMetrics:
             "push_seconds", "Time of the telemetry core for a PushTelemetry.", _ANSWER_SECONDS
         )
         self.connect_times = ConnectTimes(
-            f"{_PREFIX}upstream_connect_seconds", "Time to connect to the broker."
+            f"{PREFIX}upstream_connect_seconds", "Time to connect to the broker."
         )
         self.registry.register(self.connect_times)
         self.bridges = BridgeMetrics()
@@ -192,7 +191,7 @@ class ReceiverMetrics:
             "rest_requests_refused", "REST requests refused for their sender's rights.", "reason"
         )
         Gauge(
-            f"{_PREFIX}build_info",
+            f"{PREFIX}build_info",
             "1; the labels have the versions.",
             ["version", "python", "speedups"],
             registry=self.registry,
@@ -296,10 +295,10 @@ class ReceiverMetrics:
             self.unknown_subscription_ids.inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> _Series[Counter]:
-        return _Series(Counter(_PREFIX + name, text, labels, registry=self.registry))
+        return _Series(Counter(PREFIX + name, text, labels, registry=self.registry))
 
     def _plain_counter(self, name: str, text: str) -> Counter:
-        return Counter(_PREFIX + name, text, registry=self.registry)
+        return Counter(PREFIX + name, text, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(_PREFIX + name, text, labels, buckets=buckets, registry=self.registry)
+        return Histogram(PREFIX + name, text, labels, buckets=buckets, registry=self.registry)

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from receiver.brokers.bypass import bypass_problem
 from receiver.brokers.crossed import crossed_upstreams
 from receiver.brokers.hidden_telemetry import hidden_telemetry
+from receiver.brokers.listener_broker import KnownBroker
 from receiver.brokers.listener_state import ListenerState
 from receiver.metrics.demand import demand_metrics
+from receiver.metrics.families import counter, gauge
 from receiver.metrics.labels import SoftwareLabels
 from receiver.peers.peers import Scope
 from receiver.telemetry.identity import ClientIdentity, port_name
 from receiver.telemetry.instance import ClientInstances
 from receiver.telemetry.telemetry import ClientTelemetry
-
-_PREFIX = "kafka_telemetry_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +97,6 @@ class PulledMetrics(Collector):
         self._sources = sources
         self._labels = labels
 
-    def describe(self) -> list[Metric]:
-        """Return nothing, so that no source is read before the first scrape."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return all series, reading each source once."""
         yield self._connections()
@@ -108,14 +104,25 @@ class PulledMetrics(Collector):
         yield from demand_metrics(self._sources.telemetry())
         yield from self._store()
         yield from self._processes()
-        yield _gauge("relays", "Relay processes that are linked to the core.", self._sources.relays())
-        yield self._certificates()
+        yield gauge("relays", "Relay processes that are linked to the core.", self._sources.relays())
+        yield gauge(
+            "tls_certificate_expiry_timestamp_seconds",
+            "Expiry of a certificate in use, in seconds since the epoch.",
+            {(listener, side): not_after for listener, side, not_after in self._sources.certificates()},
+            "listener",
+            "side",
+        )
         yield from self._listeners()
-        yield self._peers()
-        yield _gauge("held_bytes", "Memory of bytes that wait on connections.", self._sources.held_bytes())
-        yield _gauge("ready", "1 while the receiver accepts clients.", int(self._sources.ready()))
-        yield self._warnings()
-        yield _gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
+        yield gauge("limit_peers", "Peers that the limits track.", self._sources.peers(), "scope")
+        yield gauge("held_bytes", "Memory of bytes that wait on connections.", self._sources.held_bytes())
+        yield gauge("ready", "1 while the receiver accepts clients.", int(self._sources.ready()))
+        yield gauge(
+            "warnings",
+            "What should be corrected, though clients are accepted; /readyz has the sentences.",
+            {kind: len(warnings) for kind, warnings in self._sources.warnings().items()},
+            "kind",
+        )
+        yield gauge("draining", "1 while the receiver is stopping.", int(self._sources.draining()))
 
     def _connections(self) -> Metric:
         # Built at each scrape, so that a software's series ends with its last connection (KIP-511).
@@ -128,132 +135,110 @@ class PulledMetrics(Collector):
             )
             for identity in self._sources.connections()
         )
-        family = GaugeMetricFamily(
-            f"{_PREFIX}connections",
+        return gauge(
+            "connections",
             "Open client connections by client software (KIP-511).",
-            labels=["listener", "client_software_name", "client_software_version"],
+            open_now,
+            "listener",
+            "client_software_name",
+            "client_software_version",
         )
-        for labels, count in open_now.items():
-            family.add_metric(labels, count)
-        return family
 
     def _instances(self) -> Iterator[Metric]:
         instances = self._sources.instances()
         counts = instances.statistics
-        yield _gauge("instances", "Known client instances.", len(instances))
-        yield _counter("instances_created", "Client instances created.", counts.created)
-        yield _counter("instances_evicted", "Client instances evicted at the bound.", counts.evicted)
-        yield _counter("instances_expired", "Client instances removed after silence.", counts.expired)
-        yield _counter(
+        yield gauge("instances", "Known client instances.", len(instances))
+        yield counter("instances_created", "Client instances created.", counts.created)
+        yield counter("instances_evicted", "Client instances evicted at the bound.", counts.evicted)
+        yield counter("instances_expired", "Client instances removed after silence.", counts.expired)
+        yield counter(
             "instances_disconnected", "Client instances removed with their connection.", counts.disconnected
         )
 
     def _store(self) -> Iterator[Metric]:
         health = self._sources.store()
-        yield _gauge(
+        yield gauge(
             "subscriptions_stale",
             "1 while the store of subscriptions can't be used and the last known ones stay in force.",
             int(health.problem is not None),
         )
-        yield _counter(
+        yield counter(
             "subscription_store_failures",
             "Changes of the store of subscriptions that can't be used, and reads of it that failed.",
             health.failures,
         )
 
-    def _warnings(self) -> Metric:
-        family = GaugeMetricFamily(
-            f"{_PREFIX}warnings",
-            "What should be corrected, though clients are accepted; /readyz has the sentences.",
-            labels=["kind"],
-        )
-        for kind, warnings in self._sources.warnings().items():
-            family.add_metric([kind], len(warnings))
-        return family
-
     def _processes(self) -> Iterator[Metric]:
-        cpu = CounterMetricFamily(
-            f"{_PREFIX}process_cpu_seconds", "CPU time of a process since its start.", labels=["process"]
+        processes = list(self._sources.processes())
+        yield counter(
+            "process_cpu_seconds",
+            "CPU time of a process since its start.",
+            {sample.process: sample.cpu_s for sample in processes},
+            "process",
         )
-        resident = GaugeMetricFamily(
-            f"{_PREFIX}process_resident_bytes",
+        yield gauge(
+            "process_resident_bytes",
             "Resident memory of a process, with the pages that it shares with others.",
-            labels=["process"],
+            {sample.process: sample.resident_bytes for sample in processes},
+            "process",
         )
-        lag = GaugeMetricFamily(
-            f"{_PREFIX}event_loop_lag_seconds",
+        yield gauge(
+            "event_loop_lag_seconds",
             "Longest turn of a process's event loop since the last scrape.",
-            labels=["process"],
+            {sample.process: sample.loop_lag_s for sample in processes},
+            "process",
         )
-        dropped = CounterMetricFamily(
-            f"{_PREFIX}log_lines_dropped",
+        yield counter(
+            "log_lines_dropped",
             "Log lines of a process that were dropped because the log could not be written.",
-            labels=["process"],
+            {sample.process: sample.log_lines_dropped for sample in processes},
+            "process",
         )
-        for sample in self._sources.processes():
-            cpu.add_metric([sample.process], sample.cpu_s)
-            resident.add_metric([sample.process], sample.resident_bytes)
-            dropped.add_metric([sample.process], sample.log_lines_dropped)
-            lag.add_metric([sample.process], sample.loop_lag_s)
-        yield from (cpu, resident, lag, dropped)
-
-    def _certificates(self) -> Metric:
-        family = GaugeMetricFamily(
-            f"{_PREFIX}tls_certificate_expiry_timestamp_seconds",
-            "Expiry of a certificate in use, in seconds since the epoch.",
-            labels=["listener", "side"],
-        )
-        for listener, side, not_after in self._sources.certificates():
-            family.add_metric([listener, side], not_after)
-        return family
 
     def _listeners(self) -> Iterator[Metric]:
-        brokers = GaugeMetricFamily(
-            f"{_PREFIX}broker_info",
+        listeners = {listener.settings.name: listener for listener in self._sources.listeners()}
+        yield gauge(
+            "broker_info",
             "1 for each listener, and each node of a rewriting one (ALL/2); the labels have its broker, and "
             "whether the node id is proven.",
-            labels=["listener", "broker_id", "cluster_id", "proven"],
+            {
+                _broker_labels(port_name(name, port), known): 1
+                for name, listener in listeners.items()
+                for port, known in ((None, listener.known), *listener.nodes.items())
+            },
+            "listener",
+            "broker_id",
+            "cluster_id",
+            "proven",
         )
-        bypassed = GaugeMetricFamily(
-            f"{_PREFIX}bypassed",
+        yield gauge(
+            "bypassed",
             "1 while the broker advertises an address by which clients pass by the listener.",
-            labels=["listener"],
+            {
+                name: bypass_problem(listener.settings, listener.known) is not None
+                for name, listener in listeners.items()
+            },
+            "listener",
         )
-        crossed = GaugeMetricFamily(
-            f"{_PREFIX}crossed",
+        crossed = crossed_upstreams(list(listeners.values()))
+        yield gauge(
+            "crossed",
             "1 while the broker behind the listener advertises the port of another listener.",
-            labels=["listener"],
+            {name: name in crossed for name in listeners},
+            "listener",
         )
-        hidden = GaugeMetricFamily(
-            f"{_PREFIX}hidden_broker_telemetry",
+        yield gauge(
+            "hidden_broker_telemetry",
             "1 while the broker has telemetry of its own that has no effect on clients of the listener.",
-            labels=["listener"],
+            {name: _hides_telemetry(listener) for name, listener in listeners.items()},
+            "listener",
         )
-        listeners = list(self._sources.listeners())
-        wrong = crossed_upstreams(listeners)
-        for listener in listeners:
-            name = listener.settings.name
-            crossed.add_metric([name], int(name in wrong))
-            behind = (listener.known, *listener.nodes.values())
-            hidden.add_metric([name], int(any(hidden_telemetry(broker) is not None for broker in behind)))
-            bypassed.add_metric([name], int(bypass_problem(listener.settings, listener.known) is not None))
-            ports = [(None, listener.known), *listener.nodes.items()]
-            for port, known in ports:
-                node_id = "" if known.broker.id is None else str(known.broker.id)
-                proven = str(known.proven).lower()
-                brokers.add_metric([port_name(name, port), node_id, known.broker.cluster_id or "", proven], 1)
-        yield from (brokers, bypassed, crossed, hidden)
-
-    def _peers(self) -> Metric:
-        family = GaugeMetricFamily(f"{_PREFIX}limit_peers", "Peers that the limits track.", labels=["scope"])
-        for scope, count in self._sources.peers().items():
-            family.add_metric([scope], count)
-        return family
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(_PREFIX + name, text, value=value)
+def _broker_labels(listener: str, known: KnownBroker) -> tuple[str, ...]:
+    broker_id = "" if known.broker.id is None else str(known.broker.id)
+    return listener, broker_id, known.broker.cluster_id or "", str(known.proven).lower()
 
 
-def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(_PREFIX + name, text, value=value)
+def _hides_telemetry(listener: ListenerState) -> bool:
+    return any(hidden_telemetry(known) is not None for known in (listener.known, *listener.nodes.values()))

@@ -6,9 +6,10 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from receiver.metrics.families import counter, gauge
 from receiver.telemetry.identity import SHARED_PRINCIPALS
 from receiver.traffic.usage_store import Amounts, Key, PrincipalUse
 
@@ -18,7 +19,6 @@ OTHER: Final = "other"
 #: The owner of what nobody declares.
 UNDECLARED: Final = "undeclared"
 
-_PREFIX: Final = "kafka_telemetry_"
 _NOTHING: Final = Amounts(0, 0, 0, 0)
 
 
@@ -44,17 +44,17 @@ class _Moved:
 
     def families(self, prefix: str, by: str) -> Iterator[Metric]:
         """Return the series of bytes and requests."""
-        moved = CounterMetricFamily(
+        moved = {(label, "from_clients"): amounts.bytes_in for label, amounts in self._amounts.items()}
+        moved |= {(label, "to_clients"): amounts.bytes_out for label, amounts in self._amounts.items()}
+        yield counter(
             f"{prefix}_bytes",
             f"Bytes of Kafka's protocol from and to clients by {by}.",
-            labels=[by, "direction"],
+            moved,
+            by,
+            "direction",
         )
-        requests = CounterMetricFamily(f"{prefix}_requests", f"Requests of clients by {by}.", labels=[by])
-        for label, amounts in self._amounts.items():
-            moved.add_metric([label, "from_clients"], amounts.bytes_in)
-            moved.add_metric([label, "to_clients"], amounts.bytes_out)
-            requests.add_metric([label], amounts.requests)
-        yield from (moved, requests)
+        requests = {label: amounts.requests for label, amounts in self._amounts.items()}
+        yield counter(f"{prefix}_requests", f"Requests of clients by {by}.", requests, by)
 
 
 class TrafficMetrics(Collector):
@@ -96,35 +96,31 @@ class TrafficMetrics(Collector):
     def _label(self, principal: str) -> str:
         return self._label_of(principal) or OTHER
 
-    def describe(self) -> list[Metric]:
-        """Return nothing, so that nothing is read before the first scrape."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Return all series."""
-        yield from self._principals.families(f"{_PREFIX}traffic", "principal")
-        yield from self._owners.families(f"{_PREFIX}owner_traffic", "owner")
-        networks = CounterMetricFamily(
-            f"{_PREFIX}principal_new_networks",
+        yield from self._principals.families("traffic", "principal")
+        yield from self._owners.families("owner_traffic", "owner")
+        yield counter(
+            "principal_new_networks",
             "Networks from which a principal was used that had been known for a week without them.",
-            labels=["principal"],
+            self._new_networks,
+            "principal",
         )
-        for label, count in self._new_networks.items():
-            networks.add_metric([label], count)
-        yield from (networks, self._last_used())
-
-    def _last_used(self) -> Metric:
-        family = GaugeMetricFamily(
-            f"{_PREFIX}principal_last_used_timestamp_seconds",
+        yield gauge(
+            "principal_last_used_timestamp_seconds",
             "When a principal was last used, of those that were not for longest.",
-            labels=["principal"],
+            self._last_used(),
+            "principal",
         )
+
+    def _last_used(self) -> dict[str, float]:
         own = [
             (use.last_ms, principal)
             for principal, use in self._uses().items()
             if principal not in SHARED_PRINCIPALS
         ]
-        for last_ms, principal in heapq.nsmallest(MAX_PRINCIPALS, own):
-            if (label := self._label_of(principal)) is not None:
-                family.add_metric([label], last_ms / 1000)
-        return family
+        oldest = [
+            (self._label_of(principal), last_ms)
+            for last_ms, principal in heapq.nsmallest(MAX_PRINCIPALS, own)
+        ]
+        return {label: last_ms / 1000 for label, last_ms in oldest if label is not None}
