@@ -4,7 +4,8 @@
 Worker                   After an exception
 =======================  ========================================================================
 :func:`start_thread`     It is started again, after a pause that grows to a minute.
-:func:`start_task`       It has ended. Its owner starts the next one when it is due.
+:func:`start_task`       It has ended. Its owner starts the next one, at once where nothing else is
+                         due: ``on_defect``.
 Any other thread, and    It has ended. :func:`install` catches these: threads of plugins and of
 callbacks of the loop    libraries.
 =======================  ========================================================================
@@ -73,18 +74,23 @@ def start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def start_task(name: str, coroutine: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+def start_task(
+    name: str, coroutine: Coroutine[Any, Any, _Result], *, on_defect: Callable[[], object] | None = None
+) -> asyncio.Task[_Result]:
     """Start a background task, and report its end by an exception.
 
     Args:
         name: The name of the kind of task, for the log and the metrics.
         coroutine: What it runs. The caller keeps the task.
+        on_defect: Called after such an end, to start the next one after a pause.
     """
     task = asyncio.get_running_loop().create_task(coroutine, name=name)
 
     def ended(task: asyncio.Task[_Result]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             report(name, error)
+            if on_defect is not None:
+                on_defect()
 
     task.add_done_callback(ended)
     return task

@@ -120,13 +120,10 @@ class BridgeListener:
 
     def start(self) -> None:
         """Accept bridges in tasks of the running event loop."""
-        self._accepting = start_task("bridge-listener", self._accept())
-        self._accepting.add_done_callback(self._accepting_ended)
+        self._accepting = start_task("bridge-listener", self._accept(), on_defect=self._start_again)
 
-    def _accepting_ended(self, task: asyncio.Task[None]) -> None:
-        """Accept bridges again after a defect."""
-        if self._accepting is task and not task.cancelled() and task.exception() is not None:
-            self._accepting = None
+    def _start_again(self) -> None:
+        if self._accepting is not None:
             self._restart = asyncio.get_running_loop().call_later(_RETRY_ACCEPT_S, self.start)
 
     def close(self) -> None:

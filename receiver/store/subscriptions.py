@@ -171,13 +171,9 @@ class Subscriptions:
         # The reading that waits for the lock will see this change too.
         if store is self._store and not self._reading:
             self._reading = True
-            task = self._kept(start_task("subscriptions", self._reread(store)))
-            task.add_done_callback(partial(self._reread_ended, store))
-
-    def _reread_ended(self, store: SubscriptionStore, task: asyncio.Task[None]) -> None:
-        """Read again after a failure, which is reported: the store says so only once."""
-        if not task.cancelled() and task.exception() is not None:
-            asyncio.get_running_loop().call_later(_AGAIN_S, self._read_again, store)
+            # After a failure too, which is reported: the store says only once that it has changed.
+            again = partial(asyncio.get_running_loop().call_later, _AGAIN_S, self._read_again, store)
+            self._kept(start_task("subscriptions", self._reread(store), on_defect=again))
 
     async def _reread(self, store: SubscriptionStore) -> None:
         async with self._changing:

@@ -114,12 +114,11 @@ class UpstreamWatch:
             self._start(self._probe_until_answered(after_s))
 
     def _start(self, probing: Coroutine[Any, Any, None]) -> None:
-        self._probing = start_task("probe", probing)
-        self._probing.add_done_callback(self._ended)
+        self._probing = start_task("probe", probing, on_defect=self._probe_again)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Probe again after a defect, or nobody would learn that the broker is back."""
-        if not (self._is_stopped or task.cancelled() or task.exception() is None):
+    def _probe_again(self) -> None:
+        """Probe after a defect, or nobody would learn that the broker is back."""
+        if not self._is_stopped:
             self._probe(after_s=_RETRY_AFTER_S[-1])
 
     def _ask(self) -> None:
