@@ -24,6 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -137,12 +138,15 @@ def problems() -> list[str]:
 
 def on_failure(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None]) -> None:
     """Call a function with the name of each worker that ends by an exception."""
+    _listeners.append(partial(call_in_loop, loop, listener))
 
-    def tell(name: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(listener, name)
 
-    _listeners.append(tell)
+def call_in_loop(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object
+) -> None:
+    """Call a function in an event loop that may have ended, from a thread."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
 
 
 def install() -> None:

@@ -14,8 +14,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -84,7 +84,7 @@ from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import Key, UsageError, open_usage
-from receiver.workers import start_task
+from receiver.workers import call_in_loop, start_task
 from spark_streaming import dumps
 from spark_streaming.log_writer import dropped_lines
 
@@ -413,12 +413,7 @@ class _Core:
                 if folder is self._owners:
                     self._telemetry.owners = folder.owners
 
-            def changed() -> None:
-                # Called in the folder's thread, which may outlive the event loop.
-                with suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(use)
-
-            folder.follow(changed)
+            folder.follow(partial(call_in_loop, self._loop, use))
 
     def _change_of_owners(self, settings: ReceiverSettings) -> Change:
         replaced, fresh = self._owners, self._open_owners(settings, strict=True)
@@ -527,17 +522,12 @@ class _Core:
     # -- parts -------------------------------------------------------------------------------------
 
     def _deliver(self, push: Push, stored: Callable[[bool], None]) -> bool:
-        def notify(is_safe: bool) -> None:  # noqa: FBT001 - as of the callback
-            # Called in a plugin's thread, which may outlive the event loop.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(stored, is_safe)
-
         if not self._telemetry.subscriptions.has_plugins:
             self._metrics.without_plugin.inc()
         # Charged with each push, so that an idle receiver needs no timer.
         if cpu_s := self._host.take_cpu():
             self._plugin_time.charge(cpu_s, self._clock.monotonic())
-        return self._host.offer(push, notify)
+        return self._host.offer(push, partial(call_in_loop, self._loop, stored))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,7 +18,7 @@ import structlog
 from receiver.store.store import StoreStatus, SubscriptionStore
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.subscription import Subscription, SubscriptionSet
-from receiver.workers import start_task
+from receiver.workers import call_in_loop, start_task
 
 #: Makes a new subscription of the existing one; None: there is none.
 Edit: TypeAlias = Callable[[Subscription | None], Subscription | None]
@@ -159,13 +158,7 @@ class Subscriptions:
         return task
 
     def _follow(self, store: SubscriptionStore) -> None:
-        loop = asyncio.get_running_loop()
-
-        def changed() -> None:
-            with suppress(RuntimeError):  # the store's thread may outlive the loop
-                loop.call_soon_threadsafe(self._read_again, store)
-
-        store.follow(changed)
+        store.follow(partial(call_in_loop, asyncio.get_running_loop(), self._read_again, store))
 
     def _read_again(self, store: SubscriptionStore) -> None:
         # The reading that waits for the lock will see this change too.
