@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from receiver import audit
 from receiver.api.authentication import Authenticator, Caller, Refusal, is_change
 from receiver.api.problems import problem_response
+from receiver.api.security_headers import with_headers
 from receiver.api.sessions import CSRF_HEADER
 from receiver.log import RateLimitedLog
 from receiver.principal.distinguished_name import subject_name
@@ -58,7 +59,7 @@ class AuthorizationMiddleware:
         """Pass the request on, or answer 401 or 403."""
         authenticates = self._authenticator.settings.authenticates
         if authenticates and self._authenticator.is_open(scope["method"], scope["path"]):
-            await self._app(scope, receive, _closing(send))
+            await self._app(scope, receive, with_headers(send, (b"connection", b"close")))
             return
         state = scope.setdefault("state", {})
         caller = self._authenticator.authenticate(
@@ -98,10 +99,10 @@ class AuthorizationMiddleware:
             **fields,
         )
         # The connection is closed so that each guess costs a connection, whose rate is limited.
-        headers = {"www-authenticate": _CHALLENGE}
+        headers = {"www-authenticate": _CHALLENGE, "connection": "close"}
         if reason is not Refusal.NO_CREDENTIALS:
             headers["www-authenticate"] += ', error="invalid_token"'
-        await problem_response(401, self._how_to(), headers=headers)(scope, receive, _closing(send))
+        await problem_response(401, self._how_to(), headers=headers)(scope, receive, send)
 
     def _how_to(self) -> str:
         ways = []
@@ -165,14 +166,3 @@ def _path(scope: Scope) -> str:
 def _source_address(scope: Scope) -> str | None:
     client: tuple[str, int] | None = scope.get("client")
     return client[0] if client else None
-
-
-def _closing(send: Send) -> Send:
-    """Close the connection after the response."""
-
-    async def send_with_close(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
-        await send(message)
-
-    return send_with_close

@@ -10,12 +10,13 @@ from urllib.parse import parse_qs
 
 from fastapi import Response
 from pydantic import BaseModel, Field
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from receiver.api.background import in_background, json_response
 from receiver.api.pages import MAX_LIMIT, Page, PageQuery
 from receiver.api.problems import problem_response
 from receiver.api.queries import ForbiddingModel
+from receiver.api.security_headers import with_headers
 from receiver.cluster.members import ASKED_BY, RECEIVER, MemberAnswer, Members
 from receiver.cluster.merge import Item, MemberPage, Order, merged_page, read_page
 from receiver.settings.cluster import AnswerScope
@@ -164,16 +165,10 @@ class MemberRequests:
         if asked_by is None:
             await self._app(scope, receive, send)
             return
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), (RECEIVER.encode(), self._id)]
-                message = {**message, "headers": headers}
-            await send(message)
-
+        send = with_headers(send, (RECEIVER.encode(), self._id))
         if asked_by == self._id:
-            await Response(status_code=204)(scope, receive, send_with_id)
+            await Response(status_code=204)(scope, receive, send)
         elif AnswerScope.CLUSTER in parse_qs(scope["query_string"].decode("latin-1")).get("scope", ()):
-            await problem_response(422, _LOOP)(scope, receive, send_with_id)
+            await problem_response(422, _LOOP)(scope, receive, send)
         else:
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, receive, send)

@@ -32,13 +32,20 @@ class DefaultHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and complete the answer."""
+        await self._app(scope, receive, with_headers(send, *DEFAULT_HEADERS))
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                given = {name for name, _ in headers}
-                added = [header for header in DEFAULT_HEADERS if header[0] not in given]
-                message = {**message, "headers": [*headers, *added]}
-            await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+def with_headers(send: Send, *headers: tuple[bytes, bytes]) -> Send:
+    """Add headers to an answer that has no others of their names."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            message = {
+                **message,
+                "headers": [*given, *(header for header in headers if header[0] not in names)],
+            }
+        await send(message)
+
+    return send_with_headers
